@@ -1,0 +1,33 @@
+"""What a student is: a model trained on released labels (post-processing: no further privacy cost)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+
+class Student(ABC):
+    """A trained student."""
+
+    @abstractmethod
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query, in [0, classes)."""
+
+
+class StudentKind(ABC):
+    """A way to train students; one row of the table coordinator.students.STUDENTS."""
+
+    @abstractmethod
+    def fit(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        labels: Int64[ndarray, " answered"],
+        *,
+        unlabelled: Float32[ndarray, "rest ..."],
+        classes: int,
+        seed: int,
+    ) -> Student:
+        """Trains on the released labels; `unlabelled` is the rest of the public pool (used by semi-supervised
+        kinds only, may be empty). Raises InvalidInput when no label was released."""

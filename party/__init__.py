@@ -1,0 +1,1 @@
+"""A party: teachers on data that never leaves it, a policy, a ledger; handle(request) -> reply."""

@@ -1,0 +1,44 @@
+"""What a teacher is: a model that one shard of private data trains and that predicts a class for a query."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+
+class Teacher(ABC):
+    """A trained teacher. Every kind must train on any shard of at least one row: one class only, fewer rows
+    than classes, classes that are absent; it then predicts among the classes that it has seen."""
+
+    @abstractmethod
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query, in [0, classes)."""
+
+    @abstractmethod
+    def save(self, path: Path) -> None:
+        """Writes the teacher to a file without pickle (safetensors, skops or npz)."""
+
+
+class TeacherKind(ABC):
+    """A way to train teachers; one row of the table party.teachers.TEACHERS."""
+
+    @abstractmethod
+    def fit(
+        self,
+        shards: list[tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"]]],
+        *,
+        classes: int,
+        seeds: list[int],
+    ) -> list[Teacher]:
+        """Trains one teacher a shard. The result depends on (shard, classes, seed) of that teacher alone, never
+        on which shards are trained together, so that engines that group parties differently agree.
+
+        Raises InvalidInput on an empty shard, labels outside [0, classes), NaN or infinite features.
+        """
+
+    @abstractmethod
+    def load(self, path: Path) -> Teacher:
+        """Reads what save wrote. Raises DataCorrupt."""

@@ -1,0 +1,1 @@
+"""What every participant must agree on: values and pure functions."""

@@ -1,0 +1,61 @@
+"""The exceptions of Conclave, one small tree.
+
+    ConclaveError
+    ├── InvalidInput        a value outside its allowed range (also a ValueError); nothing was spent or sent
+    ├── DataUnavailable     a data set that is absent; the message says how to get it
+    ├── DataCorrupt         a file whose content is not what it should be (checksum, format)
+    ├── BudgetExceeded      a charge that would pass a cap; nothing was charged and nothing was released
+    ├── Refused             a party will not answer a request; nothing was charged
+    ├── QuorumNotReached    too few parties answered a batch; its reservations were given back
+    ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
+    ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
+    └── EngineFailed        the engine that runs the parties stopped working
+
+Every message gives the value and the allowed range, and never a vote, a share or a seed.
+"""
+
+from __future__ import annotations
+
+
+class ConclaveError(Exception):
+    """Base of all errors that a user of Conclave may want to catch."""
+
+
+class InvalidInput(ConclaveError, ValueError):
+    """A value is outside its allowed range; nothing was spent or sent."""
+
+
+class DataUnavailable(ConclaveError):
+    """A data set is absent; the message says how to get it."""
+
+
+class DataCorrupt(ConclaveError):
+    """A file does not hold what it should: wrong checksum, format, shape or values."""
+
+
+class BudgetExceeded(ConclaveError):
+    """A charge would pass a cap; nothing was charged and nothing was released."""
+
+
+class Refused(ConclaveError):
+    """A party refuses a request; nothing was charged. `code` is stable and machine-readable."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class QuorumNotReached(ConclaveError):
+    """Fewer parties than the quorum answered a batch; nothing was released."""
+
+
+class MalformedMessage(ConclaveError):
+    """Bytes do not decode to a message; nothing was charged."""
+
+
+class StorageFailed(ConclaveError):
+    """The disk is full or a file cannot be written; nothing half-written remains."""
+
+
+class EngineFailed(ConclaveError):
+    """The engine that runs the parties stopped working; what was finished is cached."""

@@ -1,0 +1,1 @@
+"""Many parties on one host: experiments over the same Party and Coordinator."""

@@ -1,0 +1,64 @@
+"""The values that every data set loader returns: private, public and test parts of one task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """One classification task, split into three disjoint parts.
+
+    Inputs are f32: images [N, 28, 28] in [0, 1], or table rows [N, features] (standardised with constants
+    that do not depend on private data, or with statistics of the public part; categories one-hot).
+    Labels are i64 in [0, classes). `public_labels` are known here for evaluation only: no teacher, student
+    or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds record
+    i; `private_patients[i]` the patient it belongs to (records of one patient are never split over parties, nor
+    over private/public/test). Both are None where the source has no such field.
+
+    Raises DataCorrupt when shapes, label ranges or finiteness do not hold.
+    """
+
+    name: str
+    kind: Literal["image", "table"]
+    class_names: tuple[str, ...]
+    private_inputs: Float32[ndarray, "private ..."]
+    private_labels: Int64[ndarray, " private"]
+    public_inputs: Float32[ndarray, "public ..."]
+    public_labels: Int64[ndarray, " public"]
+    test_inputs: Float32[ndarray, "test ..."]
+    test_labels: Int64[ndarray, " test"]
+    private_sites: Int64[ndarray, " private"] | None = None
+    site_names: tuple[str, ...] = ()
+    private_patients: Int64[ndarray, " private"] | None = None
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        parts = (
+            ("private", self.private_inputs, self.private_labels),
+            ("public", self.public_inputs, self.public_labels),
+            ("test", self.test_inputs, self.test_labels),
+        )
+        for part, inputs, labels in parts:
+            if len(inputs) != len(labels):
+                raise DataCorrupt(f"{self.name}: {len(inputs)} {part} inputs but {len(labels)} labels")
+            if len(labels) and not (labels.min() >= 0 and labels.max() < self.classes):
+                raise DataCorrupt(
+                    f"{self.name}: {part} labels span [{labels.min()}, {labels.max()}]; "
+                    f"allowed: [0, {self.classes - 1}]"
+                )
+            if not np.isfinite(inputs).all():
+                bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
+                raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, at least 2."""
+        return len(self.class_names)

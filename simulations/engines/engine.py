@@ -1,0 +1,67 @@
+"""What an engine is: something that carries messages to many parties and brings their replies.
+
+A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside a
+Host, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to the
+caller's function. Both engines give identical replies from the same requests.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from protocols.errors import InvalidInput
+
+T = TypeVar("T")
+
+# exchange(requests, on_reply): on_reply(done, total) is called as replies come in, for a progress line.
+# A party that did not answer has None as its reply.
+OnReply = Callable[[int, int], None]
+
+
+class Exchange(Protocol):
+    """Sends one message to each named party and returns one reply (or None) for each."""
+
+    def __call__(
+        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
+    ) -> dict[str, bytes | None]: ...
+
+
+class Host(Protocol):
+    """Runs the parties of one worker. Requests of several parties come together, so that they may be batched."""
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Yields (party, reply) as each party is done, in any order."""
+        ...
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    """How a worker makes its Host: `factory` is "module:function", called with `arguments` as keywords."""
+
+    factory: str
+    arguments: dict[str, str | int | float | bool] = field(default_factory=dict)
+
+    def open(self) -> Host:
+        """Imports the factory and calls it (in the worker's process)."""
+        module, _, function = self.factory.partition(":")
+        if not function:
+            raise InvalidInput(f"host factory is {self.factory!r}; allowed: 'module:function'")
+        host: Host = getattr(importlib.import_module(module), function)(**self.arguments)
+        return host
+
+
+class Engine(ABC):
+    """Runs a function that exchanges messages with parties. No state survives `run`."""
+
+    @abstractmethod
+    def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
+        """Starts workers that host `parties`, calls body(exchange), stops the workers, returns body's result.
+
+        An exception of a Host's handle (a ConclaveError keeps its type and message) or of body is raised to the
+        caller; KeyboardInterrupt stops the workers and is raised again.
+        Raises EngineFailed when a worker dies.
+        """
