@@ -1,0 +1,33 @@
+"""The engines that run a simulation's parties, by name. A new engine is one file and one line of ENGINES."""
+
+from __future__ import annotations
+
+import importlib
+
+from protocols.errors import EngineFailed, InvalidInput
+from simulations.engines.engine import Engine
+
+# Names map to "module:Class", not to classes: neither Flower nor Ray is imported until it is asked for.
+ENGINES: dict[str, str] = {
+    "flower": "simulations.engines.flower:Flower",
+    "in_process": "simulations.engines.in_process:InProcess",
+}
+
+
+def open_engine(name: str, *, workers: int | None) -> Engine:
+    """The engine of that name, with `workers` worker processes (None: what suits this machine). Starts nothing.
+
+    Raises InvalidInput for a name that is not in ENGINES or fewer than one worker, EngineFailed when what the
+    engine runs on is not installed.
+    """
+    if name not in ENGINES:
+        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}")
+    module, _, attribute = ENGINES[name].partition(":")
+    try:
+        engine_class = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise EngineFailed(
+            f"engine {name!r} needs the package {error.name!r}; install conclave with the extra [sim]"
+        ) from error
+    engine: Engine = engine_class(workers=workers)
+    return engine

@@ -1,0 +1,322 @@
+"""Runs parties under Flower's simulation runtime, whose ClientApps run in Ray actors. All of flwr and ray is here.
+
+**Few virtual nodes, many parties each.** Party number i belongs to virtual node i modulo the number of nodes; a
+node's requests travel in one message. Flower draws node ids at random; they only carry messages and decide nothing.
+
+**Hosts.** Any actor may receive a message for any node, so a Host must find a party's state from its own arguments
+(on disk, cached in memory); it cannot count on having seen the party before. Each actor opens a Host once.
+
+**One actor per core, one thread each**; on a machine with a CUDA device one actor, which has the device to itself.
+
+**Several machines.** With RAY_ADDRESS in the environment the run joins that Ray cluster and has one actor for every
+core of it (for every CUDA device if it has any). Every machine needs the same installation, and whatever folder the
+HostSpec's arguments name, at the same path: a shared folder. `workers` must then be None.
+
+**Where the caller's function runs.** Flower calls a ServerApp in a thread of its own. Here that thread lends its Grid
+to the thread that called `run`, so that body keeps its open databases, its context variables and its Ctrl-C.
+
+`run_simulation` shuts Ray down at the end of each run, so every run starts Ray afresh, and it is deprecated in favour
+of `flwr run`. Flower serves at most min(32, cores of the calling machine + 4) messages at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import re
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from protocols.errors import ConclaveError, EngineFailed, InvalidInput, StorageFailed
+from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
+from simulations.engines.pinning import (
+    check_parties,
+    check_workers,
+    count_workers,
+    gpu_present,
+    worker_environment,
+)
+from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
+
+# Read when the packages are imported: nothing calls home, looks for updates or installs anything.
+os.environ.update(
+    FLWR_TELEMETRY_ENABLED="0",
+    FLWR_DISABLE_UPDATE_CHECK="1",
+    FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION="1",
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",  # the future behaviour; without it Ray warns about it
+)
+with warnings.catch_warnings():
+    # Both packages use deprecated parts of others, and Flower's Ray backend changes the warning filters for all.
+    warnings.simplefilter("ignore")
+    import flwr.server.superlink.fleet.vce.backend.raybackend
+    import ray
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+    from ray.experimental import internal_kv
+
+T = TypeVar("T")
+
+_NODES_PER_ACTOR = 4  # enough to even out slow shards and to show progress; each costs a few ms a message
+_OBJECT_STORE_BYTES = 256 * 2**20  # what does not fit in it spills to disk
+_MESSAGE_LIFETIME_S = 30 * 86400.0  # Flower's own 12 hours would cut a long training stage off
+_POLL_S = 0.01
+_WATCH_S = 0.5
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Flower(Engine):
+    """Flower on Ray. `workers`: actors on this machine; `log`: where Flower's and Ray's log lines go (None: away)."""
+
+    def __init__(self, *, workers: int | None = None, log: Path | None = None) -> None:
+        self._workers = check_workers(workers)
+        self._log = log
+        if workers is not None and os.environ.get("RAY_ADDRESS"):
+            raise InvalidInput(f"workers is {workers} and RAY_ADDRESS is set; allowed: no workers (the cluster decides)")
+
+    def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
+        """Engine.run; body is called in the caller's own thread."""
+        names = check_parties(parties)
+        with _quiet(self._log), _ray(self._workers, len(names)) as actors:
+            simulation = _Simulation(len(names), actors)
+            try:
+                return body(_FlowerExchange(simulation, host, names))
+            finally:
+                simulation.stop()
+
+
+class _FlowerExchange:
+    """The exchange of one run: one message for each virtual node that has a party among those asked."""
+
+    def __init__(self, simulation: _Simulation, host: HostSpec, parties: Sequence[str]) -> None:
+        self._simulation = simulation
+        self._host = json.dumps(asdict(host))
+        nodes = simulation.nodes()
+        self._node = {party: nodes[index % len(nodes)] for index, party in enumerate(parties)}
+
+    def __call__(
+        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
+    ) -> dict[str, bytes | None]:
+        check_asked(requests, self._node)
+        replies = Replies(requests, on_reply)
+        shards: dict[int, ConfigRecord] = {}
+        for party, request in requests.items():
+            shards.setdefault(self._node[party], ConfigRecord())[party] = request
+        messages = [
+            Message(
+                RecordDict({"host": ConfigRecord({"spec": self._host}), "requests": shard}),
+                dst_node_id=node,
+                message_type="query",
+                ttl=_MESSAGE_LIFETIME_S,
+            )
+            for node, shard in shards.items()
+        ]
+        for reply in self._simulation.replies(messages):
+            if reply.has_error():
+                reason = _COLOUR.sub("", reply.error.reason)
+                raise EngineFailed(f"a Flower actor failed (error code {reply.error.code}): {reason}")
+            if "error" in reply.content:
+                raise rebuild_error({key: str(value) for key, value in reply.content["error"].items()})
+            answers = reply.content["answers"]
+            for party, answer in zip(answers["parties"], answers["replies"], strict=True):
+                replies.add(party, answer)
+        return replies.complete()
+
+
+@dataclass(frozen=True)
+class _Actors:
+    """How many Ray actors there are, and what each of them takes of its machine."""
+
+    number: int
+    num_cpus: int
+    num_gpus: float
+
+
+class _Simulation:
+    """Flower's run_simulation in a thread of its own, and the Grid that its ServerApp lends until `stop`."""
+
+    def __init__(self, parties: int, actors: _Actors) -> None:
+        self._actors = actors
+        self._number_of_nodes = min(parties, _NODES_PER_ACTOR * actors.number)
+        self._lent: queue.SimpleQueue[Grid] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._simulate, name="flower-simulation")
+        self._thread.start()
+        try:
+            self._grid = self._wait_for_grid()
+        except BaseException:
+            self.stop()
+            raise
+
+    def nodes(self) -> list[int]:
+        """The ids of the virtual nodes, of which there are as many as asked for."""
+        while len(nodes := sorted(self._grid.get_node_ids())) < self._number_of_nodes:
+            self._check()
+            time.sleep(_POLL_S)
+        return nodes
+
+    def replies(self, messages: list[Message]) -> Iterator[Message]:
+        """Sends the messages and yields their replies as they come in. Raises EngineFailed if Flower stops."""
+        pending = set(self._grid.push_messages(messages))
+        if len(pending) < len(messages):
+            raise EngineFailed(f"Flower took {len(pending)} of {len(messages)} messages")
+        while pending:
+            for reply in self._grid.pull_messages(pending):
+                pending.discard(reply.metadata.reply_to_message_id)
+                yield reply
+            self._check()
+            time.sleep(_POLL_S)
+
+    def stop(self) -> None:
+        """Ends the simulation and with it Ray; actors in the middle of their work are told to end."""
+        if ray.is_initialized():
+            internal_kv._internal_kv_put(_stop_key(), b"1")
+        self._stopped.set()
+        self._thread.join()
+
+    def _simulate(self) -> None:
+        server, client = ServerApp(), ClientApp()
+        client.query()(_answer)
+
+        @server.main()
+        def lend_grid(grid: Grid, context: Context) -> None:
+            self._lent.put(grid)
+            self._stopped.wait()
+
+        try:
+            run_simulation(
+                server,
+                client,
+                num_supernodes=self._number_of_nodes,
+                backend_config={
+                    "client_resources": {
+                        "num_cpus": self._actors.num_cpus,
+                        "num_gpus": self._actors.num_gpus,
+                    }
+                },
+            )
+        except (RuntimeError, ImportError) as error:
+            self._failure = error.__cause__ or error
+
+    def _wait_for_grid(self) -> Grid:
+        while True:
+            try:
+                return self._lent.get(timeout=_POLL_S)
+            except queue.Empty:
+                self._check()
+
+    def _check(self) -> None:
+        if not self._thread.is_alive():
+            raise EngineFailed(f"Flower's simulation ended: {self._failure}") from self._failure
+
+
+def _answer(message: Message, context: Context) -> Message:
+    """The ClientApp: the requests of one virtual node to the Host of the actor that it runs in."""
+    _end_when_told()
+    parties: list[str] = []
+    replies: list[bytes] = []
+    try:
+        host = _open_host(str(message.content["host"]["spec"]))
+        for party, reply in host.handle(dict(message.content["requests"].items())):
+            parties.append(party)
+            replies.append(reply)
+    except ConclaveError as error:
+        return Message(RecordDict({"error": ConfigRecord(describe_error(error))}), reply_to=message)
+    answers = ConfigRecord({"parties": parties, "replies": replies})
+    return Message(RecordDict({"answers": answers}), reply_to=message)
+
+
+@cache
+def _open_host(spec: str) -> Host:
+    """The Host of this actor's process, opened at its first message."""
+    return HostSpec(**json.loads(spec)).open()
+
+
+@cache
+def _end_when_told() -> None:
+    """Starts a thread that ends this actor's process when the run is stopped.
+
+    Flower waits for every actor that is at work, however long, and offers no way to stop one.
+    """
+
+    def watch(key: bytes) -> None:
+        while internal_kv._internal_kv_get(key) is None:
+            time.sleep(_WATCH_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, args=(_stop_key(),), daemon=True).start()
+
+
+def _stop_key() -> bytes:
+    return f"conclave-stop-{ray.get_runtime_context().get_job_id()}".encode()
+
+
+@contextmanager
+def _ray(workers: int | None, parties: int) -> Iterator[_Actors]:
+    """Starts Ray on this machine, or joins the cluster of RAY_ADDRESS; shuts it down at the end."""
+    if ray.is_initialized():
+        raise EngineFailed("Ray is already running in this process; call ray.shutdown() first")
+    environment = {"env_vars": worker_environment()}
+    try:
+        if os.environ.get("RAY_ADDRESS"):
+            ray.init(runtime_env=environment, configure_logging=False, log_to_driver=False)
+        else:
+            number = count_workers(workers, parties)
+            ray.init(
+                address="local",
+                num_cpus=number,
+                num_gpus=int(gpu_present()),
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                runtime_env=environment,
+                configure_logging=False,
+                log_to_driver=False,
+            )
+        yield _actors_that_fit()
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise EngineFailed(f"Ray failed: {error}") from error
+    finally:
+        ray.shutdown()
+
+
+def _actors_that_fit() -> _Actors:
+    """One actor for each core; where there are CUDA devices, one for each of them, or shares of a single one."""
+    resources = ray.cluster_resources()
+    cores, devices = int(resources.get("CPU", 0)), resources.get("GPU", 0.0)
+    if not devices:
+        return _Actors(cores, num_cpus=1, num_gpus=0.0)
+    if os.environ.get("RAY_ADDRESS"):
+        return _Actors(int(min(cores, devices)), num_cpus=1, num_gpus=1.0)
+    share = int(10_000 / cores) / 10_000  # Ray counts in ten-thousandths
+    return _Actors(cores, num_cpus=1, num_gpus=share)
+
+
+@contextmanager
+def _quiet(log: Path | None) -> Iterator[None]:
+    """Sends the log records of Flower and Ray to the file `log`, or nowhere, instead of to the person."""
+    try:
+        handler = logging.NullHandler() if log is None else logging.FileHandler(log)
+    except OSError as error:
+        raise StorageFailed(f"the engine's log {str(log)!r} cannot be written: {error}") from error
+    loggers = [logging.getLogger(name) for name in ("flwr", "ray")]
+    before = [(logger.handlers, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.handlers, logger.propagate = [handler], False
+    try:
+        yield
+    finally:
+        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+        handler.close()
