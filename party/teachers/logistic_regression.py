@@ -1,0 +1,115 @@
+"""Multinomial logistic regression, saved as npz."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from party.teachers.saving import write_whole
+from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
+from protocols.errors import DataCorrupt
+
+# Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and training to
+# convergence takes five times as long.
+MAX_ITERATIONS: Final = 15
+_INVERSE_REGULARISATION: Final = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class LinearTeacher(Teacher):
+    """The class with the largest score inputs @ weights + offsets, among the classes seen."""
+
+    weights: Float32[ndarray, "features seen"]
+    offsets: Float32[ndarray, " seen"]
+    seen: Int64[ndarray, " seen"]
+    input_shape: tuple[int, ...]
+
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
+        check_queries(inputs, self.input_shape)
+        scores = inputs.reshape(len(inputs), len(self.weights)) @ self.weights + self.offsets
+        return self.seen[scores.argmax(axis=1)]
+
+    def save(self, path: Path) -> None:
+        """Writes an npz file. Raises StorageFailed."""
+        content = io.BytesIO()
+        np.savez(
+            content,
+            weights=self.weights,
+            offsets=self.offsets,
+            seen=self.seen,
+            input_shape=np.array(self.input_shape, np.int64),
+        )
+        write_whole(path, content.getvalue())
+
+
+@dataclass(frozen=True)
+class LogisticRegressionKind(TeacherKind):
+    """Trains with scikit-learn's L-BFGS. Deterministic: the seeds are checked but not needed."""
+
+    def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
+        """Trains one teacher a shard, see TeacherKind.fit."""
+        check_shards(shards, classes, seeds)
+        return [_fit_one(inputs, labels) for inputs, labels in shards]
+
+    def load(self, path: Path) -> Teacher:
+        """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                weights, offsets = file["weights"], file["offsets"]
+                seen, input_shape = file["seen"], file["input_shape"]
+        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as failure:
+            raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
+        types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
+        if types != (np.float32, np.float32, np.int64, np.int64):
+            raise DataCorrupt(
+                f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape"
+            )
+        if seen.ndim != 1 or input_shape.ndim != 1 or not len(seen) or (seen < 0).any():
+            raise DataCorrupt(
+                f"{path} does not list the classes and the shape that its teacher was trained on"
+            )
+        if weights.shape != (input_shape.prod(), len(seen)) or offsets.shape != seen.shape:
+            raise DataCorrupt(
+                f"{path}: weights {weights.shape}, offsets {offsets.shape}, classes {seen.shape} differ"
+            )
+        if not (np.isfinite(weights).all() and np.isfinite(offsets).all()):
+            raise DataCorrupt(f"{path} holds NaN or infinite weights; allowed: finite numbers")
+        return LinearTeacher(weights, offsets, seen, tuple(int(length) for length in input_shape))
+
+
+def logistic_regression(*, device: str) -> LogisticRegressionKind:
+    """Multinomial logistic regression on flattened inputs; fast enough for thousands of parties."""
+    check_cpu_only("logistic_regression", device)
+    return LogisticRegressionKind()
+
+
+def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"]) -> LinearTeacher:
+    rows = inputs.reshape(len(inputs), -1)
+    seen = np.unique(labels)
+    if len(seen) == 1:  # nothing to separate, and scikit-learn refuses to
+        return LinearTeacher(
+            np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:]
+        )
+    model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=MAX_ITERATIONS)
+    with warnings.catch_warnings():
+        # Stopping before convergence is meant: see MAX_ITERATIONS.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(rows, labels)
+    weights, offsets = model.coef_.T, model.intercept_
+    if len(seen) == 2:  # scikit-learn keeps one score, that of the second class
+        weights, offsets = np.hstack([np.zeros_like(weights), weights]), np.append(0.0, offsets)
+    return LinearTeacher(
+        np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:]
+    )

@@ -1,0 +1,167 @@
+"""The teachers' networks as functions of their parameters, so that many of them can be stacked by torch.func.
+
+`cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm, max-pool, fully
+connected 100, batch norm, softmax. Batch norm keeps no running averages, which would be state that vmap cannot
+write: in training it uses the batch's own statistics, and a last pass over the shard finds those that predictions
+use ("final statistics").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from protocols.errors import InvalidInput
+
+Parameters = dict[str, Tensor]
+Shapes = dict[str, tuple[int, ...]]
+
+_FILTERS: Final = 32
+_HIDDEN: Final = 100
+_VARIANCE_FLOOR: Final = 1e-5
+# The rows and columns by which the four positions of a 2x2 pooling window are offset.
+_POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+@dataclass(frozen=True)
+class Network:
+    """One architecture.
+
+    `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that gradients train
+    and of the final statistics. `logits(parameters, inputs, found)` uses the statistics in `parameters` if they are
+    there, otherwise those of `inputs`; it writes the ones that it used to `found` if that is a dict.
+    """
+
+    name: str
+    trained: Callable[[tuple[int, ...], int], Shapes]
+    found: Callable[[tuple[int, ...]], Shapes]
+    logits: Callable[[Parameters, Tensor, Parameters | None], Tensor]
+    learning_rate: float
+    augmented: bool
+
+    def initial(
+        self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int
+    ) -> Parameters:
+        """He-normal weights from the generator; batch norm starts as the identity."""
+        parameters: Parameters = {}
+        for name, shape in self.trained(input_shape, classes).items():
+            if name.endswith(".scale"):
+                parameters[name] = torch.ones(shape)
+            elif name.endswith(".shift"):
+                parameters[name] = torch.zeros(shape)
+            else:
+                spread = math.sqrt(2 / math.prod(shape[1:]))
+                parameters[name] = torch.from_numpy(generator.standard_normal(shape, np.float32)) * spread
+        parameters["out.weight"] *= 0.1  # a flat first prediction: no confident wrong start
+        return parameters
+
+
+def _cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
+    if len(input_shape) != 2 or min(input_shape) < 8:
+        raise InvalidInput(
+            f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least 8"
+        )
+    pooled = _FILTERS * ((input_shape[0] - 2) // 2) * ((input_shape[1] - 2) // 2)
+    return {
+        "conv.weight": (_FILTERS, 1, 3, 3),
+        "conv_norm.scale": (_FILTERS,),
+        "conv_norm.shift": (_FILTERS,),
+    } | _dense_trained(pooled, classes)
+
+
+def _dense_trained(features: int, classes: int) -> Shapes:
+    return {
+        "hidden.weight": (_HIDDEN, features),
+        "hidden_norm.scale": (_HIDDEN,),
+        "hidden_norm.shift": (_HIDDEN,),
+        "out.weight": (classes, _HIDDEN),
+        "out.shift": (classes,),
+    }
+
+
+_HIDDEN_FOUND: Final[Shapes] = {"hidden_norm.mean": (_HIDDEN,), "hidden_norm.variance": (_HIDDEN,)}
+_CNN_FOUND: Final[Shapes] = {"conv_norm.mean": (_FILTERS,), "conv_norm.variance": (_FILTERS,)} | _HIDDEN_FOUND
+
+
+def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
+    weight = parameters["conv.weight"]
+    scale, offset = _norm(parameters, "conv_norm", lambda: _convolved_statistics(inputs, weight), found)
+    # Batch norm is folded into the convolution. The four positions of each pooling window become four groups of
+    # filters of one convolution with stride 2: the same result as convolving, normalising and max-pooling, at a third
+    # of the time on a CPU, where torch's max_pool2d is not vectorised.
+    scaled = weight * scale[:, None, None, None]
+    filters = torch.cat([functional.pad(scaled, (x, 1 - x, y, 1 - y)) for y, x in _POOL_OFFSETS])
+    windows = functional.conv2d(inputs[:, None], filters, stride=2).unflatten(1, (4, _FILTERS))
+    # max keeps the winning index, which makes its gradient cheaper; amax is the faster one without gradients.
+    pooled = windows.max(1).values if torch.is_grad_enabled() else windows.amax(1)
+    return _dense_logits(parameters, torch.relu(pooled + offset[:, None, None]), found)
+
+
+def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
+    hidden = inputs.flatten(1) @ parameters["hidden.weight"].T
+    scale, offset = _norm(parameters, "hidden_norm", lambda: _batch_statistics(hidden), found)
+    return functional.linear(
+        torch.relu(hidden * scale + offset), parameters["out.weight"], parameters["out.shift"]
+    )
+
+
+def _norm(
+    parameters: Parameters,
+    layer: str,
+    statistics: Callable[[], tuple[Tensor, Tensor]],
+    found: Parameters | None,
+) -> tuple[Tensor, Tensor]:
+    """The factor and the offset that batch norm (Ioffe & Szegedy 2015, Algorithm 1) applies to each channel."""
+    if f"{layer}.mean" in parameters:
+        mean, variance = parameters[f"{layer}.mean"], parameters[f"{layer}.variance"]
+    else:
+        mean, variance = statistics()
+    if found is not None:
+        found[f"{layer}.mean"], found[f"{layer}.variance"] = mean, variance
+    scale = parameters[f"{layer}.scale"] * torch.rsqrt(variance + _VARIANCE_FLOOR)
+    return scale, parameters[f"{layer}.shift"] - mean * scale
+
+
+def _batch_statistics(values: Float[Tensor, "rows channels"]) -> tuple[Tensor, Tensor]:
+    mean = values.mean(0)
+    return mean, (values - mean).square().mean(0)
+
+
+def _convolved_statistics(
+    images: Float[Tensor, "rows height width"], weight: Float[Tensor, "filters 1 3 3"]
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each filter's output, from the 9x9 covariance of the image patches.
+
+    A filter's output is w . patch, so its mean is w . mean(patch) and its variance w' Cov(patch) w. This is exact,
+    and spares a pass over the whole convolved batch.
+    """
+    height, width = images.shape[1] - 2, images.shape[2] - 2
+    patches = torch.stack(
+        [images[:, y : y + height, x : x + width] for y in range(3) for x in range(3)]
+    ).flatten(1)
+    mean = patches.mean(1)
+    centred = patches - mean[:, None]
+    covariance = centred @ centred.T / patches.shape[1]
+    filters = weight.flatten(1)
+    return filters @ mean, ((filters @ covariance) * filters).sum(1)
+
+
+CNN: Final = Network(
+    "cnn", _cnn_trained, lambda shape: _CNN_FOUND, _cnn_logits, learning_rate=0.02, augmented=True
+)
+MLP: Final = Network(
+    "mlp",
+    lambda shape, classes: _dense_trained(math.prod(shape), classes),
+    lambda shape: _HIDDEN_FOUND,
+    _dense_logits,
+    learning_rate=0.01,
+    augmented=False,
+)

@@ -1,0 +1,185 @@
+"""Teachers made of decision trees, saved with skops: no code is run when a file is read."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import skops.io
+from jaxtyping import Bool, Float32, Int64
+from numpy import ndarray
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from skops.io.exceptions import UntrustedTypesFoundException
+
+from party.teachers.saving import write_whole
+from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
+from protocols.errors import DataCorrupt
+
+FOREST_TREES: Final = 100
+BOOSTING_ROUNDS: Final = 30
+_SMALLEST_LEAF: Final = 5
+# What a file may hold beyond skops' own list of harmless types; everything else is refused.
+# Both index arrays without checking bounds when they predict, so `load` checks their nodes.
+_TRUSTED: Final = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+)
+
+# For each node of a tree: its left and its right child, the feature it splits on, whether it is a leaf.
+Nodes = tuple[
+    Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]
+]
+Model = Any  # a fitted scikit-learn classifier: scikit-learn has no types
+
+
+@dataclass(frozen=True, eq=False)
+class TreeTeacher(Teacher):
+    """A fitted scikit-learn classifier of rows; None where the shard held one class only."""
+
+    kind: str
+    model: Model | None
+    seen: Int64[ndarray, " seen"]
+    input_shape: tuple[int, ...]
+
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
+        check_queries(inputs, self.input_shape)
+        if self.model is None or len(inputs) == 0:
+            return np.full(len(inputs), self.seen[0], np.int64)
+        return np.asarray(self.model.predict(inputs.reshape(len(inputs), -1)), np.int64)
+
+    def save(self, path: Path) -> None:
+        """Writes a skops file. Raises StorageFailed."""
+        about = {"kind": self.kind, "seen": self.seen.tolist(), "input_shape": list(self.input_shape)}
+        write_whole(path, skops.io.dumps({"about": json.dumps(about), "model": self.model}))
+
+
+@dataclass(frozen=True)
+class TreeKind(TeacherKind):
+    """Trains scikit-learn classifiers; `make(random_state)` is an untrained one and
+    `nodes_of(model)` are the trees of a trained one."""
+
+    name: str
+    model: type
+    make: Callable[[int], Model]
+    nodes_of: Callable[[Model], Iterator[Nodes]]
+
+    def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
+        """Trains one teacher a shard, see TeacherKind.fit."""
+        check_shards(shards, classes, seeds)
+        return [
+            self._fit_one(inputs, labels, seed) for (inputs, labels), seed in zip(shards, seeds, strict=True)
+        ]
+
+    def _fit_one(
+        self, inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"], seed: int
+    ) -> TreeTeacher:
+        seen = np.unique(labels)
+        model = None
+        if len(seen) > 1:
+            # scikit-learn takes 32 bits; a seed may be any non-negative integer.
+            model = self.make(int(np.random.SeedSequence(seed).generate_state(1)[0]))
+            model.fit(inputs.reshape(len(inputs), -1), labels)
+        return TreeTeacher(self.name, model, seen, inputs.shape[1:])
+
+    def load(self, path: Path) -> Teacher:
+        """Reads what TreeTeacher.save wrote. Raises DataCorrupt, also when the file holds any other type."""
+        try:
+            content = skops.io.load(path, trusted=list(_TRUSTED))
+            about = json.loads(content["about"])
+            model, kind = content["model"], about["kind"]
+            seen = np.array(about["seen"], np.int64)
+            input_shape = tuple(int(length) for length in about["input_shape"])
+        except (
+            UntrustedTypesFoundException,
+            zipfile.BadZipFile,
+            AttributeError,
+            EOFError,
+            KeyError,
+            OSError,
+            TypeError,
+            ValueError,
+        ) as failure:
+            raise DataCorrupt(f"{path} is not a readable {self.name}: {failure}") from failure
+        if kind != self.name or not (model is None or isinstance(model, self.model)):
+            raise DataCorrupt(f"{path} holds a teacher of kind {kind!r}, not {self.name!r}")
+        if seen.ndim != 1 or not len(seen) or (model is None) != (len(seen) == 1):
+            raise DataCorrupt(f"{path} does not list the classes that its teacher has seen")
+        if model is not None and (
+            not np.array_equal(model.classes_, seen) or model.n_features_in_ != np.prod(input_shape)
+        ):
+            raise DataCorrupt(f"{path}: its model and its classes or shape differ")
+        if model is not None and not all(
+            _in_bounds(*nodes, features=model.n_features_in_) for nodes in self.nodes_of(model)
+        ):
+            raise DataCorrupt(f"{path} holds a tree whose nodes point outside it")
+        return TreeTeacher(self.name, model, seen, input_shape)
+
+
+def random_forest(*, device: str) -> TreeKind:
+    """A random forest of FOREST_TREES trees on flattened inputs."""
+    check_cpu_only("random_forest", device)
+    return TreeKind(
+        "random_forest",
+        RandomForestClassifier,
+        lambda random_state: RandomForestClassifier(FOREST_TREES, random_state=random_state, n_jobs=1),
+        _forest_nodes,
+    )
+
+
+def hist_gradient_boosting(*, device: str) -> TreeKind:
+    """Gradient boosting on histograms (BOOSTING_ROUNDS rounds), meant for tables."""
+    check_cpu_only("hist_gradient_boosting", device)
+    return TreeKind(
+        "hist_gradient_boosting",
+        HistGradientBoostingClassifier,
+        lambda random_state: HistGradientBoostingClassifier(
+            max_iter=BOOSTING_ROUNDS,
+            min_samples_leaf=_SMALLEST_LEAF,
+            early_stopping=False,
+            random_state=random_state,
+        ),
+        _boosting_nodes,
+    )
+
+
+def _forest_nodes(model: Model) -> Iterator[Nodes]:
+    for tree in (estimator.tree_ for estimator in model.estimators_):
+        yield tree.children_left, tree.children_right, tree.feature, tree.children_left < 0
+
+
+def _boosting_nodes(model: Model) -> Iterator[Nodes]:
+    for tree in (tree for round_ in model._predictors for tree in round_):
+        nodes = tree.nodes
+        if nodes["is_categorical"].any():  # would index a bit set; these teachers have no categorical splits
+            raise DataCorrupt("a tree splits on a category; allowed: numbers")
+        children = nodes["left"].astype(np.int64), nodes["right"].astype(np.int64)
+        yield *children, nodes["feature_idx"].astype(np.int64), nodes["is_leaf"].astype(bool)
+
+
+def _in_bounds(
+    left: Int64[ndarray, " nodes"],
+    right: Int64[ndarray, " nodes"],
+    feature: Int64[ndarray, " nodes"],
+    leaf: Bool[ndarray, " nodes"],
+    *,
+    features: int,
+) -> bool:
+    """Whether every inner node leads to later nodes of the tree, so that a walk ends, and reads a feature."""
+    inner = ~leaf
+    ends = np.stack([left[inner], right[inner]])
+    own = np.flatnonzero(inner)
+    columns = feature[inner]
+    return bool(
+        len(leaf)
+        and (ends > own).all()
+        and (ends < len(leaf)).all()
+        and (columns >= 0).all()
+        and (columns < features).all()
+    )
