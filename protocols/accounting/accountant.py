@@ -1,0 +1,147 @@
+"""Worst-case accountants: what a query costs, what a budget affords, and back to an epsilon.
+
+Each accountant has its own unit of account ("spend"): RDP at one order, or mu squared. All are data-independent,
+so all may stop a study and enter a ledger. Which unit is protected enters as the sensitivity of a mechanism's
+cost; which view is accounted for is an argument without a default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.accounting.gaussian import gdp_epsilon, gdp_mu
+from protocols.accounting.label_only import ORDERS
+from protocols.accounting.rdp import epsilon_to_rdp, rdp_to_epsilon
+from protocols.errors import InvalidInput
+from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+
+
+class Accountant(ABC):
+    """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none)."""
+
+    name: ClassVar[str]
+    statement: ClassVar[str]
+    views: ClassVar[tuple[View, ...]]
+    orders: Float64[ndarray, " orders"]
+
+    @abstractmethod
+    def query_cost(
+        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
+    ) -> QueryCost:
+        """Spend of one query for units of each sensitivity (votes), shapes [units, orders]."""
+
+    @abstractmethod
+    def affords(
+        self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
+    ) -> Float64[ndarray, "units orders"]:
+        """The spend at each order that (epsilon, delta) allows; <= 0 where that order cannot give it."""
+
+    @abstractmethod
+    def to_epsilon(
+        self,
+        spend: Float64[ndarray, " units"],
+        orders: Float64[ndarray, " units"],
+        delta: Float64[ndarray, " units"],
+    ) -> Float64[ndarray, " units"]:
+        """epsilon at delta of a spend at each unit's own fixed order; 0 where nothing was spent."""
+
+    def check(self, view: View) -> None:
+        """Raises InvalidInput where the view sees more than this accountant's bound allows for."""
+        if view not in self.views:
+            allowed = ", ".join(a.name for a in ACCOUNTANTS.values() if view in a.views)
+            raise InvalidInput(f"accountant {self.name!r} does not hold for view {view!r}; allowed: {allowed}")
+
+
+class _RenyiAccountant(ABC):
+    """The parts that every RDP accountant shares; see Accountant."""
+
+    orders = ORDERS
+
+    def affords(
+        self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
+    ) -> Float64[ndarray, "units orders"]:
+        return epsilon_to_rdp(epsilon[:, None], self.orders[None, :], delta=delta[:, None])
+
+    def to_epsilon(
+        self,
+        spend: Float64[ndarray, " units"],
+        orders: Float64[ndarray, " units"],
+        delta: Float64[ndarray, " units"],
+    ) -> Float64[ndarray, " units"]:
+        return np.where(spend > 0, rdp_to_epsilon(spend, orders, delta=delta), 0.0)
+
+
+class LabelOnly(_RenyiAccountant, Accountant):
+    """Worst-case label-only RDP (PRIVACY.md, section 2): only the label or the abstention comes out."""
+
+    name = "label_only"
+    statement = "worst_case_label_only"
+    views = ("label",)
+
+    def query_cost(
+        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
+    ) -> QueryCost:
+        self.check(view)
+        return mechanism.label_only_rdp(sensitivity, self.orders, classes=classes)
+
+
+class GaussianRdp(_RenyiAccountant, Accountant):
+    """Worst-case RDP of the Gaussian mechanism (Mironov 2017, Prop. 7)."""
+
+    name = "gaussian"
+    statement = "worst_case_gaussian"
+    views = ("label", "histogram")
+
+    def query_cost(
+        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
+    ) -> QueryCost:
+        self.check(view)
+        return mechanism.gaussian_rdp(sensitivity, self.orders, view=view)
+
+
+class GaussianDp(Accountant):
+    """Exact Gaussian differential privacy; the spend is mu squared (Dong, Roth, Su 2022)."""
+
+    name = "gaussian_dp"
+    statement = "worst_case_gaussian"
+    views = ("label", "histogram")
+    orders = np.array([np.nan])
+
+    def query_cost(
+        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
+    ) -> QueryCost:
+        self.check(view)
+        return mechanism.gaussian_dp(sensitivity, view=view)
+
+    def affords(
+        self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
+    ) -> Float64[ndarray, "units orders"]:
+        return (gdp_mu(epsilon, delta) ** 2)[:, None]
+
+    def to_epsilon(
+        self,
+        spend: Float64[ndarray, " units"],
+        orders: Float64[ndarray, " units"],
+        delta: Float64[ndarray, " units"],
+    ) -> Float64[ndarray, " units"]:
+        return gdp_epsilon(np.sqrt(spend), delta)
+
+
+ACCOUNTANTS: dict[str, Accountant] = {a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp())}
+
+
+def accountant(name: str) -> Accountant:
+    """The accountant of that name. Raises InvalidInput with the known names."""
+    if name not in ACCOUNTANTS:
+        raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(ACCOUNTANTS)}")
+    return ACCOUNTANTS[name]
+
+
+def default_accountant(view: View) -> Accountant:
+    """The tightest accountant that the view allows: label-only for labels, exact Gaussian DP for histograms."""
+    return ACCOUNTANTS["label_only" if view == "label" else "gaussian_dp"]

@@ -1,0 +1,158 @@
+"""Budget filters: one order, one integer cap and one integer cost rule per party.
+
+At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that
+order would pass the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman
+& Zrnic 2021, arXiv 2008.11193, Thm 3.3 and 4.3; mu^2 in place of the order for Gaussian DP, Smith & Thakurta
+2022). The guarantee is the CAP. What was spent on the answers that came out is an odometer's reading, not an
+epsilon: operators see it as budget used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.accounting.accountant import Accountant
+from protocols.accounting.rdp import check_budget
+from protocols.errors import InvalidInput
+from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+
+# Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
+# covers the rounding of the few float64 products in between.
+NANO = 1e9
+_MARGIN = 1e-12
+# A cap above this many nano-units would not be exact in float64 (it is an epsilon of four million).
+_LARGEST_CAP = 2**52
+
+
+@dataclass(frozen=True)
+class BudgetFilter:
+    """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
+
+    order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
+    ask, answer: spend a query at that order, not rounded.
+    """
+
+    accountant: Accountant
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+    order: Float64[ndarray, " parties"]
+    cap: Int64[ndarray, " parties"]
+    ask: Float64[ndarray, " parties"]
+    answer: Float64[ndarray, " parties"]
+
+    def amount(self, asked: int, answered: int) -> Int64[ndarray, " parties"]:
+        """Nano-units that a batch of `asked` queries costs when `answered` of them were: rounded UP, once."""
+        spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
+        return np.ceil(spend).astype(np.int64)
+
+    def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
+        """The largest batch, at most `limit`, whose worst case (all answered) fits what is left of each cap."""
+        per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
+        size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
+        # The quotient may be one too many where it was rounded up.
+        too_many = np.ceil(size * per_query).astype(np.int64) > self.cap - spent
+        return np.maximum(size - too_many, 0)
+
+    def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
+        """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""
+        return self.accountant.to_epsilon(spent / NANO, self.order, self.delta)
+
+    @property
+    def epsilon_guaranteed(self) -> Float64[ndarray, " parties"]:
+        """The cap converted at each party's own fixed order: the epsilon that may be published."""
+        return self.epsilon_of(self.cap)
+
+
+def budget_filters(
+    *,
+    accountant: Accountant,
+    mechanism: Mechanism,
+    sensitivity: Float64[ndarray, " parties"],
+    epsilon: Float64[ndarray, " parties"],
+    delta: Float64[ndarray, " parties"],
+    view: View,
+    classes: int,
+    query_limit: int,
+    total_weight: float,
+    answer_rate: float,
+) -> BudgetFilter:
+    """Turns each party's (epsilon, delta) into one order and one integer cap.
+
+    The order maximises the number of queries that the cap affords when a share `answer_rate` (in [0, 1], public
+    planning figure) of them is answered. sensitivity: votes, > 0. Under the view "label" the distance of float64
+    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`).
+
+    Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
+    """
+    check_budget(epsilon, delta)
+    reserve = noise_reserve(
+        mechanism, epsilon=epsilon, view=view, classes=classes, query_limit=query_limit, total_weight=total_weight
+    )
+    if (reserve >= delta).any():
+        worst = int((reserve / delta).argmax())
+        raise InvalidInput(
+            f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
+            f"for float64 noise over {query_limit} queries; allowed: a larger delta, a smaller epsilon or fewer queries"
+        )
+    # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
+    key = np.stack([epsilon, delta, sensitivity])
+    distinct, member = np.unique(key, axis=1, return_inverse=True)
+    distinct_reserve = np.zeros(distinct.shape[1])
+    distinct_reserve[member] = reserve
+    caps = accountant.affords(distinct[0], distinct[1] - distinct_reserve)
+    cost = accountant.query_cost(mechanism, distinct[2], view=view, classes=classes)
+    best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
+    row = np.arange(len(best))
+    cap_spend, ask, answer = caps[row, best], cost.ask[row, best], cost.answer[row, best]
+    cap = np.floor(cap_spend * (NANO * (1 - _MARGIN)))
+    if (cap < 1).any():
+        worst = int(cap.argmin())
+        raise InvalidInput(
+            f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g} with Renyi orders "
+            f"up to {accountant.orders[-1]:g}; allowed: a larger epsilon or delta"
+        )
+    if (cap > _LARGEST_CAP).any():
+        raise InvalidInput(f"epsilon is {distinct[0, int(cap.argmax())]:g}; allowed: at most 4e6")
+    orders = accountant.orders[best]
+    return BudgetFilter(
+        accountant=accountant,
+        epsilon=epsilon,
+        delta=delta - reserve,
+        order=orders[member],
+        cap=cap.astype(np.int64)[member],
+        ask=ask[member],
+        answer=answer[member],
+    )
+
+
+def affordable_queries(
+    caps: Float64[ndarray, "units orders"], cost: QueryCost, *, answer_rate: float
+) -> Float64[ndarray, "units orders"]:
+    """How many queries each cap affords at each order when a share `answer_rate` is answered (a real number)."""
+    per_query = cost.ask + answer_rate * cost.answer
+    return np.maximum(caps, 0.0) / per_query
+
+
+def noise_reserve(
+    mechanism: Mechanism,
+    *,
+    epsilon: Float64[ndarray, " parties"],
+    view: View,
+    classes: int,
+    query_limit: int,
+    total_weight: float,
+) -> Float64[ndarray, " parties"]:
+    """The part of delta set aside for float64 noise: (1 + e^epsilon) times the total variation distance.
+
+    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under
+    the view "histogram": there noise must be integer on a node, and a simulation's noise protects nobody.
+    """
+    if view == "histogram":
+        return np.zeros_like(epsilon)
+    distance = query_limit * mechanism.float_noise_distance(classes=classes, total_weight=total_weight)
+    with np.errstate(over="ignore"):
+        return (1.0 + np.exp(epsilon)) * distance

@@ -1,0 +1,167 @@
+"""Upper bounds of a divergence over whole cells, and the branch and bound that uses them.
+
+For a point v write G(v) = e^((a-1) D_a(P(v) || Q(v))) - 1 = sum_i p_i psi(L_i) with p_i the outcomes'
+probabilities before the move, L_i the logarithm of after/before, and
+psi(L) = e^(-(a-1) L) - 1 + (a-1)(e^L - 1): convex, zero with zero slope at zero, so nothing cancels for small
+moves. `cell_bounds` bounds G on the cube |h_j| <= radius about each centre with an error of the order of
+radius^2; `supremum` halves the cells that may still hold the maximum. The proof is in
+docs/explanation/label-only-bound.md, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.accounting.label_cones import LocalModel
+
+Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
+"""(points, shifts) -> the outcomes there: label_cones.bit_model or label_cones.label_model."""
+
+RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
+"""(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
+
+_LARGEST_EXPONENT = 600.0  # exp() of more is cut to exp(600); problems with G near that are not admitted
+_BLOCK = 2048
+_DEEPEST = 40
+
+
+@dataclass(frozen=True)
+class Problems:
+    """One supremum for every (shift, order), sought in the box [low, high] of each.
+
+    shifts > 0; orders > 1; lower: any value that G is known to reach or approach; tolerance: the relative
+    amount of D = ln(1 + G)/(a - 1) by which the result may exceed the true supremum.
+    """
+
+    shifts: Float64[ndarray, " problems"]
+    orders: Float64[ndarray, " problems"]
+    low: Float64[ndarray, "problems axes"]
+    high: Float64[ndarray, "problems axes"]
+    lower: Float64[ndarray, " problems"]
+    tolerance: float
+
+
+def supremum(problems: Problems, experiment: Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
+    """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
+    best = problems.lower.copy()
+    left_over = np.zeros_like(best)
+    radius = 0.5
+    owner, centres = _tile(problems.low, problems.high, radius)
+    for depth in range(_DEEPEST):
+        value, bound = _evaluate(problems, experiment, owner, centres, radius)
+        np.maximum.at(best, owner, value)
+        bound = np.minimum(bound, region_bound(owner, centres, radius))
+        keep = bound > raised(best, problems.tolerance)[owner]
+        owner, centres, bound = owner[keep], centres[keep], bound[keep]
+        if len(owner) == 0:
+            break
+        if depth == _DEEPEST - 1:
+            np.maximum.at(left_over, owner, bound)
+            break
+        radius /= 2.0
+        corners = radius * np.array(list(product((-1.0, 1.0), repeat=centres.shape[1])))
+        centres = (centres[:, None, :] + corners).reshape(-1, centres.shape[1])
+        owner = np.repeat(owner, len(corners))
+    return np.maximum(raised(best, problems.tolerance), left_over)
+
+
+def raised(value: Float64[ndarray, "..."], tolerance: float) -> Float64[ndarray, "..."]:
+    """The G whose divergence ln(1 + G)/(a - 1) is about (1 + tolerance) times that of `value` >= 0."""
+    growth = np.where(value > 1e-8, (1.0 + value) * np.log1p(value) / np.maximum(value, 1e-8), 1.0)
+    return value * (1.0 + tolerance * growth)
+
+
+def cell_bounds(
+    model: LocalModel, shifts: Float64[ndarray, " cells"], orders: Float64[ndarray, " cells"], radius: float
+) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
+    """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell."""
+    axes = model.slope.shape[2]
+    beta = (orders - 1.0)[:, None]
+    log_p, ratio = model.log_p, model.log_ratio
+    # How far the tangent of a log-ratio can be off within the cell (section 3, step 3).
+    stray = radius**2 * axes / 2.0 * np.minimum(2.0 * np.sqrt(axes) * shifts, 1.0)[:, None]
+    terms = _weighted_second(log_p, -beta * ratio) + beta * _weighted_second(log_p, ratio)
+    value = terms.sum(axis=1)
+
+    slope_reach = radius * np.abs(model.slope).sum(axis=2)
+    ratio_reach = radius * np.abs(model.ratio_slope).sum(axis=2)
+    low, high = ratio - ratio_reach - stray, ratio + ratio_reach + stray
+    log_weight = log_p + slope_reach
+    falling = np.exp(np.minimum(log_weight - beta * low, _LARGEST_EXPONENT))
+    rising = np.exp(np.minimum(log_weight + high, _LARGEST_EXPONENT))
+    psi_second = beta**2 * falling + beta * rising
+    psi_first = beta * np.maximum(
+        _weighted_first(log_weight, high) - _weighted_first(log_weight, -beta * high),
+        _weighted_first(log_weight, -beta * low) - _weighted_first(log_weight, low),
+    )
+    psi = np.exp(np.minimum(slope_reach, 60.0)) * terms + (ratio_reach + stray) * psi_first
+    psi_slope = beta * (_weighted_first(log_p, ratio) - _weighted_first(log_p, -beta * ratio))
+    gradient = (terms[:, :, None] * model.slope + psi_slope[:, :, None] * model.ratio_slope).sum(axis=1)
+    curvature = psi * slope_reach**2 + 2.0 * psi_first * slope_reach * ratio_reach + psi_second * ratio_reach**2
+    smooth = value + radius * np.abs(gradient).sum(axis=1) + (curvature / 2.0 + stray * psi_first).sum(axis=1)
+    smooth = np.where(slope_reach.max(axis=1) > 60.0, np.inf, smooth)
+
+    tilt = radius * (model.slope - beta[:, :, None] * model.ratio_slope)
+    centre = log_p - beta * ratio + beta * stray
+    steep = np.full(len(value), -np.inf)
+    for sign in product((-1.0, 1.0), repeat=axes):
+        exponent = np.minimum(centre + tilt @ np.array(sign), _LARGEST_EXPONENT)
+        steep = np.maximum(steep, np.exp(exponent).sum(axis=1))
+    return value, np.minimum(smooth, steep - 1.0)
+
+
+def _evaluate(
+    problems: Problems,
+    experiment: Experiment,
+    owner: Int64[ndarray, " cells"],
+    centres: Float64[ndarray, "cells axes"],
+    radius: float,
+) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
+    """`cell_bounds` in blocks that stay in the processor's cache."""
+    value, bound = np.empty(len(owner)), np.empty(len(owner))
+    for start in range(0, len(owner), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        shifts, orders = problems.shifts[owner[block]], problems.orders[owner[block]]
+        model = experiment(centres[block], shifts)
+        value[block], bound[block] = cell_bounds(model, shifts, orders, radius)
+    return value, bound
+
+
+def _tile(
+    low: Float64[ndarray, "problems axes"], high: Float64[ndarray, "problems axes"], radius: float
+) -> tuple[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"]]:
+    """Centres of cubes of half side `radius` that cover each box, and the box each belongs to."""
+    counts = np.maximum(np.ceil((high - low) / (2.0 * radius)).astype(np.int64), 1)
+    sizes = counts.prod(axis=1)
+    owner = np.repeat(np.arange(len(low)), sizes)
+    position = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    columns = []
+    for axis in range(low.shape[1]):
+        columns.append(position % counts[owner, axis])
+        position = position // counts[owner, axis]
+    centres: Float64[ndarray, "cells axes"] = low[owner] + radius * (2.0 * np.stack(columns, axis=-1) + 1.0)
+    return owner, centres
+
+
+def _weighted_first(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """e^log_weight (e^z - 1) without overflow where log_weight + z is moderate."""
+    size = np.exp(np.minimum(log_weight + np.maximum(z, 0.0), _LARGEST_EXPONENT))
+    weighted: Float64[ndarray, "..."] = -np.sign(z) * size * np.expm1(-np.abs(z))
+    return weighted
+
+
+def _weighted_second(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """e^log_weight (e^z - 1 - z), accurate for small z and without overflow."""
+    small = np.clip(z, -0.3, 0.3)
+    series = np.zeros_like(z)
+    for n in range(14, 2, -1):
+        series = small / n * (1.0 + series)
+    near = np.exp(log_weight) * small * small / 2.0 * (1.0 + series)
+    far = np.exp(np.minimum(log_weight + z, _LARGEST_EXPONENT)) - np.exp(log_weight) * (1.0 + z)
+    return np.where(np.abs(z) <= 0.3, near, far)

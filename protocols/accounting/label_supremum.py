@@ -1,0 +1,146 @@
+"""The label-only suprema over all of the line (bit) and all of the plane (label), as rigorous upper bounds.
+
+Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5);
+inside it `label_cells.supremum` works. Each function takes one problem per array element.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from protocols.accounting.label_cells import Problems, cell_bounds, raised, supremum
+from protocols.accounting.label_cones import bit_model, label_model
+
+_MARGIN = 3.0  # distance from the tilted means at which the closed-form bounds take over
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
+_CHUNK = 256
+_ROUNDING = 1e-9  # section 6: relative, far above what float64 can have lost
+
+
+def bit_supremum(
+    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"], *, tolerance: float
+) -> Float64[ndarray, " problems"]:
+    """An upper bound of sup_g D_a(Bernoulli(Phi(g)) || Bernoulli(Phi(g + shift))), either direction.
+
+    shifts > 0, orders > 1; at most `tolerance` (relative) above the supremum.
+    """
+    growth = _bit_growth(shifts, orders, tolerance)
+    bound: Float64[ndarray, " problems"] = np.log1p(growth) / (orders - 1.0) * (1.0 + _ROUNDING)
+    return bound
+
+
+def label_supremum(
+    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"], *, tolerance: float
+) -> Float64[ndarray, " problems"]:
+    """An upper bound of sup_(x,y) D_a(P(x, y) || P(x - shift, y + shift)) for the three outcomes of a label.
+
+    shifts > 0, orders > 1; at most `tolerance` (relative) above the supremum.
+    """
+    growth = np.empty_like(shifts)
+    for start in range(0, len(shifts), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        growth[chunk] = _label_growth(shifts[chunk], orders[chunk], tolerance)
+    bound: Float64[ndarray, " problems"] = np.log1p(growth) / (orders - 1.0) * (1.0 + _ROUNDING)
+    return bound
+
+
+def _bit_growth(
+    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"], tolerance: float
+) -> Float64[ndarray, " problems"]:
+    """An upper bound of G = e^((a-1) D) - 1 for the bit."""
+    beta = orders - 1.0
+    gaussian = orders * beta * shifts**2 / 2.0
+    left, right = shifts + _MARGIN, beta * shifts + _MARGIN
+    outside = np.maximum(
+        _tail(gaussian, shifts, orders, left, -1.0), _tail(gaussian, shifts, orders, right, 1.0)
+    )
+    problems = Problems(shifts, orders, -left[:, None], right[:, None], np.zeros_like(shifts), tolerance)
+    inside = supremum(problems, bit_model, lambda _owner, centres, _radius: np.full(len(centres), np.inf))
+    return np.maximum(inside, outside)
+
+
+def _label_growth(
+    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"], tolerance: float
+) -> Float64[ndarray, " problems"]:
+    """An upper bound of G = e^((a-1) D) - 1 for the label of three or more classes."""
+    beta = orders - 1.0
+    gaussian = np.expm1(orders * beta * shifts**2)
+    two_classes = _bit_growth(np.sqrt(2.0) * shifts, orders, tolerance / 4.0)
+    reached = two_classes - (raised(two_classes, tolerance / 4.0) - two_classes)
+    left, low = beta * shifts + _MARGIN, shifts + _MARGIN
+    bit = _bit_growth(shifts, orders, tolerance)
+    hazard = np.exp(-_MARGIN**2 / 2.0 - log_ndtr(_MARGIN)) / np.sqrt(2.0 * np.pi)
+    exponent = orders * beta * shifts**2
+    outside = np.maximum(
+        bit + _tail(exponent, shifts, orders, left, 1.0),
+        np.exp(beta * shifts * hazard) * bit + _tail(exponent, shifts, orders, low, -1.0),
+    )
+    # Along x = y -> infinity the label becomes that of two classes.
+    surplus = np.maximum(gaussian - two_classes, 0.0)
+    ridge = -ndtri(np.minimum(tolerance / 4.0 * two_classes / np.maximum(surplus, 1e-300), 0.5))
+    outside = np.maximum(outside, two_classes + ndtr(-ridge) * surplus)
+
+    def region_bound(
+        owner: Int64[ndarray, " cells"], centres: Float64[ndarray, "cells 2"], radius: float
+    ) -> Float64[ndarray, " cells"]:
+        nearest = (centres.sum(axis=1) - 2.0 * radius) * np.sqrt(0.5)
+        near_ridge = two_classes[owner] + ndtr(-nearest) * surplus[owner]
+        return np.where(nearest >= ridge[owner], -np.inf, near_ridge)
+
+    reach = np.sqrt(2.0) * ridge
+    problems = Problems(
+        shifts,
+        orders,
+        np.stack([-left, -low], axis=-1),
+        np.stack([reach + low, reach + left], axis=-1),
+        np.maximum(reached, 0.0),
+        tolerance,
+    )
+    return np.maximum(supremum(problems, label_model, region_bound), outside)
+
+
+def _tail(
+    exponent: Float64[ndarray, " problems"],
+    shifts: Float64[ndarray, " problems"],
+    orders: Float64[ndarray, " problems"],
+    distance: Float64[ndarray, " problems"],
+    sign: float,
+) -> Float64[ndarray, " problems"]:
+    """What one coordinate adds to G when its mean lies `distance` or more below zero and moves by -sign*shift.
+
+    The coordinate's negative side is released as one outcome: psi of its log-ratio. Its positive side is
+    bounded by the release of everything there: with total exponent c the integral over t < -distance of
+    phi(t) [c - a(a-1)d^2/2 + E2(u1) + (a-1) E2(u2)], u1 and u2 the logarithms of the tilted and of the moved
+    density over the density, E2(u) = e^u - 1 - u. All terms are positive: nothing cancels.
+    """
+    beta = orders - 1.0
+    log_ratio = log_ndtr(distance + sign * shifts) - log_ndtr(distance)
+    rest = _second(-beta * log_ratio) + beta * _second(log_ratio)
+    half = 5.0
+    t = -distance[:, None] - half + half * _NODES
+    d, b, c = shifts[:, None], beta[:, None], exponent[:, None]
+    moved = sign * d * t - d * d / 2.0
+    tilted = c - b * b * d * d / 2.0 - sign * b * d * t
+    linear = c - (b + 1.0) * b * d * d / 2.0
+    density = np.exp(-t * t / 2.0) / np.sqrt(2.0 * np.pi)
+    # e^tilted alone may overflow, its product with the density may not.
+    second_tilted = np.where(
+        np.abs(tilted) < 0.5,
+        density * _second(np.clip(tilted, -0.5, 0.5)),
+        np.exp(tilted - t * t / 2.0) / np.sqrt(2.0 * np.pi) - density * (1.0 + tilted),
+    )
+    mass = half * (density * (linear + b * _second(moved)) + second_tilted) @ _WEIGHTS
+    tail: Float64[ndarray, " problems"] = rest + mass
+    return tail
+
+
+def _second(z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """e^z - 1 - z, accurate for small z."""
+    small = np.clip(z, -0.3, 0.3)
+    series = np.zeros_like(z)
+    for n in range(14, 2, -1):
+        series = small / n * (1.0 + series)
+    return np.where(np.abs(z) <= 0.3, small * small / 2.0 * (1.0 + series), np.exp(z) - 1.0 - z)

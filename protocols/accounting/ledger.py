@@ -1,0 +1,201 @@
+"""The ledger: caps, reservations and settlements in SQLite, the one piece of state that both sides keep.
+
+Spend, then speak: a batch's worst case is reserved in the same transaction that stores what will be sent, before
+it is sent. The outcome settles a reservation, downwards only and once; a reservation that is never settled
+stands. settled + reserved never passes the cap of an account, whatever order calls and crashes come in. Amounts
+are whole nano-units of an accountant's spend.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS account (
+    name TEXT PRIMARY KEY, cap INTEGER NOT NULL CHECK (cap >= 0),
+    settled INTEGER NOT NULL DEFAULT 0, reserved INTEGER NOT NULL DEFAULT 0,
+    CHECK (settled >= 0 AND reserved >= 0 AND settled + reserved <= cap)
+) STRICT;
+CREATE TABLE IF NOT EXISTS batch (
+    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE IF NOT EXISTS charge (
+    number INTEGER NOT NULL REFERENCES batch, account TEXT NOT NULL REFERENCES account,
+    reserved INTEGER NOT NULL CHECK (reserved >= 0), settled INTEGER,
+    PRIMARY KEY (number, account), CHECK (settled BETWEEN 0 AND reserved)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Balance:
+    """One account, in nano-units: settled + reserved <= cap."""
+
+    cap: int
+    settled: int
+    reserved: int
+
+    @property
+    def spent(self) -> int:
+        """What counts against the cap: settled charges and reservations that stand."""
+        return self.settled + self.reserved
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A batch that was charged: the digest of the request and what is sent for it."""
+
+    digest: bytes
+    payload: bytes
+    settled: bool
+
+
+class Ledger:
+    """Accounts with caps in one SQLite file (or ":memory:"). Use as a context manager."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger."""
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; what was committed stays."""
+        self._database.close()
+
+    def open_accounts(self, caps: Mapping[str, int]) -> None:
+        """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none then."""
+        with self._transaction():
+            for name, cap in caps.items():
+                if cap < 0:
+                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 nano-units")
+                row = self._database.execute("SELECT cap FROM account WHERE name = ?", (name,)).fetchone()
+                if row is not None and row[0] != cap:
+                    raise InvalidInput(f"cap of {name!r} is {row[0]} nano-units in this ledger; {cap} was asked for")
+                self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
+
+    def reserve(self, number: int, digest: bytes, amounts: Mapping[str, int], payload: bytes) -> None:
+        """Charges every account its amount and stores the payload, all in one transaction, or nothing.
+
+        Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when the batch number was
+        charged before (a caller that wants idempotence looks at `stored` first).
+        """
+        with self._transaction():
+            if self.stored(number) is not None:
+                raise Refused("batch_reused", f"batch {number} was charged before; allowed: a new number")
+            self._database.execute(
+                "INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", (number, digest, payload)
+            )
+            for name, amount in amounts.items():
+                balance = self.balance(name)
+                if amount < 0 or balance.spent + amount > balance.cap:
+                    raise BudgetExceeded(
+                        f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to {balance.cap - balance.spent} "
+                        f"(cap {balance.cap}, spent {balance.spent})"
+                    )
+                self._database.execute(
+                    "UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name)
+                )
+                self._database.execute(
+                    "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
+                )
+
+    def settle(
+        self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None
+    ) -> None:
+        """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
+
+        `payload`, if given, replaces what is stored for the batch. Settling again with the same amounts changes
+        nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise", "settles_upwards".
+        """
+        with self._transaction():
+            stored = self.stored(number)
+            if stored is None:
+                raise Refused("unknown_batch", f"batch {number} was never charged")
+            if stored.digest != digest:
+                raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
+            charges = dict(
+                self._database.execute("SELECT account, reserved FROM charge WHERE number = ?", (number,)).fetchall()
+            )
+            if set(charges) != set(amounts):
+                raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
+            if stored.settled:
+                query = "SELECT account, settled FROM charge WHERE number = ?"
+                if dict(self._database.execute(query, (number,)).fetchall()) != dict(amounts):
+                    raise Refused("settled_otherwise", f"batch {number} was settled before, with other amounts")
+                return
+            for name, amount in amounts.items():
+                if not 0 <= amount <= charges[name]:
+                    raise Refused(
+                        "settles_upwards", f"batch {number} settles at {amount}; allowed: 0 to {charges[name]}"
+                    )
+                self._database.execute(
+                    "UPDATE account SET reserved = reserved - ?, settled = settled + ? WHERE name = ?",
+                    (charges[name], amount, name),
+                )
+                self._database.execute(
+                    "UPDATE charge SET settled = ? WHERE number = ? AND account = ?", (amount, number, name)
+                )
+            self._database.execute(
+                "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
+            )
+
+    def stored(self, number: int) -> StoredBatch | None:
+        """What was charged under this batch number, or None."""
+        row = self._database.execute(
+            "SELECT digest, payload, settled FROM batch WHERE number = ?", (number,)
+        ).fetchone()
+        return None if row is None else StoredBatch(row[0], row[1], bool(row[2]))
+
+    def number_of(self, digest: bytes) -> int | None:
+        """The number of the batch that was charged under this digest, or None."""
+        row = self._database.execute("SELECT number FROM batch WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def balance(self, name: str) -> Balance:
+        """One account. Raises InvalidInput for a name that has none."""
+        query = "SELECT cap, settled, reserved FROM account WHERE name = ?"
+        row = self._database.execute(query, (name,)).fetchone()
+        if row is None:
+            raise InvalidInput(f"no account {name!r} in this ledger")
+        return Balance(*row)
+
+    def balances(self) -> dict[str, Balance]:
+        """All accounts."""
+        rows = self._database.execute("SELECT name, cap, settled, reserved FROM account").fetchall()
+        return {name: Balance(*rest) for name, *rest in rows}
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back."""
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._database.execute("ROLLBACK")
+                raise
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise StorageFailed(f"ledger: {error}; nothing was charged") from error

@@ -1,0 +1,144 @@
+"""What travels between a coordinator and a party, as values, and their bytes on the wire.
+
+Nothing but scalars and raw buffers with declared dtype and shape travels: no code and no pickle. Sizes are
+checked before anything is allocated. Protobuf is used here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols import wire_pb2
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.queries import QueryBatch
+
+MESSAGE_BYTES = 256 * 2**20
+_DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1}
+_RANK = 8
+
+
+@dataclass(frozen=True, eq=False)
+class VoteRequest:
+    """Coordinator to party: vote on these queries under this study. `batch.digest` names the request."""
+
+    study: bytes
+    batch: QueryBatch
+
+
+@dataclass(frozen=True, eq=False)
+class VoteReply:
+    """Party to coordinator: one vote a teacher and query, class ids or ABSTAIN (level `clear`)."""
+
+    batch_digest: bytes
+    votes: Int64[ndarray, "teachers queries"]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Coordinator to party: which queries of the batch were answered; settles the party's reservation."""
+
+    study: bytes
+    batch_digest: bytes
+    answered: Bool[ndarray, " queries"]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Party to coordinator: the reservation is settled; `spent` is the party's ledger in nano-units."""
+
+    batch_digest: bytes
+    spent: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Party to coordinator: the request is refused and cost nothing. `code` is stable; `reason` is for people."""
+
+    code: str
+    reason: str
+
+
+Request = VoteRequest | Outcome
+Reply = VoteReply | Settled | Refusal
+Message = Request | Reply
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message; decode(encode(m)) has the same contents."""
+    envelope = wire_pb2.Envelope()
+    match message:
+        case VoteRequest():
+            body = envelope.vote_request
+            body.study, body.number = message.study, message.batch.number
+            _fill(body.ids, message.batch.ids.astype("<i8"))
+            _fill(body.inputs, message.batch.inputs.astype("<f4"))
+        case VoteReply():
+            envelope.vote_reply.batch_digest = message.batch_digest
+            _fill(envelope.vote_reply.votes, message.votes.astype("<i8"))
+        case Outcome():
+            envelope.outcome.study, envelope.outcome.batch_digest = message.study, message.batch_digest
+            _fill(envelope.outcome.answered, message.answered)
+        case Settled():
+            envelope.settled.batch_digest, envelope.settled.spent = message.batch_digest, message.spent
+        case Refusal():
+            envelope.refusal.code, envelope.refusal.reason = message.code, message.reason
+    return bytes(envelope.SerializeToString(deterministic=True))
+
+
+def decode(data: bytes) -> Message:
+    """The message in `data`. Raises MalformedMessage; nothing larger than `data` itself is allocated."""
+    if len(data) > MESSAGE_BYTES:
+        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
+    try:
+        envelope = wire_pb2.Envelope.FromString(data)
+    except DecodeError:
+        raise MalformedMessage(f"{len(data)} bytes are not a Conclave message") from None
+    kind = envelope.WhichOneof("body")
+    body = getattr(envelope, kind) if kind else None
+    try:
+        if kind == "vote_request":
+            batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
+            return VoteRequest(_digest(body.study), batch)
+        if kind == "vote_reply":
+            return VoteReply(_digest(body.batch_digest), _array(body.votes, "<i8", 2))
+        if kind == "outcome":
+            return Outcome(_digest(body.study), _digest(body.batch_digest), _array(body.answered, "|b1", 1))
+        if kind == "settled":
+            return Settled(_digest(body.batch_digest), body.spent)
+        if kind == "refusal":
+            return Refusal(body.code, body.reason)
+    except InvalidInput as error:
+        raise MalformedMessage(f"{kind}: {error}") from None
+    raise MalformedMessage("message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal")
+
+
+def _fill(field: wire_pb2.Array, array: ndarray) -> None:
+    field.dtype, field.data = array.dtype.str, np.ascontiguousarray(array).tobytes()
+    field.shape.extend(array.shape)
+
+
+def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarray:
+    """The array in `field`; its dtype, rank and byte count must be what is declared and expected."""
+    shape = tuple(field.shape)
+    if field.dtype != dtype or (rank is not None and len(shape) != rank) or not 1 <= len(shape) <= _RANK:
+        raise MalformedMessage(f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}")
+    if max(shape) > MESSAGE_BYTES:
+        raise MalformedMessage(f"array has a dimension of {max(shape)}; allowed: at most {MESSAGE_BYTES}")
+    if prod(shape) * _DTYPES[dtype] != len(field.data):
+        raise MalformedMessage(f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element")
+    array: ndarray = np.frombuffer(field.data, dtype=dtype)
+    if dtype == "|b1" and array.view(np.uint8).max(initial=0) > 1:
+        raise MalformedMessage("array of booleans holds other bytes; allowed: 0 and 1")
+    return array.reshape(shape)
+
+
+def _digest(value: bytes) -> bytes:
+    if len(value) != 32:
+        raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
+    return value

@@ -1,0 +1,42 @@
+"""A batch of public queries: which of the pool they are, their inputs, and a digest of both."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class QueryBatch:
+    """Consecutive questions to every party. `number` counts batches of a study from 0.
+
+    ids: position of each query in the public pool, distinct; inputs: f32, one row a query, finite.
+    """
+
+    number: int
+    ids: Int64[ndarray, " queries"]
+    inputs: Float32[ndarray, "queries ..."]
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise InvalidInput(f"batch number is {self.number}; allowed: at least 0")
+        if len(self.ids) == 0 or len(self.ids) != len(self.inputs):
+            raise InvalidInput(f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1")
+        if len(np.unique(self.ids)) < len(self.ids) or self.ids.min() < 0:
+            raise InvalidInput("query ids repeat or are negative; allowed: distinct positions in the pool")
+        if not np.isfinite(self.inputs).all():
+            raise InvalidInput("query inputs hold NaN or infinite features; allowed: finite")
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of number, ids, shape and inputs, in little-endian bytes."""
+        header = f"conclave batch 1 {self.number} {self.inputs.shape}\n".encode()
+        body = self.ids.astype("<i8").tobytes() + np.ascontiguousarray(self.inputs, dtype="<f4").tobytes()
+        return hashlib.sha256(header + body).digest()

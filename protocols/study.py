@@ -1,0 +1,215 @@
+"""Study: what every participant must agree on before the first vote, and its digest.
+
+A study is a value. Its TOML file is what a hospital reads and approves; its digest, over a canonical form, is in
+every message, so nobody can be asked under other terms. Everything that accounting needs follows from it by pure
+functions: `Study.mechanism`, `Study.budgets`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal  # Any: what tomllib returns, checked below
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.accounting.accountant import accountant
+from protocols.accounting.filter import BudgetFilter, budget_filters
+from protocols.errors import InvalidInput
+from protocols.mechanisms import Mechanism, check_view, make_mechanism
+from protocols.schedule import check_stop
+from protocols.votes import LATTICE
+
+Unit = Literal["record", "party"]
+UNITS: tuple[Unit, ...] = ("record", "party")
+ADJACENCY = "replace-one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One party of the roster: its budget and how much each of its votes counts (a multiple of 1/LATTICE)."""
+
+    party: str
+    epsilon: float
+    delta: float
+    weight: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The terms of one study. No privacy-relevant field has a default.
+
+    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its sigma, sigma_threshold and
+    threshold in votes (None where the mechanism has none); unit: whose data moves between neighbours; view: what
+    an observer sees; accountant: a name of ACCOUNTANTS that holds for the view; teachers: votes per party;
+    query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate: the public planning
+    figure with which each party's order is chosen; stop and quorum: see schedule.py; roster: one seat a party.
+
+    Raises InvalidInput, with the value and the allowed range, on any value out of range.
+    """
+
+    name: str
+    classes: int
+    mechanism_name: str
+    sigma: float
+    sigma_threshold: float | None
+    threshold: float | None
+    unit: Unit
+    view: str
+    accountant_name: str
+    teachers: int
+    query_limit: int
+    batch_limit: int
+    answer_rate: float
+    stop: str
+    quorum: int
+    roster: tuple[Seat, ...]
+
+    def __post_init__(self) -> None:
+        for what, value, least in (
+            ("classes", self.classes, 2),
+            ("teachers", self.teachers, 1),
+            ("query_limit", self.query_limit, 1),
+            ("batch_limit", self.batch_limit, 1),
+            ("quorum", self.quorum, 1),
+        ):
+            if value < least:
+                raise InvalidInput(f"{what} is {value}; allowed: at least {least}")
+        if not self.roster:
+            raise InvalidInput("the roster is empty; allowed: at least one party")
+        if self.quorum > len(self.roster):
+            raise InvalidInput(f"quorum is {self.quorum}; allowed: at most the {len(self.roster)} parties")
+        if self.unit not in UNITS:
+            raise InvalidInput(f"unit is {self.unit!r}; allowed: {', '.join(UNITS)}")
+        if not 0 <= self.answer_rate <= 1:
+            raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
+        names = [seat.party for seat in self.roster]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInput(f"party {twice!r} is on the roster twice; allowed: once")
+        weights = self.weights
+        units = weights * LATTICE
+        if not (np.isfinite(weights).all() and (weights > 0).all() and (units == np.rint(units)).all()):
+            raise InvalidInput(f"weights span [{weights.min()}, {weights.max()}]; allowed: multiples of 1/{LATTICE}, > 0")
+        if self.teachers * weights.sum() > 2.0**33:
+            raise InvalidInput(f"total weight is {self.teachers * weights.sum():g}; allowed: at most 2**33 votes")
+        if self.threshold is not None and self.threshold > self.teachers * weights.sum():
+            raise InvalidInput(
+                f"threshold is {self.threshold:g}; allowed: at most the total weight, "
+                f"{self.teachers * weights.sum():g} votes"
+            )
+        view = check_view(self.view)
+        check_stop(self.stop)
+        accountant(self.accountant_name).check(view)
+        _ = self.mechanism
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that the study names, with its noise."""
+        return make_mechanism(
+            self.mechanism_name,
+            sigma=self.sigma,
+            sigma_threshold=self.sigma_threshold,
+            threshold=self.threshold,
+            view=check_view(self.view),
+        )
+
+    @cached_property
+    def weights(self) -> Float64[ndarray, " parties"]:
+        """The weight of each vote of each party of the roster, in votes."""
+        return np.array([seat.weight for seat in self.roster])
+
+    @property
+    def votes_per_unit(self) -> int:
+        """Votes that one protected unit moves: 1 for a record, all of its party's teachers for a party."""
+        return votes_per_unit(self.unit, teachers=self.teachers)
+
+    @cached_property
+    def budgets(self) -> BudgetFilter:
+        """Every party's order, cap and cost, in roster order. Raises InvalidInput if a budget affords nothing."""
+        return budget_filters(
+            accountant=accountant(self.accountant_name),
+            mechanism=self.mechanism,
+            sensitivity=self.votes_per_unit * self.weights,
+            epsilon=np.array([seat.epsilon for seat in self.roster]),
+            delta=np.array([seat.delta for seat in self.roster]),
+            view=check_view(self.view),
+            classes=self.classes,
+            query_limit=self.query_limit,
+            total_weight=float(self.teachers * self.weights.sum()),
+            answer_rate=self.answer_rate,
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
+        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(b"conclave study 1\n" + canonical.encode()).digest()
+
+    @cached_property
+    def seats(self) -> dict[str, int]:
+        """The position of each party in the roster."""
+        return {seat.party: position for position, seat in enumerate(self.roster)}
+
+
+def votes_per_unit(unit: str, *, teachers: int) -> int:
+    """1 for a record (it lies in one shard); `teachers` for a party: the cost is quadratic in that, not linear."""
+    if unit not in UNITS:
+        raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
+    return teachers if unit == "party" else 1
+
+
+def read_study(path: Path) -> Study:
+    """A study from its TOML file. Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput(f"study file {path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"study file {path} is not TOML: {error}") from None
+    seats = table.pop("party", [])
+    if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
+        raise InvalidInput(f"study file {path}: parties must be [[party]] tables")
+    roster = tuple(Seat(**_typed(Seat, seat, path)) for seat in seats)
+    return Study(**_typed(Study, {**table, "roster": roster}, path))
+
+
+def write_study(study: Study) -> str:
+    """The study as TOML; read_study gives an equal study back."""
+
+    def line(key: str, value: object) -> str:
+        return f"{key} = {json.dumps(value)}" if isinstance(value, str) else f"{key} = {value!r}"
+
+    values = asdict(study)
+    seats = values.pop("roster")
+    lines = [line(key, value) for key, value in values.items() if value is not None]
+    for seat in seats:
+        lines += ["", "[[party]]", *(line(key, value) for key, value in seat.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _typed(kind: type[Seat] | type[Study], table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
+    wanted = {field.name: str(field.type) for field in fields(kind)}
+    unknown = set(table) - set(wanted)
+    if unknown:
+        raise InvalidInput(f"study file {path}: unknown key {sorted(unknown)[0]!r}; allowed: {', '.join(wanted)}")
+    result: dict[str, Any] = {}
+    for key, type_name in wanted.items():
+        value = table.get(key)
+        if value is None and "None" not in type_name:
+            raise InvalidInput(f"study file {path}: key {key!r} is missing")
+        if value is not None and "float" in type_name and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        accepted = {"str": str, "int": int, "float": float, "Unit": str, "tuple[Seat, ...]": tuple}
+        needed = accepted[type_name.removesuffix(" | None")]
+        if value is not None and (not isinstance(value, needed) or isinstance(value, bool)):
+            raise InvalidInput(f"study file {path}: {key} is {value!r}; allowed: {type_name}")
+        result[key] = value
+    return result

@@ -1,0 +1,120 @@
+"""Per-party budgets from the command line: one value, shares, a distribution, or a CSV file."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.accounting.rdp import check_budget
+from protocols.errors import InvalidInput
+from protocols.randomness import simulation_rng
+
+FORMS = (
+    "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
+    "FILE.csv with columns party, epsilon, delta"
+)
+# Distinct epsilons of a distribution are rounded down to this, so that a budget reads as it is written.
+_DECIMALS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Budgets:
+    """One (epsilon, delta) a party, and the party's name."""
+
+    names: tuple[str, ...]
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+
+
+def parse_budgets(text: str, *, parties: int, delta: float, seed: int) -> Budgets:
+    """The budgets that `text` describes (FORMS), for `parties` parties.
+
+    Shares become numbers of parties by largest remainder and are spread over the parties in an order drawn from
+    the seed. Raises InvalidInput naming the part that cannot be read, or a value out of range.
+    """
+    if parties < 1:
+        raise InvalidInput(f"parties is {parties}; allowed: at least 1")
+    text = text.strip()
+    names = tuple(f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties))
+    if text.lower().endswith(".csv"):
+        return _from_csv(Path(text), parties=parties)
+    rng = simulation_rng(seed, "budgets")
+    if text.startswith(("lognormal:", "uniform:")):
+        epsilon = _drawn(text, parties, rng)
+    elif ":" in text:
+        epsilon = rng.permutation(_by_share(text, parties))
+    else:
+        epsilon = np.full(parties, _number(text, text))
+    budgets = Budgets(names, epsilon, np.full(parties, delta))
+    check_budget(budgets.epsilon, budgets.delta)
+    return budgets
+
+
+def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray, " parties"]:
+    kind, _, arguments = text.partition(":")
+    values = [_number(part, text) for part in arguments.split(",")]
+    if len(values) != 2:
+        raise InvalidInput(f"budgets are {text!r}; allowed: {kind} with two numbers ({FORMS})")
+    first, second = values
+    if kind == "uniform":
+        if not 0 < first < second:
+            raise InvalidInput(f"budgets are {text!r}; allowed: uniform:LOW,HIGH with 0 < LOW < HIGH")
+        drawn = rng.uniform(first, second, parties)
+    else:
+        if not (first > 0 and second > 0):
+            raise InvalidInput(f"budgets are {text!r}; allowed: lognormal:MEDIAN,SIGMA, both > 0")
+        drawn = first * np.exp(second * rng.standard_normal(parties))
+    scale = 10.0**_DECIMALS
+    return np.maximum(np.floor(drawn * scale), 1.0) / scale
+
+
+def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
+    """epsilon of each party in the order of the list; shares must add up to 1."""
+    pairs = [part.partition(":") for part in text.split(",")]
+    epsilon = np.array([_number(value, text) for value, _, _ in pairs])
+    shares = np.array([_number(share, text) for _, _, share in pairs])
+    if (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+        raise InvalidInput(f"shares of {text!r} are {shares.tolist()}; allowed: each > 0, adding up to 1")
+    exact = shares * parties
+    sizes = np.floor(exact).astype(int)
+    extra = np.argsort(-(exact - sizes), kind="stable")[: parties - sizes.sum()]
+    sizes[extra] += 1
+    if (sizes == 0).any():
+        raise InvalidInput(f"shares of {text!r} leave a budget without any of {parties} parties; allowed: at least one")
+    return np.repeat(epsilon, sizes)
+
+
+def _from_csv(path: Path, *, parties: int) -> Budgets:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        raise InvalidInput(f"budgets file {path} does not exist") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InvalidInput(f"budgets file {path} is not CSV: {error}") from None
+    if not rows or not {"party", "epsilon", "delta"} <= set(rows[0]):
+        raise InvalidInput(f"budgets file {path}: allowed: rows with the columns party, epsilon, delta")
+    if len(rows) != parties:
+        raise InvalidInput(f"budgets file {path} has {len(rows)} parties; --parties is {parties}")
+    names = tuple(row["party"] for row in rows)
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"budgets file {path} names a party twice; allowed: once")
+    budgets = Budgets(
+        names,
+        np.array([_number(row["epsilon"], f"{path}, party {row['party']}") for row in rows]),
+        np.array([_number(row["delta"], f"{path}, party {row['party']}") for row in rows]),
+    )
+    check_budget(budgets.epsilon, budgets.delta)
+    return budgets
+
+
+def _number(text: str, whole: str) -> float:
+    try:
+        return float(text)
+    except (ValueError, TypeError):
+        raise InvalidInput(f"{text!r} in budgets {whole!r} is not a number; allowed: {FORMS}") from None

@@ -1,0 +1,345 @@
+"""The sub-commands run, plan, sweep and compare; exit codes; what is printed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any  # values of flags, as click gives them
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from protocols.errors import (
+    BudgetExceeded,
+    ConclaveError,
+    DataCorrupt,
+    DataUnavailable,
+    EngineFailed,
+    InvalidInput,
+    QuorumNotReached,
+    StorageFailed,
+)
+from simulations.experiment import Experiment, experiment_budgets, make_study, read_config, write_config
+from simulations.files import write_atomically
+from simulations.options import given_settings, host_from, settings_flags, settings_from
+from simulations.pipeline import Host, load_dataset, run
+from simulations.plan import Plan, make_plan
+from simulations.progress import Reporter
+from simulations.sweep import read_sweep, run_sweep
+from simulations.votes_file import read_votes
+
+Flags = dict[str, Any]
+
+EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
+    (InvalidInput, 2),
+    (DataUnavailable, 3),
+    (DataCorrupt, 4),
+    (BudgetExceeded, 5),
+    (StorageFailed, 6),
+    (EngineFailed, 7),
+    (QuorumNotReached, 8),
+    (ConclaveError, 1),
+)
+_INTERRUPTED = 130
+_EPILOG = (
+    "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
+    "nothing; 6 the disk; 7 the engine; 8 quorum; 130 interrupted (run again with --resume)."
+)
+
+
+class _RunByDefault(click.Group):
+    """`conclave-simulate --parties 250` means `conclave-simulate run --parties 250`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("--help", "-h", "--version")):
+            args = ["run", *args]
+        return super().parse_args(context, args)
+
+
+@click.group(
+    cls=_RunByDefault,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="conclave")
+def cli() -> None:
+    """Many parties with private data and their own privacy budgets, on one host.
+
+    \b
+    Examples:
+      conclave-simulate --parties 250
+      conclave-simulate run --dataset mnist --teacher cnn --budgets 1:0.34,2:0.43,3:0.23 --seeds 0-19
+      conclave-simulate plan --parties 250 --budgets 2.0
+      conclave-simulate run --votes votes.npy --votes-kind ids --labels truth.npy --budgets 2.0
+      conclave-simulate sweep sweep.toml --out runs/sweep
+      conclave-simulate compare runs/a runs/b
+    """
+
+
+@cli.command(name="run", epilog=_EPILOG)
+@settings_flags
+@click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
+@click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
+@click.option("--resume", is_flag=True, help="Go on in --out, whose config.toml must be the same.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def run_flags(**flags: Any) -> None:
+    """Train teachers, vote, release labels under every party's budget, train a student, report.
+
+    \b
+    Examples:
+      conclave-simulate run --parties 250
+      conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
+      conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
+    """
+    if flags["sweep_file"]:
+        _sweep(flags)
+        return
+    reporter, host = _reporter(flags), host_from(flags)
+    settings = _resumed(flags) if flags["resume"] else settings_from(flags)
+    _say_defaults(settings, reporter)
+    if flags["dry_run"]:
+        _print_plan(_plan(settings, host), as_json=flags["as_json"])
+        return
+    _plan_must_afford(settings, host)
+    out = _out(flags, settings)
+    from simulations.plots import write_figures
+    from simulations.report import write_report
+    from simulations.results import write_results
+
+    result = run(settings, host=host, reporter=reporter)
+    with reporter.stage("report"):
+        figures = write_results(result, out)
+        write_figures(result, out)
+        write_report(result, figures, out)
+    if flags["as_json"]:
+        click.echo(json.dumps(figures, indent=2))
+    else:
+        _print_summary(figures, out)
+
+
+@cli.command(name="plan", epilog=_EPILOG)
+@settings_flags
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def plan_flags(**flags: Any) -> None:
+    """What a set of budgets can afford, before anything is trained.
+
+    \b
+    Examples:
+      conclave-simulate plan --parties 250 --budgets 1:0.34,2:0.43,3:0.23
+      conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
+    """
+    settings = settings_from(flags)
+    _say_defaults(settings, _reporter(flags))
+    _print_plan(_plan(settings, host_from(flags)), as_json=flags["as_json"])
+
+
+@cli.command(name="sweep", epilog=_EPILOG)
+@click.argument("sweep_file", type=click.Path())
+@settings_flags
+@click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def sweep_flags(**flags: Any) -> None:
+    """Many settings over votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.
+
+    \b
+    Example of a file:
+      [base]
+      parties = 250
+      seeds = "0-4"
+      [grid]
+      weights = ["uniform", "proportional", "exhaustive"]
+      budgets = ["1.0", "2.0", "1:0.5,4:0.5"]
+    """
+    _sweep(flags)
+
+
+@cli.command(name="compare", epilog=_EPILOG)
+@click.argument("run_a", type=click.Path())
+@click.argument("run_b", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
+    """Two runs side by side: settings that differ, figures, and whether they may be compared at all."""
+    from simulations.compare import compare_runs
+
+    comparison = compare_runs(Path(run_a), Path(run_b))
+    if as_json:
+        click.echo(json.dumps(comparison.to_json(), indent=2))
+    else:
+        Console().print(comparison.to_table())
+
+
+def run_command(arguments: list[str]) -> int:
+    """Runs the command line and returns its exit code; errors become one line with the next step."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        cli.main(arguments, standalone_mode=False)
+        return 0
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        print("\ninterrupted; what was finished is kept: run the same command with --resume --out DIR", file=sys.stderr)
+        return _INTERRUPTED
+    except ConclaveError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+
+
+def _reporter(flags: Flags) -> Reporter:
+    return Reporter(quiet=bool(flags["quiet"]))
+
+
+def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
+    """The privacy-relevant defaults, before anything else."""
+    parts = []
+    for name in ("unit", "view", "delta"):
+        given = "" if name in settings.model_fields_set else " (default)"
+        parts.append(f"{name} {getattr(settings, name)}{given}")
+    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
+
+
+def _plan(settings: Experiment, host: Host) -> Plan:
+    settings, classes, queries = _shape(settings, host)
+    budgets = experiment_budgets(settings)
+    return make_plan(make_study(settings, budgets, classes=classes, queries=queries), budgets)
+
+
+def _shape(settings: Experiment, host: Host) -> tuple[Experiment, int, int]:
+    """Parties (as settings), classes and queries, without training: from the votes' file or the data set."""
+    if settings.votes is not None:
+        given = settings.parties if "parties" in settings.model_fields_set else None
+        stored, parties = read_votes(
+            Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
+        )
+        changes: Flags = {"parties": parties}
+        if stored.votes is None and "weights" not in settings.model_fields_set:
+            changes["weights"] = "uniform"
+        return settings.model_copy(update=changes), stored.classes, settings.queries or stored.queries
+    if settings.dataset == "glyphs":
+        small = settings.model_copy(update={"private_size": 2000, "queries": 100, "teachers_per_party": 1})
+        dataset = load_dataset(small, host.data_dir)
+        return settings, dataset.classes, settings.queries or 9000
+    dataset = load_dataset(settings, host.data_dir)
+    return settings, dataset.classes, len(dataset.public_labels)
+
+
+def _plan_must_afford(settings: Experiment, host: Host) -> None:
+    """Raises BudgetExceeded before anything is trained when no label can be released."""
+    if settings.votes is not None or settings.dataset == "glyphs":
+        plan = _plan(settings, host)
+        answers = plan.answers_all if settings.stop == "first-exhausted" else max(g.answers_all for g in plan.groups)
+        if answers < 1:
+            poorest = min(plan.groups, key=lambda group: group.answers_all)
+            raise BudgetExceeded(
+                f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at sigma {plan.study.sigma:g} "
+                "votes; allowed: a larger budget, more parties or a larger --sigma (see `conclave-simulate plan`)"
+            )
+
+
+def _out(flags: Flags, settings: Experiment) -> Path:
+    """The results folder, with config.toml in it. Raises InvalidInput when it holds another run."""
+    name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
+    if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to go on in it")
+    write_atomically(out / "config.toml", write_config(settings))
+    return out
+
+
+def _resumed(flags: Flags) -> Experiment:
+    """The settings of the run in --out; flags that are given must agree with them."""
+    if not flags["out"]:
+        raise InvalidInput("--resume needs --out, the folder of the run to go on with")
+    stored = read_config(Path(flags["out"]) / "config.toml")
+    wanted = given_settings(flags)
+    for key, value in wanted.items():
+        if getattr(settings_from(flags), key) != getattr(stored, key):
+            raise InvalidInput(
+                f"{flags['out']} was started with {key} = {getattr(stored, key)!r}, not {value!r}; "
+                "allowed: the same settings, or another --out"
+            )
+    return stored
+
+
+def _sweep(flags: Flags) -> None:
+    from simulations.plots import sweep_figure, write_figure
+
+    reporter, host = _reporter(flags), host_from(flags)
+    sweep = read_sweep(Path(flags["sweep_file"]), given=given_settings(flags))
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
+    table = run_sweep(sweep, host=host, reporter=reporter)
+    write_atomically(out / "sweep.csv", table.to_csv(index=False))
+    write_atomically(out / "sweep.toml", Path(flags["sweep_file"]).read_text(encoding="utf-8"))
+    write_figure(sweep_figure(table), out / "figures" / "sweep")
+    if flags["as_json"]:
+        click.echo(table.to_json(orient="records", indent=2))
+    else:
+        shown = [c for c in table.columns if c not in ("unit", "view", "accountant", "note", "answered_ci95")]
+        _print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
+
+
+def _print_plan(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(plan.to_json(), indent=2))
+        return
+    shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
+    columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
+               "answers (half answered)", "epsilon per answer"]  # fmt: skip
+    rows: list[list[object]] = [
+        [g.budget, g.delta, g.parties, g.weight, g.order, g.epsilon_guaranteed, g.answers_all, g.answers_half,
+         g.epsilon_per_answer]
+        for g in shown
+    ]  # fmt: skip
+    terms = plan.to_json()
+    _print_rows(
+        f"{terms['mechanism']}, sigma {terms['sigma']:g} votes, {terms['accounting']}, unit {terms['unit']}, "
+        f"view {terms['view']}, replace-one",
+        columns,
+        rows,
+    )
+    click.echo(
+        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
+        "other one is, when the first budget that is out ends it."
+    )
+
+
+def _print_summary(figures: Flags, out: Path) -> None:
+    rows: list[list[object]] = [
+        [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
+        for g in figures["groups"][:40]
+    ]
+    _print_rows(
+        f"{figures['parties']} parties, {figures['accounting']}, unit {figures['unit']}, view {figures['view']}",
+        ["parties", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
+        rows,
+    )
+    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
+    click.echo(f"labels released  {figures['answered']:g} of {figures['asked']:g} asked ({figures['stop']})")
+    click.echo(f"label accuracy   {accuracy('label_accuracy')}")
+    click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")
+    click.echo(f"report           {out / 'report.html'}")
+
+
+def _print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)

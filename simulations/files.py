@@ -1,0 +1,29 @@
+"""Writing files so that nothing half-written is ever found: write beside, fsync, rename."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from protocols.errors import StorageFailed
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Writes the whole file or nothing. Raises StorageFailed (disk full, no permission); nothing remains then."""
+    data = content.encode() if isinstance(content, str) else content
+    part: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        part = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o644)
+        part.replace(path)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another --out") from error

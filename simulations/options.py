@@ -1,0 +1,110 @@
+"""The flags of the simulator's command line, and the Experiment and Host that they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import platformdirs
+
+from protocols.errors import InvalidInput
+from simulations.experiment import Experiment, experiment, parse_seeds
+from simulations.pipeline import Host
+
+F = TypeVar("F", bound=Callable[..., object])
+
+# Flags that are not settings of the experiment: where things lie and how they are shown.
+_HOST = ("data_dir", "cache_dir", "engine", "workers")
+
+
+def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
+    return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
+
+
+_SETTINGS = [
+    _flag("--parties", "Number of parties [250].", type=int),
+    _flag("--dataset", "glyphs (default; needs no file), digits, breast_cancer, mnist, adult, diabetes130, "
+          "heart_disease, eicu_demo, pneumoniamnist, breastmnist, or your own FILE.csv|.parquet|.npz."),
+    _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
+    _flag("--partition", "iid | dirichlet:A | size-skew:S | by-site [iid]."),
+    _flag("--teacher", "cnn | mlp | logistic_regression | random_forest | hist_gradient_boosting "
+          "[logistic_regression]."),
+    _flag("--teachers-per-party", "Teachers of each party, on disjoint shards [1].", type=int),
+    _flag("--private-size", "Private records in all [all that the data set has].", type=int),
+    _flag("--classes", "Number of classes (glyphs: 10 to 150; stored votes: checked).", type=int),
+    _flag("--imbalance", "Glyphs: largest class over smallest, private part [1].", type=float),
+    _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
+    _flag("--queries", "Size of the public pool [as the data set has].", type=int),
+    _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
+    _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
+          "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),
+    _flag("--labels", "True labels of stored votes' queries: FILE.npy or FILE.npz:KEY."),
+    _flag("--budgets", "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
+          "FILE.csv (party, epsilon, delta) [1:0.34,2:0.43,3:0.23]."),
+    _flag("--delta", "delta of every budget [1e-5].", type=float),
+    _flag("--unit", "Who is protected: one record, or all of a party's data [record].",
+          type=click.Choice(["record", "party"])),
+    _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
+          type=click.Choice(["label", "histogram"])),
+    _flag("--accountant", "label_only | gaussian | gaussian_dp [the tightest that the view allows]."),
+    _flag("--mechanism", "gnmax | confident_gnmax [confident_gnmax].", type=click.Choice(["gnmax", "confident_gnmax"])),
+    _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
+    _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
+    _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),
+    _flag("--weights", "How much a party's vote counts [exhaustive].",
+          type=click.Choice(["uniform", "proportional", "exhaustive"])),
+    _flag("--stop", "A budget that is out ends the study, or its party stops voting [first-exhausted].",
+          type=click.Choice(["first-exhausted", "drop-exhausted"])),
+    _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),
+    _flag("--quorum", "Parties that must answer each batch [1].", type=int),
+    _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
+    _flag("--student", "cnn | mlp | random_forest | fixmatch | none (stop after the labels) [cnn]."),
+    _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
+    _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
+    _flag("--data-seed", "Seed of data, partition, teachers and who gets which budget [0].", type=int),
+]  # fmt: skip
+_HOST_FLAGS = [
+    _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
+    _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
+          type=click.Path()),
+    _flag("--engine", "flower | in_process [flower].", default="flower"),
+    _flag("--workers", "Worker processes [one a core].", type=int),
+]  # fmt: skip
+
+
+def settings_flags(function: F) -> F:
+    """Adds every flag of an experiment and of the host."""
+    for flag in reversed(_SETTINGS + _HOST_FLAGS):
+        function = flag(function)
+    return function
+
+
+def given_settings(flags: dict[str, object]) -> dict[str, object]:
+    """The settings that were given on the command line, by name."""
+    given = {key: value for key, value in flags.items() if value is not None and key in Experiment.model_fields}
+    if "seeds" in given:
+        given["seeds"] = parse_seeds(str(given["seeds"]))
+    return given
+
+
+def settings_from(flags: dict[str, object]) -> Experiment:
+    """The experiment that the flags describe. Raises InvalidInput."""
+    return experiment(**given_settings(flags))
+
+
+def host_from(flags: dict[str, object]) -> Host:
+    """Where this run finds data and caches, and on what it runs."""
+    data = flags["data_dir"] or os.environ.get("CONCLAVE_DATA")
+    cache = flags["cache_dir"] or os.environ.get("CONCLAVE_CACHE") or platformdirs.user_cache_dir("conclave")
+    workers = flags["workers"]
+    if isinstance(workers, int) and workers < 1:
+        raise InvalidInput(f"workers is {workers}; allowed: at least 1")
+    return Host(
+        data_dir=None if not data else Path(str(data)),
+        cache_dir=Path(str(cache)),
+        engine=str(flags["engine"]),
+        workers=workers if isinstance(workers, int) else None,
+    )

@@ -1,0 +1,267 @@
+"""One run, stage by stage: data -> partition -> teachers -> votes -> labels -> students -> results.
+
+Heavy stages are cached by the hash of their inputs, so a second run with other budgets trains nothing, and an
+interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from party.teachers import teacher_kind
+from protocols.errors import InvalidInput
+from protocols.study import Study
+from protocols.votes import count_votes, plurality
+from simulations import datasets
+from simulations.budgets import Budgets
+from simulations.cast import cast_votes
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
+from simulations.engines import open_engine
+from simulations.experiment import Experiment, experiment_budgets, make_study
+from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
+from simulations.partition import parse_partition, partition, teacher_shards
+from simulations.progress import Reporter
+from simulations.replay import StoredVotes
+from simulations.students import check_student, non_private_accuracy, student_accuracy
+from simulations.votes_file import read_labels, read_votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What a run depends on but is not repeated by: where data and caches lie, which engine and workers."""
+
+    data_dir: Path | None
+    cache_dir: Path
+    engine: str
+    workers: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Votes on a pool of queries, from parties that were simulated or from a file."""
+
+    settings: Experiment
+    dataset: Dataset | None
+    stored: StoredVotes
+    truth: Int64[ndarray, " queries"] | None
+    party_sizes: Int64[ndarray, " parties"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Baselines:
+    """What the run is held against; None where it was not or cannot be measured."""
+
+    non_private: float | None
+    single_party_mean: float | None
+    uniform_answered: float | None
+    uniform_label_accuracy: float | None
+    uniform_student: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class RunResult:
+    """Everything a report is made from. Accuracies are shares in [0, 1]."""
+
+    settings: Experiment
+    study: Study
+    budgets: Budgets
+    source: Source
+    seeds: list[SeedResult]
+    students: list[float | None]
+    teacher_accuracy: Float64[ndarray, "parties teachers"] | None
+    plurality_accuracy: float | None
+    baselines: Baselines
+    live_checked: bool
+
+
+def run(settings: Experiment, *, host: Host, reporter: Reporter) -> RunResult:
+    """The whole run. Raises ConclaveError; what was finished before stays cached."""
+    check_student(settings.student)
+    source = votes_source(settings, host=host, reporter=reporter)
+    settings = source.settings
+    budgets = experiment_budgets(settings)
+    study = make_study(settings, budgets, classes=source.stored.classes, queries=source.stored.queries)
+    with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
+        seeds = []
+        for done, seed in enumerate(settings.seeds, 1):
+            seeds.append(_labelled(study, source, seed, settings.dropout))
+            stage.update(done, len(settings.seeds))
+        live = source.stored.votes is not None and len(study.roster) <= LIVE_PARTIES
+        if live:
+            check_live(
+                live_study(study, source.stored, seed=settings.seeds[0], dropout=settings.dropout),
+                seeds[0].labelling,
+            )
+        stage.result = f"{np.mean([len(s.answered) for s in seeds]):.1f} labels released"
+    students = _students(settings, source, seeds, host=host, reporter=reporter, title="student")
+    accuracy, plural = _teacher_accuracy(source)
+    baselines = _baselines(settings, budgets, source, accuracy, host=host, reporter=reporter)
+    return RunResult(settings, study, budgets, source, seeds, students, accuracy, plural, baselines, live)
+
+
+def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Source:
+    """The votes of a run: from --votes, or by training teachers and casting their votes."""
+    if settings.votes is not None:
+        return _stored_source(settings)
+    teacher_kind(settings.teacher)
+    with reporter.stage(f"data, {settings.dataset}") as stage:
+        dataset = load_dataset(settings, host.data_dir)
+        stage.result = (
+            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
+            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
+        )
+    scheme = parse_partition(settings.partition)
+    holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
+    shards = [
+        teacher_shards(
+            records,
+            None if dataset.private_patients is None else dataset.private_patients[records],
+            teachers=settings.teachers_per_party,
+            seed=settings.data_seed,
+        )
+        for records in holdings
+    ]
+    with reporter.stages() as on_stage:
+        cast = cast_votes(
+            dataset,
+            shards,
+            teacher=settings.teacher,
+            seed=settings.data_seed,
+            engine=open_engine(host.engine, workers=host.workers),
+            cache_dir=host.cache_dir,
+            on_stage=on_stage,
+        )
+    reporter.say(
+        f"teachers and votes: {cast.trained} of {cast.votes.shape[0] * cast.votes.shape[1]} teachers trained now, "
+        "the rest from the cache"
+    )
+    return Source(
+        settings,
+        dataset,
+        StoredVotes(dataset.classes, cast.votes, None),
+        dataset.public_labels,
+        np.array([len(records) for records in holdings]),
+    )
+
+
+def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
+    """The data set of an experiment; private part as large as asked."""
+    request = DatasetRequest(
+        seed=settings.data_seed,
+        data_dir=data_dir,
+        private_size=settings.private_size,
+        public_size=settings.queries,
+        classes=settings.classes,
+        imbalance=settings.imbalance,
+        mislabelled=settings.mislabelled,
+        schema=None if settings.schema_file is None else Path(settings.schema_file),
+    )
+    return datasets.load(settings.dataset, request)
+
+
+def _stored_source(settings: Experiment) -> Source:
+    """Votes from a file; the number of parties is what the file holds."""
+    assert settings.votes is not None
+    given = settings.parties if "parties" in settings.model_fields_set else None
+    stored, parties = read_votes(
+        Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
+    )
+    queries = settings.queries or stored.queries
+    if queries > stored.queries:
+        raise InvalidInput(f"queries is {queries}; allowed: at most the {stored.queries} of {settings.votes}")
+    if queries < stored.queries:
+        stored = StoredVotes(
+            stored.classes,
+            None if stored.votes is None else stored.votes[:, :, :queries],
+            None if stored.counts is None else stored.counts[:queries],
+        )
+    truth = None
+    if settings.labels is not None:
+        truth = read_labels(settings.labels, queries=queries, classes=stored.classes)
+    teachers = 1 if stored.votes is None else stored.votes.shape[1]
+    changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
+    if "weights" not in settings.model_fields_set and stored.votes is None:
+        changes["weights"] = "uniform"
+    return Source(settings.model_copy(update=changes), None, stored, truth, None)
+
+
+def _labelled(study: Study, source: Source, seed: int, dropout: float) -> SeedResult:
+    return label_seed(study, source.stored, seed=seed, dropout=dropout, truth=source.truth)
+
+
+def _students(
+    settings: Experiment, source: Source, seeds: list[SeedResult], *, host: Host, reporter: Reporter, title: str
+) -> list[float | None]:
+    if settings.student == "none" or source.dataset is None:
+        return [None] * len(seeds)
+    accuracies = []
+    with reporter.stage(f"{title}, {settings.student}") as stage:
+        for done, result in enumerate(seeds, 1):
+            accuracies.append(
+                student_accuracy(
+                    source.dataset,
+                    result.answered,
+                    result.labelling.labels[result.answered],
+                    student=settings.student,
+                    seed=result.seed,
+                    cache_dir=host.cache_dir,
+                )
+            )
+            stage.update(done, len(seeds))
+        known = [a for a in accuracies if a is not None]
+        stage.result = f"test accuracy {np.mean(known):.4f}" if known else "no label was released"
+    return accuracies
+
+
+def _teacher_accuracy(source: Source) -> tuple[Float64[ndarray, "parties teachers"] | None, float | None]:
+    """Each teacher's accuracy on the public pool, and that of the unweighted plurality."""
+    stored, truth = source.stored, source.truth
+    if truth is None:
+        return None, None
+    if stored.votes is None:
+        assert stored.counts is not None
+        return None, float((plurality(stored.counts) == truth).mean())
+    counts = count_votes(stored.votes, np.ones(len(stored.votes)), classes=stored.classes)
+    each = np.array([(votes == truth).mean(axis=1) for votes in stored.votes])
+    return each, float((plurality(counts) == truth).mean())
+
+
+def _baselines(
+    settings: Experiment,
+    budgets: Budgets,
+    source: Source,
+    teacher_accuracy: Float64[ndarray, "parties teachers"] | None,
+    *,
+    host: Host,
+    reporter: Reporter,
+) -> Baselines:
+    """The non-private model, the mean single party, and the study that binds everyone to the smallest budget."""
+    single = None if teacher_accuracy is None else float(teacher_accuracy.mean())
+    if not settings.baselines:
+        return Baselines(None, single, None, None, None)
+    plain = settings.model_copy(update={"weights": "uniform", "stop": "first-exhausted"})
+    study = make_study(plain, budgets, classes=source.stored.classes, queries=source.stored.queries)
+    seeds = [_labelled(study, source, seed, settings.dropout) for seed in settings.seeds]
+    students = _students(settings, source, seeds, host=host, reporter=reporter, title="baseline, minimum budget")
+    accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
+    non_private = None
+    if settings.student != "none" and source.dataset is not None:
+        with reporter.stage("baseline, all data pooled without privacy") as stage:
+            non_private = non_private_accuracy(
+                source.dataset, student=settings.student, seed=settings.data_seed, cache_dir=host.cache_dir
+            )
+            stage.result = f"test accuracy {non_private:.4f}"
+    known = [a for a in students if a is not None]
+    return Baselines(
+        non_private,
+        single,
+        float(np.mean([len(s.answered) for s in seeds])),
+        float(np.mean(accuracies)) if accuracies else None,
+        float(np.mean(known)) if known else None,
+    )

@@ -1,0 +1,106 @@
+"""Progress of long stages: one line that is rewritten on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+# Seconds between two plain lines of one stage.
+_EVERY_S = 5.0
+
+
+class Reporter:
+    """Reports stages on a stream (standard error unless told otherwise); silent when `quiet`."""
+
+    def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
+        self._quiet = quiet
+        self._stream = stream or sys.stderr
+        self.console = Console(file=self._stream)
+
+    def say(self, text: str) -> None:
+        """One plain line."""
+        if not self._quiet:
+            print(text, file=self._stream, flush=True)
+
+    @contextmanager
+    def stage(self, title: str) -> Iterator[Stage]:
+        """One stage: yields an object whose update(done, total) shows done/total, rate and time left."""
+        started = time.monotonic()
+        stage = Stage(self, title, started)
+        try:
+            yield stage
+        finally:
+            stage.close()
+        # Reached only when the stage did not raise.
+        self.say(f"{title}: {stage.result or 'done'} ({time.monotonic() - started:.1f} s)")
+
+    @contextmanager
+    def stages(self) -> Iterator[Callable[[str, int, int], None]]:
+        """Stages that are told apart by name: yields update(title, done, total), which opens each in turn."""
+        with ExitStack() as stack:
+            current: dict[str, Stage] = {}
+
+            def update(title: str, done: int, total: int) -> None:
+                if title not in current:
+                    stack.close()
+                    current.clear()
+                    current[title] = stack.enter_context(self.stage(title))
+                current[title].update(done, total)
+
+            yield update
+
+    @property
+    def live(self) -> bool:
+        """Whether a line can be rewritten."""
+        return not self._quiet and self.console.is_terminal
+
+
+class Stage:
+    """Progress of one stage; `result` becomes its closing line."""
+
+    def __init__(self, reporter: Reporter, title: str, started: float) -> None:
+        self.result = ""
+        self._reporter = reporter
+        self._title = title
+        self._started = started
+        self._last = started
+        self._bar: Progress | None = None
+
+    def update(self, done: int, total: int) -> None:
+        """`done` of `total` items are finished."""
+        if self._reporter.live:
+            self._show_bar(done, total)
+            return
+        now = time.monotonic()
+        if now - self._last >= _EVERY_S and done < total:
+            self._last = now
+            rate = done / (now - self._started)
+            left = f", {(total - done) / rate:.0f} s left" if rate > 0 else ""
+            self._reporter.say(f"{self._title}: {done}/{total}, {rate:.1f}/s{left}")
+
+    def close(self) -> None:
+        """Takes the bar off the terminal."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _show_bar(self, done: int, total: int) -> None:
+        if self._bar is None:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeRemainingColumn(),
+                console=self._reporter.console,
+                transient=True,
+            )
+            self._bar.start()
+            self._bar.add_task(self._title, total=total, rate="")
+        rate = done / max(time.monotonic() - self._started, 1e-9)
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, rate=f"{rate:.1f}/s")

@@ -1,0 +1,130 @@
+"""Sweep: many settings over votes that are cast once. One row a setting, in a table that any tool reads."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from protocols.errors import BudgetExceeded, InvalidInput
+from simulations.experiment import Experiment, experiment, experiment_budgets, make_study, parse_seeds, read_toml
+from simulations.label import label_seed, mean_and_interval
+from simulations.pipeline import Host, Source, votes_source
+from simulations.progress import Reporter
+from simulations.students import student_accuracy
+
+# Settings that touch neither data nor teachers: settings that differ in these alone share their votes.
+_AFTER_VOTES = frozenset(
+    "budgets delta unit view accountant mechanism sigma sigma_threshold threshold weights stop answer_rate quorum "
+    "dropout student baselines seeds".split()
+)
+_LARGEST = 100_000
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The settings of a sweep, in order, and which of their keys vary."""
+
+    settings: list[Experiment]
+    varied: tuple[str, ...]
+
+
+def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
+    """A sweep from TOML: a table [base] of settings, and a table [grid] of lists, all combinations of which are run.
+
+    given: settings of the command line, which come before [base]. A sweep trains no student unless it is said.
+    Raises InvalidInput for an unknown table or setting, an empty list, or more than 100,000 settings.
+    """
+    tables = read_toml(path)
+    unknown = set(tables) - {"base", "grid"}
+    if unknown or "grid" not in tables:
+        raise InvalidInput(f"{path} has the tables {sorted(tables)}; allowed: [base] and [grid]")
+    base, grid = tables.get("base", {}), tables["grid"]
+    if not isinstance(base, dict) or not isinstance(grid, dict):
+        raise InvalidInput(f"{path}: base and grid must be tables")
+    for key, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise InvalidInput(f"{path}: grid.{key} is {values!r}; allowed: a list of at least one value")
+    total = int(np.prod([len(values) for values in grid.values()]))
+    if total > _LARGEST:
+        raise InvalidInput(f"{path} makes {total} settings; allowed: at most {_LARGEST}")
+    common = {"student": "none", "baselines": False, **base, **given}
+    settings = []
+    for combination in itertools.product(*grid.values()):
+        values = {**common, **dict(zip(grid, combination, strict=True))}
+        if isinstance(values.get("seeds"), str):
+            values["seeds"] = parse_seeds(str(values["seeds"]))
+        settings.append(experiment(**values))
+    return Sweep(settings, tuple(grid))
+
+
+def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
+    """One row a setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
+
+    A setting that no budget affords has `answered` 0 and says why in `note`.
+    """
+    sources: dict[str, Source] = {}
+    rows = []
+    for settings in sweep.settings:
+        key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))
+        if key not in sources:
+            sources[key] = votes_source(settings, host=host, reporter=reporter)
+    with reporter.stage(f"sweep of {len(sweep.settings)} settings") as stage:
+        for done, settings in enumerate(sweep.settings, 1):
+            key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))
+            rows.append(_row(settings, sweep.varied, sources[key], host))
+            stage.update(done, len(sweep.settings))
+    return pd.DataFrame(rows)
+
+
+def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Host) -> dict[str, object]:
+    shown = settings.model_dump(mode="json")
+    row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
+    # What the votes decide (parties, teachers) comes from their source; the rest from this setting.
+    merged = source.settings.model_copy(update={key: getattr(settings, key) for key in _AFTER_VOTES})
+    budgets = experiment_budgets(merged)
+    try:
+        study = make_study(merged, budgets, classes=source.stored.classes, queries=source.stored.queries)
+        filters = study.budgets
+        if merged.stop == "first-exhausted" and (filters.affordable(filters.cap * 0, limit=1) < 1).any():
+            raise BudgetExceeded("a budget does not afford one query")
+    except (BudgetExceeded, InvalidInput) as error:
+        return {**row, "answered": 0.0, "note": str(error)}
+    seeds = [
+        label_seed(study, source.stored, seed=seed, dropout=merged.dropout, truth=source.truth)
+        for seed in merged.seeds
+    ]
+    answered, answered_ci = mean_and_interval(np.array([len(seed.answered) for seed in seeds], dtype=float))
+    accuracies = [seed.label_accuracy for seed in seeds if seed.label_accuracy is not None]
+    row |= {
+        "epsilon_mean": float(budgets.epsilon.mean()),
+        "epsilon_guaranteed_max": float(filters.epsilon_guaranteed.max()),
+        "answered": answered,
+        "answered_ci95": answered_ci,
+        "asked": float(np.mean([seed.asked for seed in seeds])),
+        "label_accuracy": float(np.mean(accuracies)) if accuracies else None,
+        "share_of_budget_used_min": float(np.mean([(s.labelling.spent / filters.cap).min() for s in seeds])),
+        "share_of_budget_used_max": float(np.mean([(s.labelling.spent / filters.cap).max() for s in seeds])),
+        "unit": study.unit,
+        "view": study.view,
+        "accountant": study.accountant_name,
+        "note": "",
+    }
+    if merged.student != "none" and source.dataset is not None:
+        students = [
+            student_accuracy(
+                source.dataset,
+                seed.answered,
+                seed.labelling.labels[seed.answered],
+                student=merged.student,
+                seed=seed.seed,
+                cache_dir=host.cache_dir,
+            )
+            for seed in seeds
+        ]
+        known = [accuracy for accuracy in students if accuracy is not None]
+        row["student_accuracy"] = float(np.mean(known)) if known else None
+    return row
