@@ -27,6 +27,8 @@ RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"]
 """(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
 
 _LARGEST_EXPONENT = 600.0  # exp() of more is cut to exp(600); problems with G near that are not admitted
+_STEEPEST = 60.0  # cells across which a probability may change by more than exp(60) have no small-move bound
+_FIRST_RADIUS = 0.5
 _BLOCK = 2048
 _DEEPEST = 40
 
@@ -51,18 +53,21 @@ def supremum(problems: Problems, experiment: Experiment, region_bound: RegionBou
     """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
     best = problems.lower.copy()
     left_over = np.zeros_like(best)
-    radius = 0.5
+    radius = _FIRST_RADIUS
     owner, centres = _tile(problems.low, problems.high, radius)
     for depth in range(_DEEPEST):
+        elsewhere = region_bound(owner, centres, radius)
+        keep = elsewhere > raised(best, problems.tolerance)[owner]
+        owner, centres, elsewhere = owner[keep], centres[keep], elsewhere[keep]
         value, bound = _evaluate(problems, experiment, owner, centres, radius)
         np.maximum.at(best, owner, value)
-        bound = np.minimum(bound, region_bound(owner, centres, radius))
+        bound = np.minimum(bound, elsewhere)
         keep = bound > raised(best, problems.tolerance)[owner]
-        owner, centres, bound = owner[keep], centres[keep], bound[keep]
+        owner, centres = owner[keep], centres[keep]
         if len(owner) == 0:
             break
         if depth == _DEEPEST - 1:
-            np.maximum.at(left_over, owner, bound)
+            np.maximum.at(left_over, owner, bound[keep])
             break
         radius /= 2.0
         corners = radius * np.array(list(product((-1.0, 1.0), repeat=centres.shape[1])))
@@ -80,40 +85,106 @@ def raised(value: Float64[ndarray, "..."], tolerance: float) -> Float64[ndarray,
 def cell_bounds(
     model: LocalModel, shifts: Float64[ndarray, " cells"], orders: Float64[ndarray, " cells"], radius: float
 ) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
-    """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell."""
+    """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell.
+
+    The bound is the smaller of two. One: the Taylor polynomial of second degree, maximised over the cube, plus
+    a bound of the third derivative, itself the smaller of one that is sharp for small moves and one that is
+    sharp for large ones. Two: each p_i^a q_i^(1-a) under an exponential of a linear function, maximal at a
+    corner: sharp on large cells.
+    """
     axes = model.slope.shape[2]
+    distance = np.sqrt(axes) * shifts[:, None]
     beta = (orders - 1.0)[:, None]
     log_p, ratio = model.log_p, model.log_ratio
-    # How far the tangent of a log-ratio can be off within the cell (section 3, step 3).
-    stray = radius**2 * axes / 2.0 * np.minimum(2.0 * np.sqrt(axes) * shifts, 1.0)[:, None]
+    fallen, grown = np.exp(log_p - beta * ratio), np.exp(log_p + ratio)
     terms = _weighted_second(log_p, -beta * ratio) + beta * _weighted_second(log_p, ratio)
+    terms_first = beta * (_weighted_first(log_p, ratio) - _weighted_first(log_p, -beta * ratio))
+    terms_second = beta**2 * fallen + beta * grown
     value = terms.sum(axis=1)
+    quadratic = value + _quadratic_reach(model, terms, terms_first, terms_second, radius)
 
+    # Reach of derivatives along vectors of the cube, of length up to `length` (section 3).
+    length = radius * np.sqrt(axes)
+    third = length**3 * np.minimum(4.0, 6.0 * distance)
     slope_reach = radius * np.abs(model.slope).sum(axis=2)
-    ratio_reach = radius * np.abs(model.ratio_slope).sum(axis=2)
-    low, high = ratio - ratio_reach - stray, ratio + ratio_reach + stray
-    log_weight = log_p + slope_reach
+    ratio_bend = np.minimum(
+        radius**2 * np.abs(model.ratio_bend).sum(axis=(2, 3)) + third, length**2 * np.minimum(2.0 * distance, 1.0)
+    )
+    net_bend = radius**2 * np.abs(model.bend - beta[:, :, None, None] * model.ratio_bend).sum(axis=(2, 3))
+    small = _small_move_third(model, terms, beta, radius, slope_reach, ratio_bend, third)
+    net_third = 2.0 * length**3 + beta * third
+    net_bend = net_bend + net_third
+    net_slope = radius * np.abs(model.slope - beta[:, :, None] * model.ratio_slope).sum(axis=2)
+    peak = np.exp(np.minimum(log_p - beta * ratio + net_slope + net_bend / 2.0, _LARGEST_EXPONENT))
+    net_slope = net_slope + net_bend
+    large = (peak * (net_slope**3 + 3.0 * net_slope * net_bend + net_third)).sum(axis=1)
+    taylor = quadratic + np.minimum(small, large) / 6.0
+
+    tilt = radius * (model.slope - beta[:, :, None] * model.ratio_slope)
+    stray = length**2 / 2.0 * np.minimum(2.0 * distance, 1.0)
+    steep = np.full(len(value), -np.inf)
+    for sign in product((-1.0, 1.0), repeat=axes):
+        exponent = np.minimum(log_p - beta * (ratio - stray) + tilt @ np.array(sign), _LARGEST_EXPONENT)
+        steep = np.maximum(steep, np.exp(exponent).sum(axis=1))
+    return value, np.minimum(taylor, steep - 1.0)
+
+
+def _quadratic_reach(
+    model: LocalModel,
+    terms: Float64[ndarray, "cells outcomes"],
+    terms_first: Float64[ndarray, "cells outcomes"],
+    terms_second: Float64[ndarray, "cells outcomes"],
+    radius: float,
+) -> Float64[ndarray, " cells"]:
+    """An upper bound of gradient.h + h.Hessian.h/2 of G over the cube, exact where the Hessian is diagonal."""
+    slope, ratio_slope = model.slope, model.ratio_slope
+    gradient = (terms[:, :, None] * slope + terms_first[:, :, None] * ratio_slope).sum(axis=1)
+    crossed = slope[:, :, :, None] * ratio_slope[:, :, None, :]
+    hessian = (
+        terms[:, :, None, None] * (slope[:, :, :, None] * slope[:, :, None, :] + model.bend)
+        + terms_first[:, :, None, None] * (crossed + crossed.swapaxes(2, 3) + model.ratio_bend)
+        + terms_second[:, :, None, None] * ratio_slope[:, :, :, None] * ratio_slope[:, :, None, :]
+    ).sum(axis=1)
+    size, own = np.abs(gradient), np.diagonal(hessian, axis1=1, axis2=2)
+    turning = size < -own * radius
+    along = np.where(turning, size**2 / (-2.0 * np.where(turning, own, -1.0)), size * radius + own * radius**2 / 2.0)
+    across = (np.abs(hessian).sum(axis=(1, 2)) - np.abs(own).sum(axis=1)) / 2.0
+    reach: Float64[ndarray, " cells"] = along.sum(axis=1) + across * radius**2
+    return reach
+
+
+def _small_move_third(
+    model: LocalModel,
+    terms: Float64[ndarray, "cells outcomes"],
+    beta: Float64[ndarray, "cells 1"],
+    radius: float,
+    slope_reach: Float64[ndarray, "cells outcomes"],
+    ratio_bend: Float64[ndarray, "cells outcomes"],
+    third: Float64[ndarray, "cells 1"],
+) -> Float64[ndarray, " cells"]:
+    """A bound of |D^3 G[h,h,h]| over the cube that vanishes like shift^2 (section 3, step 4)."""
+    square = radius**2 * model.slope.shape[2]
+    ratio_slope = radius * np.abs(model.ratio_slope).sum(axis=2)
+    reach = ratio_slope + ratio_bend / 2.0
+    low, high = model.log_ratio - reach, model.log_ratio + reach
+    log_weight = model.log_p + slope_reach
     falling = np.exp(np.minimum(log_weight - beta * low, _LARGEST_EXPONENT))
     rising = np.exp(np.minimum(log_weight + high, _LARGEST_EXPONENT))
-    psi_second = beta**2 * falling + beta * rising
     psi_first = beta * np.maximum(
         _weighted_first(log_weight, high) - _weighted_first(log_weight, -beta * high),
         _weighted_first(log_weight, -beta * low) - _weighted_first(log_weight, low),
     )
-    psi = np.exp(np.minimum(slope_reach, 60.0)) * terms + (ratio_reach + stray) * psi_first
-    psi_slope = beta * (_weighted_first(log_p, ratio) - _weighted_first(log_p, -beta * ratio))
-    gradient = (terms[:, :, None] * model.slope + psi_slope[:, :, None] * model.ratio_slope).sum(axis=1)
-    curvature = psi * slope_reach**2 + 2.0 * psi_first * slope_reach * ratio_reach + psi_second * ratio_reach**2
-    smooth = value + radius * np.abs(gradient).sum(axis=1) + (curvature / 2.0 + stray * psi_first).sum(axis=1)
-    smooth = np.where(slope_reach.max(axis=1) > 60.0, np.inf, smooth)
-
-    tilt = radius * (model.slope - beta[:, :, None] * model.ratio_slope)
-    centre = log_p - beta * ratio + beta * stray
-    steep = np.full(len(value), -np.inf)
-    for sign in product((-1.0, 1.0), repeat=axes):
-        exponent = np.minimum(centre + tilt @ np.array(sign), _LARGEST_EXPONENT)
-        steep = np.maximum(steep, np.exp(exponent).sum(axis=1))
-    return value, np.minimum(smooth, steep - 1.0)
+    psi = np.exp(np.minimum(slope_reach, _STEEPEST)) * terms + reach * psi_first
+    psi_second = beta**2 * falling + beta * rising
+    psi_third = beta**3 * falling + beta * rising
+    first, ratio_first = slope_reach + square, ratio_slope + ratio_bend
+    whole = (
+        psi * (first**3 + 3.0 * first * square + 2.0 * square**1.5)
+        + psi_first * (3.0 * ratio_first * (first**2 + square) + 3.0 * first * ratio_bend + third)
+        + psi_second * 3.0 * ratio_first * (first * ratio_first + ratio_bend)
+        + psi_third * ratio_first**3
+    ).sum(axis=1)
+    return np.where(slope_reach.max(axis=1) > _STEEPEST, np.inf, whole)
 
 
 def _evaluate(

@@ -86,16 +86,19 @@ def _label_growth(
     def region_bound(
         owner: Int64[ndarray, " cells"], centres: Float64[ndarray, "cells 2"], radius: float
     ) -> Float64[ndarray, " cells"]:
-        nearest = (centres.sum(axis=1) - 2.0 * radius) * np.sqrt(0.5)
-        near_ridge = two_classes[owner] + ndtr(-nearest) * surplus[owner]
-        return np.where(nearest >= ridge[owner], -np.inf, near_ridge)
+        u, w = centres[:, 0], centres[:, 1]
+        nearest = w - radius
+        most_x, most_y = (w + u) * np.sqrt(0.5) + np.sqrt(2.0) * radius, (w - u) * np.sqrt(0.5) + np.sqrt(2.0) * radius
+        covered = (nearest >= ridge[owner]) | (most_x <= -left[owner]) | (most_y <= -low[owner])
+        return np.where(covered, -np.inf, two_classes[owner] + ndtr(-nearest) * surplus[owner])
 
-    reach = np.sqrt(2.0) * ridge
+    # The triangle w <= ridge, x >= -left, y >= -low lies in this box of (u, w).
+    half = np.sqrt(0.5)
     problems = Problems(
         shifts,
         orders,
-        np.stack([-left, -low], axis=-1),
-        np.stack([reach + low, reach + left], axis=-1),
+        np.stack([-ridge - np.sqrt(2.0) * left, -half * (left + low)], axis=-1),
+        np.stack([ridge + np.sqrt(2.0) * low, ridge], axis=-1),
         np.maximum(reached, 0.0),
         tolerance,
     )

@@ -1,0 +1,193 @@
+"""Log-probabilities of what a noisy vote releases, and how they change when one vote moves.
+
+Two experiments, both with standard normal noise (docs/explanation/label-only-bound.md):
+
+* the *bit* at a point g: passed with probability Phi(g), else not; the moved vote leads to g + d;
+* the *label* at a point (x, y): for A ~ N(x, 1) and B ~ N(y, 1) the outcomes are A (A > 0, A > B),
+  B (B > 0, B > A) and other (A < 0, B < 0); the moved vote leads to (x - d, y + d). Points are given in the
+  rotated axes u = (x - y)/sqrt(2), w = (x + y)/sqrt(2), so that a move changes u alone, by -sqrt(2) d.
+
+Everything is kept as logarithms: the suprema lie where outcomes have probability e^-300.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+from scipy.special import log_ndtr
+
+_LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
+_SQRT_HALF = np.sqrt(0.5)
+_SMALL_SHIFT = 0.01
+_STEP_NODES, _STEP_WEIGHTS = (half / 2.0 for half in np.polynomial.legendre.leggauss(5))
+_STEP_NODES = _STEP_NODES + 0.5
+_WEDGE_NODES, _WEDGE_WEIGHTS = np.polynomial.legendre.leggauss(40)
+# Beyond this many standard deviations the wedge integrand is below 2^-53 of its peak.
+_WEDGE_REACH = 8.6
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """What an upper bound on a whole cell needs to know at the cell's centre.
+
+    log_p: log-probability of each outcome before the move; log_ratio: log-probability after the move minus
+    before; slope, bend: gradient and Hessian of log_p in the point; ratio_slope, ratio_bend: of log_ratio.
+    """
+
+    log_p: Float64[ndarray, "cells outcomes"]
+    log_ratio: Float64[ndarray, "cells outcomes"]
+    slope: Float64[ndarray, "cells outcomes axes"]
+    bend: Float64[ndarray, "cells outcomes axes axes"]
+    ratio_slope: Float64[ndarray, "cells outcomes axes"]
+    ratio_bend: Float64[ndarray, "cells outcomes axes axes"]
+
+
+def bit_model(points: Float64[ndarray, "cells 1"], shifts: Float64[ndarray, " cells"]) -> LocalModel:
+    """The outcomes (passed, not passed) at `points` and after moving each point by +shift, shift > 0."""
+    before, after = points[:, 0], points[:, 0] + shifts
+    sign = np.array([1.0, -1.0])
+    log_p = log_ndtr(before[:, None] * sign)
+    log_q = log_ndtr(after[:, None] * sign)
+    log_ratio = log_q - log_p
+    small = shifts < _SMALL_SHIFT
+    along = _log_phi(before[small, None] + shifts[small, None] * _STEP_NODES)
+    rates = np.exp(along[:, None, :] - log_p[small, :, None]) @ _STEP_WEIGHTS
+    log_ratio[small] = np.log1p(shifts[small, None] * rates * sign)
+    slope, bend = _bit_derivatives(before, log_p)
+    moved_slope, moved_bend = _bit_derivatives(after, log_q)
+    return LocalModel(log_p, log_ratio, slope, bend, moved_slope - slope, moved_bend - bend)
+
+
+def label_model(points: Float64[ndarray, "cells 2"], shifts: Float64[ndarray, " cells"]) -> LocalModel:
+    """The outcomes (A, B, other) at the points (u, w) and after moving x by -shift and y by +shift > 0."""
+    x, y = (points[:, 1] + points[:, 0]) * _SQRT_HALF, (points[:, 1] - points[:, 0]) * _SQRT_HALF
+    log_p = log_label_probabilities(x, y)
+    log_ratio = np.empty_like(log_p)
+    small = shifts < _SMALL_SHIFT
+    log_ratio[small] = np.log1p(_relative_growth(x[small], y[small], shifts[small], log_p[small]))
+    large = ~small
+    moved = log_label_probabilities(x[large] - shifts[large], y[large] + shifts[large])
+    log_ratio[large] = moved - log_p[large]
+    slope, bend = _label_derivatives(x, y, log_p)
+    moved_slope, moved_bend = _label_derivatives(x - shifts, y + shifts, log_p + log_ratio)
+    return LocalModel(log_p, log_ratio, slope, bend, moved_slope - slope, moved_bend - bend)
+
+
+def log_label_probabilities(
+    x: Float64[ndarray, " cells"], y: Float64[ndarray, " cells"]
+) -> Float64[ndarray, "cells 3"]:
+    """log P[A > 0, A > B], log P[B > 0, B > A] and log P[A < 0, B < 0] for A ~ N(x, 1), B ~ N(y, 1)."""
+    difference = (x - y) * _SQRT_HALF
+    log_a = _log_wedge(x, difference)
+    log_b = _log_wedge(y, -difference)
+    return np.stack([log_a, log_b, log_ndtr(-x) + log_ndtr(-y)], axis=-1)
+
+
+def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> Float64[ndarray, " cells"]:
+    """log P[X < h, Y < k] for standard normals of correlation 1/sqrt(2).
+
+    Plackett's identity, as in Genz 2004, "Numerical computation of rectangular bivariate and trivariate
+    normal and t probabilities", eq. (3): the value for independent normals plus an integral over the angle
+    from 0 to 45 degrees. Both terms are positive, so nothing cancels however small the probability is. With
+    t the angle's tangent the integrand is exp(-(k^2 + (h sqrt(1 + t^2) - k t)^2)/2)/(1 + t^2); quadrature
+    covers the part of [0, 1] where it is not negligible against its peak.
+    """
+    swap = np.abs(h) > np.abs(k)
+    far = np.where(swap, h, k)
+    near = np.where(swap, k, h)
+    mirrored = far < 0.0
+    far, near = np.abs(far), np.where(mirrored, -near, near)
+    ratio = np.clip(near / np.maximum(far, 1e-300), 0.0, _SQRT_HALF)
+    peak_t = ratio / np.sqrt(1.0 - ratio**2)
+    peak = near * np.sqrt(1.0 + peak_t**2) - far * peak_t
+    reach = np.hypot(_WEDGE_REACH, peak)
+    centre, half = np.arcsin(near / np.hypot(far, reach)), np.arctan2(reach, far)
+    low = np.tan(np.clip(centre - half, 0.0, np.pi / 4.0))
+    high = np.tan(np.clip(centre + half, 0.0, np.pi / 4.0))
+    t = (low + high)[:, None] / 2.0 + (high - low)[:, None] / 2.0 * _WEDGE_NODES
+    square = 1.0 + t * t
+    gap = near[:, None] * np.sqrt(square) - far[:, None] * t
+    integral = (np.exp((peak**2)[:, None] / 2.0 - gap * gap / 2.0) / square) @ _WEDGE_WEIGHTS
+    log_integral = np.log(integral * (high - low) / (4.0 * np.pi)) - (far**2 + peak**2) / 2.0
+    return np.minimum(np.logaddexp(log_ndtr(h) + log_ndtr(k), log_integral), 0.0)
+
+
+def _bit_derivatives(
+    points: Float64[ndarray, " cells"], log_p: Float64[ndarray, "cells 2"]
+) -> tuple[Float64[ndarray, "cells 2 1"], Float64[ndarray, "cells 2 1 1"]]:
+    """Gradients and Hessians of the two log-probabilities."""
+    slope = np.array([1.0, -1.0]) * np.exp(_log_phi(points)[:, None] - log_p)
+    bend = -slope * (points[:, None] + slope)
+    return slope[:, :, None], bend[:, :, None, None]
+
+
+def _label_derivatives(
+    x: Float64[ndarray, " cells"], y: Float64[ndarray, " cells"], log_p: Float64[ndarray, "cells 3"]
+) -> tuple[Float64[ndarray, "cells 3 2"], Float64[ndarray, "cells 3 2 2"]]:
+    """Gradients and Hessians of the three log-probabilities in (u, w)."""
+    u = (x - y) * _SQRT_HALF
+    both_zero = _log_phi(x) + _log_phi(y)
+    # Densities of the outcome's three boundaries, over its probability.
+    tie = np.exp(_log_tie(x, y)[:, None] - log_p)
+    a_zero = np.exp((_log_phi(x) + log_ndtr(-y))[:, None] - log_p)
+    b_zero = np.exp((_log_phi(y) + log_ndtr(-x))[:, None] - log_p)
+    corner = np.exp(both_zero[:, None] - log_p)
+    turn = np.sqrt(2.0) * u[:, None] * tie
+    a_bend, b_bend = x[:, None] * a_zero, y[:, None] * b_zero
+    slope, bend = np.empty((len(x), 3, 2)), np.empty((len(x), 3, 2, 2))
+    slope[:, 0, 0] = np.sqrt(2.0) * tie[:, 0] + a_zero[:, 0] * _SQRT_HALF
+    slope[:, 0, 1] = a_zero[:, 0] * _SQRT_HALF
+    slope[:, 1, 0] = -np.sqrt(2.0) * tie[:, 1] - b_zero[:, 1] * _SQRT_HALF
+    slope[:, 1, 1] = b_zero[:, 1] * _SQRT_HALF
+    slope[:, 2, 0] = (b_zero[:, 2] - a_zero[:, 2]) * _SQRT_HALF
+    slope[:, 2, 1] = -(b_zero[:, 2] + a_zero[:, 2]) * _SQRT_HALF
+    bend[:, 0, 0, 0] = (corner[:, 0] - a_bend[:, 0]) / 2.0 - turn[:, 0]
+    bend[:, 0, 1, 1] = -(corner[:, 0] + a_bend[:, 0]) / 2.0
+    bend[:, 0, 0, 1] = (corner[:, 0] - a_bend[:, 0]) / 2.0
+    bend[:, 1, 0, 0] = (corner[:, 1] - b_bend[:, 1]) / 2.0 + turn[:, 1]
+    bend[:, 1, 1, 1] = -(corner[:, 1] + b_bend[:, 1]) / 2.0
+    bend[:, 1, 0, 1] = (b_bend[:, 1] - corner[:, 1]) / 2.0
+    bend[:, 2, 0, 0] = (a_bend[:, 2] + b_bend[:, 2]) / 2.0 - corner[:, 2]
+    bend[:, 2, 1, 1] = (a_bend[:, 2] + b_bend[:, 2]) / 2.0 + corner[:, 2]
+    bend[:, 2, 0, 1] = (a_bend[:, 2] - b_bend[:, 2]) / 2.0
+    bend[:, :, 1, 0] = bend[:, :, 0, 1]
+    return slope, bend - slope[:, :, :, None] * slope[:, :, None, :]
+
+
+def _relative_growth(
+    x: Float64[ndarray, " cells"],
+    y: Float64[ndarray, " cells"],
+    shifts: Float64[ndarray, " cells"],
+    log_p: Float64[ndarray, "cells 3"],
+) -> Float64[ndarray, "cells 3"]:
+    """(after - before)/before of each outcome for a small move, by integrating its derivative on the way."""
+    steps = shifts[:, None] * _STEP_NODES
+    x_t, y_t = x[:, None] - steps, y[:, None] + steps
+    tie, a_zero, b_zero = _log_tie(x_t, y_t), _log_phi(x_t) + log_ndtr(-y_t), _log_phi(y_t) + log_ndtr(-x_t)
+    log_a, log_b, log_other = log_p[:, 0, None], log_p[:, 1, None], log_p[:, 2, None]
+    rates = np.stack(
+        [
+            -2.0 * np.exp(tie - log_a) - np.exp(a_zero - log_a),
+            2.0 * np.exp(tie - log_b) + np.exp(b_zero - log_b),
+            np.exp(a_zero - log_other) - np.exp(b_zero - log_other),
+        ],
+        axis=1,
+    )
+    growth: Float64[ndarray, "cells 3"] = shifts[:, None] * (rates @ _STEP_WEIGHTS)
+    return growth
+
+
+def _log_tie(x: Float64[ndarray, "..."], y: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """log of the density with which A = B > 0 is met as y grows: -d/dy P[A > 0, A > B]."""
+    tie: Float64[ndarray, "..."] = (
+        _log_phi((x - y) * _SQRT_HALF) + np.log(_SQRT_HALF) + log_ndtr((x + y) * _SQRT_HALF)
+    )
+    return tie
+
+
+def _log_phi(z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    density: Float64[ndarray, "..."] = -0.5 * z * z - _LOG_SQRT_2PI
+    return density
