@@ -15,7 +15,7 @@ ENGINES: dict[str, str] = {
 
 
 def open_engine(name: str, *, workers: int | None) -> Engine:
-    """The engine of that name, with `workers` worker processes (None: what suits this machine). Starts nothing.
+    """The engine of that name, with `workers` worker processes (None: as suits this machine); starts nothing.
 
     Raises InvalidInput for a name that is not in ENGINES or fewer than one worker, EngineFailed when what the
     engine runs on is not installed.

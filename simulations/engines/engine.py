@@ -1,8 +1,8 @@
 """What an engine is: something that carries messages to many parties and brings their replies.
 
-A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside a
-Host, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to the
-caller's function. Both engines give identical replies from the same requests.
+A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside
+a Host, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to
+the caller's function. Both engines give identical replies from the same requests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Exchange(Protocol):
 
 
 class Host(Protocol):
-    """Runs the parties of one worker. Requests of several parties come together, so that they may be batched."""
+    """Runs the parties of one worker. Requests of several parties come together, so that it may batch them.
+
+    A party's state lies on disk and is cached: on some engines any worker may be given any party's request.
+    """
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Yields (party, reply) as each party is done, in any order."""
@@ -61,7 +64,10 @@ class Engine(ABC):
     def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
         """Starts workers that host `parties`, calls body(exchange), stops the workers, returns body's result.
 
-        An exception of a Host's handle (a ConclaveError keeps its type and message) or of body is raised to the
-        caller; KeyboardInterrupt stops the workers and is raised again.
-        Raises EngineFailed when a worker dies.
+        body is called in the caller's own thread. A ConclaveError of a Host's factory or handle is raised by
+        exchange with its type and message (body may catch it and exchange again), any other exception of a
+        Host as EngineFailed with its traceback. What body raises, KeyboardInterrupt included, stops the
+        workers at once and is raised to the caller; no process is left behind.
+        Raises InvalidInput if `parties` is empty or holds a name twice, or when a request is for a party that
+        is not among them; EngineFailed when the workers cannot be started or one of them dies.
         """

@@ -1,31 +1,36 @@
-"""Runs parties under Flower's simulation runtime, whose ClientApps run in Ray actors. All of flwr and ray is here.
+"""Runs parties under Flower's simulation runtime, in Ray actors. All of flwr and ray is in this file.
 
-**Few virtual nodes, many parties each.** Party number i belongs to virtual node i modulo the number of nodes; a
-node's requests travel in one message. Flower draws node ids at random; they only carry messages and decide nothing.
+**Few virtual nodes, many parties each.** Party number i belongs to virtual node i modulo the number of nodes;
+a node's requests travel in one message. Flower draws node ids at random: they carry messages, no more.
 
-**Hosts.** Any actor may receive a message for any node, so a Host must find a party's state from its own arguments
-(on disk, cached in memory); it cannot count on having seen the party before. Each actor opens a Host once.
+**Hosts.** Any actor may get a message for any node, so a Host must find a party's state by its own arguments
+(on disk, cached in memory) and cannot count on having seen the party before. Each actor opens a Host once.
 
-**One actor per core, one thread each**; on a machine with a CUDA device one actor, which has the device to itself.
+**One actor per core, one thread each**; on a machine with a CUDA device one actor, which has it to itself.
 
-**Several machines.** With RAY_ADDRESS in the environment the run joins that Ray cluster and has one actor for every
-core of it (for every CUDA device if it has any). Every machine needs the same installation, and whatever folder the
-HostSpec's arguments name, at the same path: a shared folder. `workers` must then be None.
+**Several machines.** With RAY_ADDRESS in the environment the run joins that Ray cluster and has one actor for
+each of its cores (for each CUDA device if it has any). Every machine needs the same installation at the same
+path, and so does whatever folder the HostSpec's arguments name: a shared folder. `workers` must then be None.
 
-**Where the caller's function runs.** Flower calls a ServerApp in a thread of its own. Here that thread lends its Grid
-to the thread that called `run`, so that body keeps its open databases, its context variables and its Ctrl-C.
+**No process is left behind.** When the caller is killed outright, Ray's processes end with it, except that
+two agents of Ray try for about a minute to report it before they end.
 
-`run_simulation` shuts Ray down at the end of each run, so every run starts Ray afresh, and it is deprecated in favour
-of `flwr run`. Flower serves at most min(32, cores of the calling machine + 4) messages at a time.
+**Where body runs.** Flower calls a ServerApp in a thread of its own. That thread lends its Grid to the thread
+that called `run`, so that body keeps its open databases, its context variables and its Ctrl-C.
+
+`run_simulation` shuts Ray down when it returns, so each run starts Ray afresh; it is deprecated in favour of
+`flwr run`. Flower serves at most min(32, cores of the calling machine + 4) messages at a time.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
 import queue
 import re
+import subprocess
 import threading
 import time
 import warnings
@@ -34,7 +39,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed, InvalidInput, StorageFailed
 from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
@@ -56,9 +61,9 @@ os.environ.update(
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",  # the future behaviour; without it Ray warns about it
 )
 with warnings.catch_warnings():
-    # Both packages use deprecated parts of others, and Flower's Ray backend changes the warning filters for all.
+    # Both use deprecated parts of other packages, and Flower's Ray backend changes the warning filters.
     warnings.simplefilter("ignore")
-    import flwr.server.superlink.fleet.vce.backend.raybackend
+    import flwr.server.superlink.fleet.vce.backend.raybackend  # noqa: F401  changes filters when imported
     import ray
     from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
@@ -73,17 +78,18 @@ _OBJECT_STORE_BYTES = 256 * 2**20  # what does not fit in it spills to disk
 _MESSAGE_LIFETIME_S = 30 * 86400.0  # Flower's own 12 hours would cut a long training stage off
 _POLL_S = 0.01
 _WATCH_S = 0.5
+_GONE_WITHIN_S = 10.0
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Flower(Engine):
-    """Flower on Ray. `workers`: actors on this machine; `log`: where Flower's and Ray's log lines go (None: away)."""
+    """Flower on Ray. `workers`: actors on this machine; `log`: the file for log lines of Flower and Ray."""
 
     def __init__(self, *, workers: int | None = None, log: Path | None = None) -> None:
         self._workers = check_workers(workers)
         self._log = log
         if workers is not None and os.environ.get("RAY_ADDRESS"):
-            raise InvalidInput(f"workers is {workers} and RAY_ADDRESS is set; allowed: no workers (the cluster decides)")
+            raise InvalidInput(f"workers is {workers}; allowed with RAY_ADDRESS: none, the cluster decides")
 
     def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
         """Engine.run; body is called in the caller's own thread."""
@@ -124,11 +130,11 @@ class _FlowerExchange:
         ]
         for reply in self._simulation.replies(messages):
             if reply.has_error():
-                reason = _COLOUR.sub("", reply.error.reason)
+                reason = _COLOUR.sub("", reply.error.reason or "no reason given")
                 raise EngineFailed(f"a Flower actor failed (error code {reply.error.code}): {reason}")
             if "error" in reply.content:
                 raise rebuild_error({key: str(value) for key, value in reply.content["error"].items()})
-            answers = reply.content["answers"]
+            answers: dict[str, Any] = dict(reply.content["answers"])  # Any: as _answer filled it
             for party, answer in zip(answers["parties"], answers["replies"], strict=True):
                 replies.add(party, answer)
         return replies.complete()
@@ -151,6 +157,7 @@ class _Simulation:
         self._number_of_nodes = min(parties, _NODES_PER_ACTOR * actors.number)
         self._lent: queue.SimpleQueue[Grid] = queue.SimpleQueue()
         self._stopped = threading.Event()
+        self._unanswered: set[str] = set()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._simulate, name="flower-simulation")
         self._thread.start()
@@ -168,20 +175,22 @@ class _Simulation:
         return nodes
 
     def replies(self, messages: list[Message]) -> Iterator[Message]:
-        """Sends the messages and yields their replies as they come in. Raises EngineFailed if Flower stops."""
+        """Sends the messages, yields their replies as they come in. Raises EngineFailed if Flower stops."""
         pending = set(self._grid.push_messages(messages))
         if len(pending) < len(messages):
             raise EngineFailed(f"Flower took {len(pending)} of {len(messages)} messages")
+        self._unanswered |= pending
         while pending:
             for reply in self._grid.pull_messages(pending):
                 pending.discard(reply.metadata.reply_to_message_id)
+                self._unanswered.discard(reply.metadata.reply_to_message_id)
                 yield reply
             self._check()
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
         """Ends the simulation and with it Ray; actors in the middle of their work are told to end."""
-        if ray.is_initialized():
+        if self._unanswered and ray.is_initialized():
             internal_kv._internal_kv_put(_stop_key(), b"1")
         self._stopped.set()
         self._thread.join()
@@ -229,11 +238,12 @@ def _answer(message: Message, context: Context) -> Message:
     replies: list[bytes] = []
     try:
         host = _open_host(str(message.content["host"]["spec"]))
-        for party, reply in host.handle(dict(message.content["requests"].items())):
+        requests: dict[str, Any] = dict(message.content["requests"])  # Any: as _FlowerExchange filled it
+        for party, reply in host.handle(requests):
             parties.append(party)
             replies.append(reply)
     except ConclaveError as error:
-        return Message(RecordDict({"error": ConfigRecord(describe_error(error))}), reply_to=message)
+        return Message(RecordDict({"error": ConfigRecord({**describe_error(error)})}), reply_to=message)
     answers = ConfigRecord({"parties": parties, "replies": replies})
     return Message(RecordDict({"answers": answers}), reply_to=message)
 
@@ -268,32 +278,56 @@ def _ray(workers: int | None, parties: int) -> Iterator[_Actors]:
     """Starts Ray on this machine, or joins the cluster of RAY_ADDRESS; shuts it down at the end."""
     if ray.is_initialized():
         raise EngineFailed("Ray is already running in this process; call ray.shutdown() first")
-    environment = {"env_vars": worker_environment()}
+    processes: list[subprocess.Popen[bytes]] = []
     try:
-        if os.environ.get("RAY_ADDRESS"):
-            ray.init(runtime_env=environment, configure_logging=False, log_to_driver=False)
-        else:
-            number = count_workers(workers, parties)
-            ray.init(
-                address="local",
-                num_cpus=number,
-                num_gpus=int(gpu_present()),
-                object_store_memory=_OBJECT_STORE_BYTES,
-                include_dashboard=False,
-                runtime_env=environment,
-                configure_logging=False,
-                log_to_driver=False,
-            )
+        try:
+            with _collected():
+                processes = _start_ray(workers, parties)
+        except (ray.exceptions.RayError, RuntimeError, ValueError, OSError) as error:
+            raise EngineFailed(f"Ray did not start: {error}") from error
         yield _actors_that_fit()
-    except (ray.exceptions.RayError, ConnectionError) as error:
-        raise EngineFailed(f"Ray failed: {error}") from error
     finally:
-        ray.shutdown()
+        with _collected():
+            ray.shutdown()
+            for process in processes:  # Ray tells them to end and does not wait
+                try:
+                    process.wait(timeout=_GONE_WITHIN_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+@contextmanager
+def _collected() -> Iterator[None]:
+    """Ray leaves open files to the garbage collector: collects them here, where their warning is ignored."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
+        gc.collect()
+
+
+def _start_ray(workers: int | None, parties: int) -> list[subprocess.Popen[bytes]]:
+    """Returns the processes that Ray started on this machine beside its workers; none for a cluster."""
+    environment = {"env_vars": worker_environment()}
+    if os.environ.get("RAY_ADDRESS"):
+        ray.init(runtime_env=environment, log_to_driver=False)
+    else:
+        ray.init(
+            address="local",
+            num_cpus=count_workers(workers, parties),
+            num_gpus=int(gpu_present()),
+            object_store_memory=_OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            runtime_env=environment,
+            log_to_driver=False,
+        )
+    node: Any = ray._private.worker._global_node  # Any: Ray declares it None
+    return [info.process for infos in node.all_processes.values() for info in infos]
 
 
 def _actors_that_fit() -> _Actors:
-    """One actor for each core; where there are CUDA devices, one for each of them, or shares of a single one."""
-    resources = ray.cluster_resources()
+    """One actor for each core; with CUDA devices, one for each of a cluster, or shares of this machine's."""
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's own gap
     cores, devices = int(resources.get("CPU", 0)), resources.get("GPU", 0.0)
     if not devices:
         return _Actors(cores, num_cpus=1, num_gpus=0.0)
@@ -305,7 +339,7 @@ def _actors_that_fit() -> _Actors:
 
 @contextmanager
 def _quiet(log: Path | None) -> Iterator[None]:
-    """Sends the log records of Flower and Ray to the file `log`, or nowhere, instead of to the person."""
+    """Sends what Flower and Ray log and print to the file `log`, or nowhere, instead of to the person."""
     try:
         handler = logging.NullHandler() if log is None else logging.FileHandler(log)
     except OSError as error:
@@ -314,9 +348,17 @@ def _quiet(log: Path | None) -> Iterator[None]:
     before = [(logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
+
+    def log_line(data: Mapping[str, Any], ignore_prefix: bool) -> None:  # Any: Ray's own record
+        logging.getLogger("ray").error("%s", "\n".join(data["lines"]))
+
+    # Ray prints its error messages (a worker that died) on standard output, whatever log_to_driver says.
+    ray_worker = ray._private.worker
+    print_to_stdstream, ray_worker.print_to_stdstream = ray_worker.print_to_stdstream, log_line
     try:
         yield
     finally:
+        ray_worker.print_to_stdstream = print_to_stdstream
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
         handler.close()

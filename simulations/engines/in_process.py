@@ -1,15 +1,16 @@
 """Runs parties in worker processes of this machine, one per core; needs neither Flower nor Ray.
 
-Each worker owns the parties of its shard for the whole run. A worker is a fresh interpreter that is told what to
-import: not a fork (torch's threads do not survive one), and not multiprocessing's spawn, which imports the caller's
-main module again and so needs a guard there. Worker and caller talk over one socket pair in frames of bytes:
+Each worker owns the parties of its shard for the whole run. A worker is a fresh interpreter that is told what
+to import: not a fork (torch's threads do not survive one), and not multiprocessing's spawn, which imports the
+caller's main module again and so needs a guard there. Worker and caller talk over one socket pair, in frames:
 
-    to a worker    {"host": HostSpec}   then for each exchange   {"exchange": n, "parties": [...]} and the requests
+    to a worker    {"host": HostSpec}, then each time {"exchange": n, "parties": [...]} and the requests
     from a worker  {"exchange": n, "reply": party} and the reply | {"exchange": n, "done": true}
                    | {"exchange": n, "error": {...}} | {"failed": traceback}
 
-No worker outlives the caller: when the caller's end of the pair closes, for whatever reason, the worker ends itself,
-in the middle of its work if need be. Workers do not get the terminal's Ctrl-C; the caller stops them.
+No worker outlives the caller: when the caller's end of the pair closes, for whatever reason, the worker ends
+itself, in the middle of its work if need be. Workers do not get the terminal's Ctrl-C; the caller stops them.
+Unix only: a worker inherits its end of the socket pair as a file descriptor.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _STOP_WITHIN_S = 5.0
 
 
 class InProcess(Engine):
-    """One worker process per core (one in all on a host with a CUDA device), unless `workers` says how many."""
+    """One worker process per core (one in all on a CUDA host), unless `workers` says how many."""
 
     def __init__(self, *, workers: int | None = None) -> None:
         self._workers = check_workers(workers)
@@ -71,7 +72,9 @@ class _Worker:
         try:
             code = self.process.wait(timeout=_STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            return EngineFailed(f"{self.title} (process {self.process.pid}) closed its connection but goes on running")
+            return EngineFailed(
+                f"{self.title} (process {self.process.pid}) closed its connection and runs on"
+            )
         how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else "it ended by itself"
         return EngineFailed(f"{self.title} (process {self.process.pid}) died with exit code {code}: {how}")
 
@@ -142,8 +145,8 @@ class _WorkerExchange:
             except ConnectionError:
                 continue  # the worker is gone; what it said last, or how it died, is read below
         while busy:
-            for connection in wait(list(busy)):
-                assert isinstance(connection, Connection)
+            ready = wait(list(busy))
+            for connection in [connection for connection in busy if connection in ready]:
                 if self._receive(busy[connection], replies):
                     del busy[connection]
         return replies.complete()
@@ -167,7 +170,7 @@ class _WorkerExchange:
 
 
 def serve(file_descriptor: int) -> None:
-    """The worker's whole life: opens the Host, answers exchanges, ends when the caller's connection closes."""
+    """The worker's whole life: opens the Host, answers exchanges, ends when the connection closes."""
     connection: Connection[Any, Any] = Connection(file_descriptor)
     try:
         spec = HostSpec(**json.loads(connection.recv_bytes())["host"])
@@ -196,7 +199,7 @@ def serve(file_descriptor: int) -> None:
 
 
 class _Inbox:
-    """Exchanges as they arrive, read by a thread of its own, which also notices at once when the caller is gone."""
+    """Exchanges as they arrive, read by a thread of its own that notices at once when the caller is gone."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self.finished = 0

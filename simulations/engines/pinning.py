@@ -1,8 +1,9 @@
 """How many workers a machine carries, and the environment that keeps each of them to one thread.
 
-Teachers are small: with one BLAS thread per core in each of several workers, the threads fight for the cores (a
-logistic regression fit was measured 14 times slower). So there is one worker per core and one thread per worker.
-On a host with a CUDA device there is one worker, which trains stacked teachers on it.
+Teachers are small: with one BLAS thread per core in each of several workers, the threads fight for the cores
+(a logistic regression fit was measured 14 times slower). So there is one worker per core and one thread per
+worker. On a host with a CUDA device there is one worker, which trains stacked teachers on it; whoever runs
+teachers there that do not use the device says how many workers there should be.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from protocols.errors import InvalidInput
 
-# Read by OpenMP (so by torch and scikit-learn), OpenBLAS, MKL, numexpr and Accelerate when they are first loaded.
+# Read by OpenMP (so by torch and scikit-learn), OpenBLAS, MKL, numexpr and Accelerate when they are loaded.
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -52,7 +53,7 @@ def check_parties(parties: Sequence[str]) -> list[str]:
 
 
 def count_workers(workers: int | None, parties: int) -> int:
-    """How many workers to start for so many parties: `workers`, or one for a GPU host, or one for each core."""
+    """How many workers to start for so many parties: `workers`, else one on a GPU host, else one per core."""
     wanted = workers or (1 if gpu_present() else count_cores())
     return min(wanted, parties)
 
@@ -69,7 +70,7 @@ def gpu_present() -> bool:
 
 
 def count_cores() -> int:
-    """Cores that this process may use: its CPU affinity, cut to a container's quota (control groups, version 2)."""
+    """Cores that this process may use: its CPU affinity, cut to a container's quota (control groups v2)."""
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:  # macOS and Windows have no affinity to ask for

@@ -1,4 +1,4 @@
-"""What comes back from the hosts of an exchange: replies that are checked and counted, and errors rebuilt here.
+"""What comes back from the hosts of an exchange: replies, checked and counted, and errors, rebuilt.
 
 An error crosses the process border as its type's name and its message, never as a pickled object.
 """
@@ -21,7 +21,7 @@ class Replies:
         self._done = 0
 
     def add(self, party: str, reply: bytes) -> None:
-        """Takes one party's reply. Raises EngineFailed if that party was not asked or has already answered."""
+        """Takes one party's reply. Raises EngineFailed if the party was not asked or has answered already."""
         if party not in self._replies:
             raise EngineFailed(f"a host replied for party {party!r}, which was not asked")
         if self._replies[party] is not None:
@@ -44,7 +44,9 @@ def check_asked(requests: Mapping[str, bytes], parties: Collection[str]) -> None
     """Raises InvalidInput if a request is for a party that the engine does not host."""
     strangers = [party for party in requests if party not in parties]
     if strangers:
-        raise InvalidInput(f"requests names party {strangers[0]!r}; allowed: the {len(parties)} parties of this run")
+        raise InvalidInput(
+            f"requests names party {strangers[0]!r}; allowed: the {len(parties)} parties of this run"
+        )
 
 
 def describe_error(error: ConclaveError) -> dict[str, str]:

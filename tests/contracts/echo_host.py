@@ -33,7 +33,10 @@ class EchoHost:
             order, _, rest = requests[party].partition(b":")
             if order == b"silent":
                 continue
-            yield (rest.decode() if order == b"as" else party), self._reply(party, order, rest, requests[party])
+            yield (
+                (rest.decode() if order == b"as" else party),
+                self._reply(party, order, rest, requests[party]),
+            )
 
     def _reply(self, party: str, order: bytes, rest: bytes, request: bytes) -> bytes:
         if order == b"repeat":
