@@ -100,7 +100,9 @@ def decode(data: bytes) -> Message:
     except DecodeError:
         raise MalformedMessage(f"{len(data)} bytes are not a Conclave message") from None
     kind = envelope.WhichOneof("body")
-    body = getattr(envelope, kind) if kind else None
+    if kind is None:
+        raise MalformedMessage("message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal")
+    body = getattr(envelope, kind)
     try:
         if kind == "vote_request":
             batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
@@ -111,11 +113,9 @@ def decode(data: bytes) -> Message:
             return Outcome(_digest(body.study), _digest(body.batch_digest), _array(body.answered, "|b1", 1))
         if kind == "settled":
             return Settled(_digest(body.batch_digest), body.spent)
-        if kind == "refusal":
-            return Refusal(body.code, body.reason)
+        return Refusal(body.code, body.reason)
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
-    raise MalformedMessage("message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal")
 
 
 def _fill(field: wire_pb2.Array, array: ndarray) -> None:

@@ -29,6 +29,8 @@ from simulations.files import write_atomically
 
 # Queries that one vote message covers at most, so that progress is seen on a large pool.
 _VOTE_CHUNK = 20_000
+# Parties whose teachers are trained at once where a kind stacks them on a GPU.
+_STACKED_PARTIES = 250
 
 Shard = Int64[ndarray, " records"]
 OnStage = Callable[[str, int, int], None]
@@ -119,8 +121,7 @@ class CastHost:
         """Answers {"stage": "train"} and {"stage": "vote", "start", "stop"}."""
         messages = {name: json.loads(request) for name, request in requests.items()}
         training = [name for name, message in messages.items() if message["stage"] == "train"]
-        # Kinds that train many shards at once (stacked on a GPU) say how many parties to take together.
-        step = self._kind.together
+        step = _STACKED_PARTIES if self._kind.stacks else 1
         for start in range(0, len(training), step):
             for name, trained in self._train(training[start : start + step]).items():
                 yield name, json.dumps({"trained": trained}).encode()
@@ -140,9 +141,7 @@ class CastHost:
                 seeds=[self._teacher_seed(int(name), k) for name, k in missing],
             )
             for (name, k), teacher in zip(missing, teachers, strict=True):
-                partial = self._path(name, k).with_suffix(".part")
-                teacher.save(partial)
-                partial.replace(self._path(name, k))
+                teacher.save(self._path(name, k))
         return {name: sum(name == who for who, _ in missing) for name in names}
 
     def _load(self, name: str) -> list[Teacher]:

@@ -21,7 +21,6 @@ from simulations import datasets
 from simulations.budgets import Budgets
 from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
 from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
@@ -152,7 +151,8 @@ def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Sou
 
 def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
     """The data set of an experiment; private part as large as asked."""
-    request = DatasetRequest(
+    return datasets.load(
+        settings.dataset,
         seed=settings.data_seed,
         data_dir=data_dir,
         private_size=settings.private_size,
@@ -162,7 +162,6 @@ def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
         mislabelled=settings.mislabelled,
         schema=None if settings.schema_file is None else Path(settings.schema_file),
     )
-    return datasets.load(settings.dataset, request)
 
 
 def _stored_source(settings: Experiment) -> Source:

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+
+from coordinator.coordinator import Coordinator
+from coordinator.in_process import InProcess
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.errors import InvalidInput, QuorumNotReached
+from protocols.messages import Outcome, VoteReply, VoteRequest
+from protocols.noise import cryptographic, simulated
+from protocols.randomness import seeded_source
+from protocols.reference import run_batch
+from protocols.votes import ABSTAIN, NOT_ASKED
+from tests.studies import make_study, make_votes
+
+BUDGETS = [1.0] * 10 + [2.0] * 10 + [3.0] * 10
+QUERIES = 400
+VOTES, TRUTH = make_votes(30, QUERIES)
+
+
+def small_study(**changes):
+    defaults = {"rule": "exhaustive", "sigma": 8.0, "sigma_threshold": 10.0, "threshold": 20.0, "queries": QUERIES}
+    return make_study(BUDGETS, **{**defaults, **changes})
+
+
+def run_live(study, *, noise, votes=VOTES, wrap=lambda exchange: exchange):
+    """A live study; the labelling and the parties' own ledgers."""
+    ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
+    parties = {
+        seat.party: Party(
+            seat.party,
+            study=study,
+            ledger=ledgers[seat.party],
+            voter=lambda b, i=i: votes[i][:, b.ids].astype(np.int64),
+        )
+        for i, seat in enumerate(study.roster)
+    }
+    exchange = wrap(InProcess({name: party.handle for name, party in parties.items()}))
+    with Ledger(":memory:") as ledger:
+        coordinator = Coordinator(study, ledger=ledger, noise=noise, exchange=exchange)
+        labelling = coordinator.label(np.zeros((QUERIES, 1), np.float32))
+    return labelling, np.array([ledgers[seat.party].balance(seat.party).spent for seat in study.roster])
+
+
+def test_a_live_study_agrees_with_the_reference_batch_by_batch():
+    study = small_study(sigma=16.0, sigma_threshold=18.0, batch_limit=7)
+    labelling, own = run_live(study, noise=simulated(np.random.default_rng(5)))
+    rng = np.random.default_rng(5)
+    spent = {seat.party: 0 for seat in study.roster}
+    start = 0
+    for size, answered in labelling.batches:
+        bit, label = rng.standard_normal(size), rng.standard_normal((size, 10))
+        votes = {seat.party: VOTES[i][:, start : start + size] for i, seat in enumerate(study.roster)}
+        labels, spent = run_batch(study, votes, spent, threshold_noise=bit, label_noise=label)
+        assert labels == labelling.labels[start : start + size].tolist()
+        assert answered == sum(label != ABSTAIN for label in labels)
+        start += size
+    assert len(labelling.batches) >= 5
+    assert list(spent.values()) == labelling.spent.tolist() == own.tolist()
+    assert (labelling.labels[start:] == NOT_ASKED).all()
+    assert labelling.stop.reason == "budget_exhausted"
+
+
+@pytest.mark.parametrize("stop", ["first-exhausted", "drop-exhausted"])
+@pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
+@pytest.mark.parametrize(("unit", "mechanism"), [("record", "confident_gnmax"), ("party", "gnmax")])
+def test_no_ledger_passes_its_cap_and_both_sides_agree(stop, rule, unit, mechanism):
+    noise = {"threshold": None, "sigma_threshold": None} if mechanism == "gnmax" else {}
+    study = small_study(rule=rule, stop=stop, unit=unit, mechanism=mechanism, **noise)
+    labelling, own = run_live(study, noise=cryptographic(seeded_source(1)))
+    assert (own == labelling.spent).all()
+    assert (own <= study.budgets.cap).all()
+    assert labelling.ledger_differences == {}
+    assert (labelling.labels >= 0).sum() > 0
+    # The study really stopped because not one query more would fit, for the first or for all parties.
+    fits = study.budgets.affordable(labelling.spent, limit=1)
+    if labelling.stop.reason != "pool_exhausted":
+        assert (fits.min() if stop == "first-exhausted" else fits.max()) < 1
+
+
+def test_released_labels_are_mostly_right():
+    labelling, _ = run_live(small_study(), noise=simulated(np.random.default_rng(0)))
+    answered = labelling.labels >= 0
+    assert (labelling.labels == TRUTH)[answered].mean() > 0.85
+
+
+def test_parties_that_refuse_or_lie_are_left_out_named_and_cost_nothing():
+    study = small_study(quorum=20)
+
+    def spoil(exchange):
+        def spoiled(requests):
+            replies = exchange(requests)
+            for party, reply in replies.items():
+                if isinstance(reply, VoteReply) and party in ("p1", "p2", "p3"):
+                    bad = {"p1": reply.votes[:, :-1], "p2": reply.votes + 10, "p3": reply.votes}[party]
+                    digest = bytes(32) if party == "p3" else reply.batch_digest
+                    replies[party] = VoteReply(digest, bad)
+            return replies
+
+        return spoiled
+
+    labelling, own = run_live(study, noise=simulated(np.random.default_rng(0)), wrap=spoil)
+    assert set(labelling.refusals) == {"p1", "p2", "p3"}
+    assert labelling.spent[1:4].tolist() == [0, 0, 0]
+    assert (labelling.spent[4:] > 0).all()
+    assert (own <= study.budgets.cap).all()
+    # Their own ledgers keep the reservation of every batch until they refuse at their cap.
+    assert (own[1:4] > 0).all()
+
+
+def test_too_few_parties_release_nothing():
+    study = small_study(quorum=25)
+
+    def silence(exchange):
+        return lambda requests: {
+            party: None if int(party[1:]) < 10 else reply for party, reply in exchange(requests).items()
+        }
+
+    with pytest.raises(QuorumNotReached, match="20 parties answered batch 0; allowed: at least 25"):
+        run_live(study, noise=simulated(np.random.default_rng(0)), wrap=silence)
+
+
+def test_an_outcome_that_is_lost_leaves_the_party_with_the_higher_figure():
+    study = small_study()
+
+    def lose_outcomes(exchange):
+        def lossy(requests):
+            first = next(iter(requests.values()))
+            if isinstance(first, Outcome):
+                kept = {party: request for party, request in requests.items() if party != "p4"}
+                return {**exchange(kept), "p4": None}
+            assert isinstance(first, VoteRequest)
+            return exchange(requests)
+
+        return lossy
+
+    labelling, own = run_live(study, noise=simulated(np.random.default_rng(0)), wrap=lose_outcomes)
+    assert own[4] > labelling.spent[4]
+    assert own[4] <= study.budgets.cap[4]
+    assert labelling.ledger_differences.keys() == {"p4"}
+
+
+def test_a_pool_above_the_query_limit_is_refused():
+    study = small_study()
+    with Ledger(":memory:") as ledger:
+        coordinator = Coordinator(
+            study, ledger=ledger, noise=simulated(np.random.default_rng(0)), exchange=InProcess({})
+        )
+        with pytest.raises(InvalidInput, match="at most 400"):
+            coordinator.label(np.zeros((401, 1), np.float32))

@@ -1,0 +1,146 @@
+import sqlite3
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from protocols.accounting.ledger import Balance, Ledger
+from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+
+
+def digest(number: int) -> bytes:
+    return bytes([number % 256]) * 32
+
+
+class LedgerLaws(RuleBasedStateMachine):
+    """Any order of reserve and settle keeps every account within its cap and agrees with a dictionary."""
+
+    caps = {"a": 100, "b": 250}
+
+    @initialize()
+    def open(self) -> None:
+        self.ledger = Ledger(":memory:")
+        self.ledger.open_accounts(self.caps)
+        self.reserved: dict[int, dict[str, int]] = {}
+        self.settled: dict[int, dict[str, int]] = {}
+
+    def spent(self, name: str) -> int:
+        final = {n: self.settled.get(n, amounts) for n, amounts in self.reserved.items()}
+        return sum(amounts.get(name, 0) for amounts in final.values())
+
+    @rule(number=st.integers(0, 12), a=st.integers(0, 60), b=st.integers(0, 120))
+    def reserve(self, number: int, a: int, b: int) -> None:
+        amounts = {"a": a, "b": b}
+        fits = all(self.spent(name) + amount <= self.caps[name] for name, amount in amounts.items())
+        if number in self.reserved:
+            with pytest.raises(Refused, match="batch_reused"):
+                self.ledger.reserve(number, digest(number + 100), amounts, b"x")
+        elif not fits:
+            with pytest.raises(BudgetExceeded, match="allowed: 0 to"):
+                self.ledger.reserve(number, digest(number), amounts, b"x")
+            assert self.ledger.stored(number) is None
+        else:
+            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number)
+            self.reserved[number] = amounts
+            assert self.ledger.stored(number).payload == b"x%d" % number
+
+    @rule(number=st.integers(0, 12), a=st.integers(0, 60), b=st.integers(0, 120))
+    def settle(self, number: int, a: int, b: int) -> None:
+        amounts = {"a": a, "b": b}
+        if number not in self.reserved:
+            with pytest.raises(Refused, match="unknown_batch"):
+                self.ledger.settle(number, digest(number), amounts)
+        elif number in self.settled:
+            if amounts == self.settled[number]:
+                self.ledger.settle(number, digest(number), amounts)
+            else:
+                with pytest.raises(Refused, match="settled_otherwise"):
+                    self.ledger.settle(number, digest(number), amounts)
+        elif any(amounts[name] > self.reserved[number][name] for name in amounts):
+            with pytest.raises(Refused, match="settles_upwards"):
+                self.ledger.settle(number, digest(number), amounts)
+        else:
+            self.ledger.settle(number, digest(number), amounts)
+            self.settled[number] = amounts
+
+    @invariant()
+    def agrees_with_the_model_and_stays_within_the_caps(self) -> None:
+        for name, cap in self.caps.items():
+            balance = self.ledger.balance(name)
+            assert balance.spent == self.spent(name)
+            assert balance.spent <= cap
+
+    def teardown(self) -> None:
+        self.ledger.close()
+
+
+TestLedgerLaws = LedgerLaws.TestCase
+TestLedgerLaws.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_ledger_survives_being_closed(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 10})
+        ledger.reserve(0, digest(1), {"p": 7}, b"reply")
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 10})
+        assert ledger.balance("p") == Balance(cap=10, settled=0, reserved=7)
+        assert ledger.stored(0).payload == b"reply"
+        assert ledger.number_of(digest(1)) == 0
+        ledger.settle(0, digest(1), {"p": 3}, payload=b"released")
+        assert ledger.balance("p") == Balance(cap=10, settled=3, reserved=0)
+        assert ledger.stored(0).payload == b"released"
+        assert ledger.stored(0).settled
+
+
+def test_a_reservation_is_all_or_nothing_over_accounts():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"rich": 100, "poor": 5})
+        with pytest.raises(BudgetExceeded, match="'poor' 6 nano-units; allowed: 0 to 5"):
+            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"")
+        assert ledger.balance("rich").spent == 0
+        assert ledger.stored(0) is None
+
+
+def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"a": 10, "b": 10})
+        ledger.reserve(0, digest(0), {"a": 5}, b"")
+        with pytest.raises(Refused, match="digest_mismatch"):
+            ledger.settle(0, digest(9), {"a": 1})
+        with pytest.raises(Refused, match="settled_otherwise"):
+            ledger.settle(0, digest(0), {"b": 1})
+        assert ledger.balance("a").spent == 5
+
+
+def test_a_cap_cannot_be_changed_and_an_unknown_account_is_named():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 10})
+        with pytest.raises(InvalidInput, match="cap of 'p' is 10"):
+            ledger.open_accounts({"q": 1, "p": 11})
+        with pytest.raises(InvalidInput, match="no account 'q'"):
+            ledger.balance("q")
+        with pytest.raises(InvalidInput, match="at least 0"):
+            ledger.open_accounts({"r": -1})
+        assert set(ledger.balances()) == {"p"}
+
+
+def test_the_database_itself_refuses_to_pass_a_cap(tmp_path):
+    """The CHECK of the schema holds even for a program that bypasses this class."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.open_accounts({"p": 10})
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError):
+        raw.execute("UPDATE account SET reserved = 11 WHERE name = 'p'")
+    raw.close()
+
+
+def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"not a database, at some length" * 10)
+    with pytest.raises(StorageFailed, match="check the disk"):
+        Ledger(path)
+    with pytest.raises(StorageFailed):
+        Ledger(tmp_path / "missing" / "ledger.sqlite")

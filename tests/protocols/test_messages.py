@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from protocols import wire_pb2
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.queries import QueryBatch
+
+DIGEST = bytes(range(32))
+finite = st.floats(-1e6, 1e6, width=32)
+batches = st.integers(1, 5).flatmap(
+    lambda n: st.builds(
+        QueryBatch,
+        st.integers(0, 2**40),
+        st.just(np.arange(n) * 3),
+        arrays(np.float32, st.tuples(st.just(n), st.integers(1, 4)), elements=finite),
+    )
+)
+messages = st.one_of(
+    st.builds(VoteRequest, st.just(DIGEST), batches),
+    st.builds(VoteReply, st.just(DIGEST), arrays(np.int64, (2, 3), elements=st.integers(-1, 9))),
+    st.builds(Outcome, st.just(DIGEST), st.just(DIGEST), arrays(np.bool_, 7)),
+    st.builds(Settled, st.just(DIGEST), st.integers(0, 2**60)),
+    st.builds(Refusal, st.text(max_size=9), st.text(max_size=40)),
+)
+
+
+@given(messages)
+def test_decoding_gives_back_what_was_encoded(message):
+    data = encode(message)
+    again = decode(data)
+    assert type(again) is type(message)
+    assert encode(again) == data
+    if isinstance(message, VoteRequest):
+        assert again.batch.digest == message.batch.digest
+        np.testing.assert_array_equal(again.batch.inputs, message.batch.inputs)
+    if isinstance(message, VoteReply):
+        np.testing.assert_array_equal(again.votes, message.votes)
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_are_a_message_or_malformed_and_nothing_else(data):
+    try:
+        message = decode(data)
+    except MalformedMessage:
+        return
+    assert decode(encode(message)) is not None
+
+
+@given(messages, st.data())
+def test_a_message_with_one_byte_changed_is_a_message_or_malformed(message, data):
+    raw = bytearray(encode(message))
+    position = data.draw(st.integers(0, len(raw) - 1))
+    raw[position] ^= data.draw(st.integers(1, 255))
+    try:
+        decode(bytes(raw))
+    except MalformedMessage:
+        pass
+
+
+def envelope(**array) -> bytes:
+    message = wire_pb2.Envelope()
+    message.vote_reply.batch_digest = DIGEST
+    votes = message.vote_reply.votes
+    votes.dtype, votes.data = array["dtype"], array["data"]
+    votes.shape.extend(array["shape"])
+    return message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        ({"dtype": "<i8", "shape": (1, 2), "data": bytes(15)}, "has 15 bytes"),
+        ({"dtype": "<f8", "shape": (1, 2), "data": bytes(16)}, "allowed: '<i8'"),
+        ({"dtype": "|O", "shape": (1, 2), "data": bytes(16)}, "allowed: '<i8'"),
+        ({"dtype": "<i8", "shape": (2,), "data": bytes(16)}, "rank 1"),
+        ({"dtype": "<i8", "shape": (), "data": b""}, "rank 0"),
+        ({"dtype": "<i8", "shape": (0, 2**60), "data": b""}, "dimension"),
+        ({"dtype": "<i8", "shape": (2**31, 2**31), "data": b""}, "dimension"),
+    ],
+)
+def test_an_array_that_is_not_what_it_declares_is_refused_before_it_is_made(array, reason):
+    with pytest.raises(MalformedMessage, match=reason):
+        decode(envelope(**array))
+
+
+def test_a_short_digest_a_bad_boolean_and_an_empty_envelope_are_refused():
+    message = wire_pb2.Envelope()
+    message.settled.batch_digest = b"short"
+    with pytest.raises(MalformedMessage, match="5 bytes; allowed: 32"):
+        decode(message.SerializeToString())
+    raw = encode(Outcome(DIGEST, DIGEST, np.array([True, True, True])))
+    with pytest.raises(MalformedMessage, match="0 and 1"):
+        decode(raw.replace(b"\x01\x01\x01", b"\x01\x07\x01"))
+    with pytest.raises(MalformedMessage, match="no body"):
+        decode(b"")
+
+
+def test_a_batch_with_repeated_ids_or_nan_is_refused():
+    with pytest.raises(InvalidInput, match="distinct"):
+        QueryBatch(0, np.array([1, 1]), np.zeros((2, 1), np.float32))
+    with pytest.raises(InvalidInput, match="allowed: finite"):
+        QueryBatch(0, np.array([1]), np.array([[np.nan]], np.float32))
+    with pytest.raises(InvalidInput, match="one each"):
+        QueryBatch(0, np.array([1]), np.zeros((2, 1), np.float32))
+
+
+def test_the_digest_of_a_batch_changes_with_every_part_of_it():
+    ids, inputs = np.arange(2), np.ones((2, 3), np.float32)
+    digests = {
+        QueryBatch(0, ids, inputs).digest,
+        QueryBatch(1, ids, inputs).digest,
+        QueryBatch(0, ids + 1, inputs).digest,
+        QueryBatch(0, ids, inputs * 2).digest,
+        QueryBatch(0, ids, inputs.reshape(2, 3, 1)).digest,
+    }
+    assert len(digests) == 5

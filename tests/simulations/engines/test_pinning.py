@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from protocols.errors import InvalidInput
+from simulations.engines import pinning
+from simulations.engines.pinning import (
+    ONE_THREAD,
+    check_workers,
+    count_cores,
+    count_workers,
+    gpu_present,
+    worker_environment,
+)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_fewer_than_one_worker_is_refused(workers: int) -> None:
+    with pytest.raises(InvalidInput, match=f"workers is {workers}; allowed: 1 or more"):
+        check_workers(workers)
+
+
+def test_there_is_one_worker_per_core_but_no_more_than_parties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinning, "gpu_present", lambda: False)
+    monkeypatch.setattr(pinning, "count_cores", lambda: 8)
+    assert count_workers(None, 250) == 8
+    assert count_workers(None, 3) == 3
+    assert count_workers(5, 250) == 5
+
+
+def test_a_gpu_host_has_one_worker_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinning, "gpu_present", lambda: True)
+    assert count_workers(None, 250) == 1
+    assert count_workers(4, 250) == 4
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_a_gpu_that_is_hidden_is_not_present(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert not gpu_present()
+
+
+def test_a_gpu_is_present_exactly_if_it_has_a_device_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert gpu_present() == any(
+        name.startswith("nvidia") and name[6:].isdigit() for name in os.listdir("/dev")
+    )
+
+
+def test_cores_are_those_of_the_cpu_affinity_at_most() -> None:
+    assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("100000 100000", 1), ("50000 100000", 1), ("350000 100000", 3), ("max 100000", 16)],
+)
+def test_cores_are_cut_to_the_quota_of_the_container(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, expected: int
+) -> None:
+    file = tmp_path / "cpu.max"
+    file.write_text(quota + "\n")
+    monkeypatch.setattr(pinning, "_QUOTA_FILE", file)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    assert count_cores() == expected
+
+
+def test_a_worker_gets_one_thread_and_this_import_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["", "/a", "relative", "/a"])
+    environment = worker_environment()
+    assert {name: environment[name] for name in ONE_THREAD} == ONE_THREAD
+    here = os.getcwd()
+    assert environment["PYTHONPATH"] == os.pathsep.join([here, "/a", os.path.join(here, "relative")])

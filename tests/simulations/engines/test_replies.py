@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols import errors
+from protocols.errors import ConclaveError, EngineFailed, InvalidInput, Refused
+from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
+
+ERROR_CLASSES = sorted(
+    (
+        value
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, ConclaveError) and value is not Refused
+    ),
+    key=lambda error_class: error_class.__name__,
+)
+
+
+@given(st.permutations(["a", "b", "c", "d"]))
+def test_replies_are_in_the_order_of_the_requests_whatever_the_order_of_arrival(arrivals: list[str]) -> None:
+    replies = Replies(["a", "b", "c", "d"], None)
+    for party in arrivals:
+        replies.add(party, party.encode())
+    assert list(replies.complete().items()) == [("a", b"a"), ("b", b"b"), ("c", b"c"), ("d", b"d")]
+
+
+def test_a_party_that_is_not_heard_of_has_none() -> None:
+    replies = Replies(["a", "b"], None)
+    replies.add("b", b"")
+    assert replies.complete() == {"a": None, "b": b""}
+
+
+def test_every_reply_is_counted_even_an_empty_one() -> None:
+    counts: list[tuple[int, int]] = []
+    replies = Replies(["a", "b"], lambda done, total: counts.append((done, total)))
+    replies.add("b", b"")
+    replies.add("a", b"x")
+    assert counts == [(1, 2), (2, 2)]
+
+
+def test_a_reply_of_a_stranger_and_a_second_reply_are_failures_of_the_host() -> None:
+    replies = Replies(["a"], None)
+    with pytest.raises(EngineFailed, match="'z', which was not asked"):
+        replies.add("z", b"")
+    replies.add("a", b"")
+    with pytest.raises(EngineFailed, match="twice for party 'a'"):
+        replies.add("a", b"")
+
+
+def test_a_request_for_a_stranger_is_refused_and_one_for_nobody_is_not() -> None:
+    check_asked({}, ["a"])
+    check_asked({"a": b""}, ["a", "b"])
+    with pytest.raises(InvalidInput, match="'c'; allowed: the 2 parties of this run"):
+        check_asked({"a": b"", "c": b""}, ["a", "b"])
+
+
+@pytest.mark.parametrize("error_class", ERROR_CLASSES)
+@given(message=st.text())
+def test_every_error_of_the_tree_survives_the_journey(error_class: type[ConclaveError], message: str) -> None:
+    rebuilt = rebuild_error(describe_error(error_class(message)))
+    assert type(rebuilt) is error_class
+    assert str(rebuilt) == message
+
+
+@given(code=st.text(), message=st.text())
+def test_a_refusal_keeps_its_code(code: str, message: str) -> None:
+    refusal = Refused(code, message)
+    rebuilt = rebuild_error(describe_error(refusal))
+    assert isinstance(rebuilt, Refused)
+    assert (rebuilt.code, str(rebuilt)) == (code, str(refusal))
+
+
+def test_an_error_derived_elsewhere_arrives_as_the_nearest_of_the_tree() -> None:
+    class Local(InvalidInput):
+        pass
+
+    rebuilt = rebuild_error(describe_error(Local("x is 1; allowed: 0")))
+    assert type(rebuilt) is InvalidInput

@@ -1,0 +1,77 @@
+"""Small studies that tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from protocols.accounting.accountant import accountant
+from protocols.individualization import weights
+from protocols.mechanisms import make_mechanism
+from protocols.study import Seat, Study, votes_per_unit
+
+
+def make_study(
+    epsilon: list[float],
+    *,
+    delta: float = 1e-5,
+    rule: str = "uniform",
+    mechanism: str = "confident_gnmax",
+    sigma: float = 40.0,
+    sigma_threshold: float | None = 150.0,
+    threshold: float | None = 200.0,
+    unit: str = "record",
+    view: str = "label",
+    account: str = "label_only",
+    classes: int = 10,
+    teachers: int = 1,
+    queries: int = 1000,
+    batch_limit: int | None = None,
+    stop: str = "first-exhausted",
+    quorum: int = 1,
+) -> Study:
+    """A study of one party per epsilon; everything that a product function has no default for is said here."""
+    budgets = np.array(epsilon, dtype=float)
+    noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold}
+    weight = weights(
+        rule,
+        accountant=accountant(account),
+        mechanism=make_mechanism(mechanism, **noise, view=view),
+        epsilon=budgets,
+        delta=np.full(len(budgets), delta),
+        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        sigma=sigma,
+        view=view,
+        classes=classes,
+        query_limit=queries,
+        answer_rate=1.0,
+    )
+    return Study(
+        name="test",
+        classes=classes,
+        mechanism_name=mechanism,
+        **noise,
+        unit=unit,
+        view=view,
+        accountant_name=account,
+        teachers=teachers,
+        query_limit=queries,
+        batch_limit=batch_limit or queries,
+        answer_rate=1.0,
+        stop=stop,
+        quorum=quorum,
+        roster=tuple(
+            Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w))
+            for i, (e, w) in enumerate(zip(epsilon, weight, strict=True))
+        ),
+    )
+
+
+def make_votes(
+    parties: int, queries: int, *, classes: int = 10, accuracy: float = 0.8, teachers: int = 1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Votes i16[parties, teachers, queries] that are right with probability `accuracy`, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, queries)
+    shape = (parties, teachers, queries)
+    wrong = (truth + rng.integers(1, classes, shape)) % classes
+    return np.where(rng.random(shape) < accuracy, truth, wrong).astype(np.int16), truth
