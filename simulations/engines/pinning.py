@@ -25,6 +25,8 @@ ONE_THREAD = {
     "VECLIB_MAXIMUM_THREADS": "1",
 }
 
+_QUOTA_FILE = Path("/sys/fs/cgroup/cpu.max")
+
 
 def worker_environment() -> dict[str, str]:
     """Environment variables for a worker: one thread, and this process's import path."""
@@ -75,9 +77,8 @@ def count_cores() -> int:
         cores = len(os.sched_getaffinity(0))
     else:  # macOS and Windows have no affinity to ask for
         cores = os.cpu_count() or 1
-    quota_file = Path("/sys/fs/cgroup/cpu.max")
-    if quota_file.is_file():
-        quota, period = quota_file.read_text().split()
+    if _QUOTA_FILE.is_file():
+        quota, period = _QUOTA_FILE.read_text().split()
         if quota != "max":
             cores = min(cores, int(quota) // int(period))
     return max(cores, 1)

@@ -171,7 +171,9 @@ def test_engines_reply_alike(all_seen: dict[str, dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(ENGINES))
-def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(engine: str) -> None:
+def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(
+    engine: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     def body(exchange: Exchange) -> None:
         with pytest.raises(EngineFailed, match="KeyError: 'a bug in the host'"):
             exchange({"party-0": b"bug"})
@@ -181,6 +183,7 @@ def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(engine: str
     with pytest.raises(EngineFailed, match="died"):
         open_engine(engine, workers=2).run(HOST, PARTIES[:2], body)
     assert_gone(descendants(psutil.Process()) - before)
+    assert capfd.readouterr() == ("", "")  # what was to be said is in the error
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_a_cluster_decides_how_many_workers_there_are(monkeypatch: pytest.Monkey
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path) -> None:
     engine = Flower(workers=1, log=tmp_path / "absent" / "ray.log")
-    with pytest.raises(StorageFailed, match="absent/ray.log"):
+    with pytest.raises(StorageFailed, match=r"absent/ray\.log"):
         engine.run(HostSpec("echo_host:open_host"), ["a"], lambda exchange: None)
 
 

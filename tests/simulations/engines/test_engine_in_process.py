@@ -68,7 +68,7 @@ def test_an_exchange_after_a_worker_died_fails_as_well(folder: Path) -> None:
     def body(exchange: Exchange) -> dict[str, bytes | None]:
         with pytest.raises(EngineFailed):
             exchange({"a": b"exit"})
-        with pytest.raises(EngineFailed, match="worker 1 of 2 .* died with exit code 7"):
+        with pytest.raises(EngineFailed, match=r"worker 1 of 2 .* died with exit code 7"):
             exchange({"a": b"x", "b": b"x" * 5_000_000})
         return exchange({"b": b"x"})
 
@@ -86,7 +86,7 @@ def test_a_factory_that_fails_is_told_with_its_traceback(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     spec = HostSpec("counting_host:open_broken", {"folder": str(folder)})
-    with pytest.raises(EngineFailed, match="(?s)worker 1 of 1.*RuntimeError: this factory is broken"):
+    with pytest.raises(EngineFailed, match=r"(?s)worker 1 of 1.*RuntimeError: this factory is broken"):
         InProcess(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))
     assert capfd.readouterr() == ("", "")
 
