@@ -19,9 +19,9 @@ class Dataset:
     Inputs are f32: images [N, 28, 28] in [0, 1], or table rows [N, features] (standardised with constants
     that do not depend on private data, or with statistics of the public part; categories one-hot).
     Labels are i64 in [0, classes). `public_labels` are known here for evaluation only: no teacher, student
-    or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds record
-    i; `private_patients[i]` the patient it belongs to (records of one patient are never split over parties, nor
-    over private/public/test). Both are None where the source has no such field.
+    or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
+    record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
+    parties, nor over private/public/test). Both are None where the source has no such field.
 
     Raises DataCorrupt when shapes, label ranges or finiteness do not hold.
     """
@@ -56,7 +56,9 @@ class Dataset:
                 )
             if not np.isfinite(inputs).all():
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
-                raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
+                raise DataCorrupt(
+                    f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite"
+                )
 
     @property
     def classes(self) -> int:

@@ -1,0 +1,63 @@
+"""The data sets of the simulator: a table of names, and `load`. A new one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from protocols.errors import InvalidInput
+from simulations.datasets import (
+    adult,
+    breast_cancer,
+    breastmnist,
+    diabetes130,
+    digits,
+    eicu_demo,
+    glyphs,
+    heart_disease,
+    mnist,
+    pneumoniamnist,
+)
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.own_file import SUFFIXES, load_file
+from simulations.datasets.request import DatasetRequest
+
+__all__ = ["DATASETS", "Dataset", "DatasetRequest", "load", "load_file"]
+
+DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
+    "glyphs": glyphs.load,
+    "digits": digits.load,
+    "breast_cancer": breast_cancer.load,
+    "mnist": mnist.load,
+    "adult": adult.load,
+    "diabetes130": diabetes130.load,
+    "heart_disease": heart_disease.load,
+    "eicu_demo": eicu_demo.load,
+    "pneumoniamnist": pneumoniamnist.load,
+    "breastmnist": breastmnist.load,
+}
+
+
+def load(name: str, request: DatasetRequest) -> Dataset:
+    """The named data set, or a person's own file where `name` ends in .csv, .parquet or .npz.
+
+    Everything random in it comes from the request's seed.
+    Raises InvalidInput (an unknown name, a value out of range, an option that this data set has not),
+    DataUnavailable (files are absent; the message says how to get them) and DataCorrupt (wrong content).
+    """
+    is_file = Path(name).suffix.lower() in SUFFIXES
+    if not is_file and name not in DATASETS:
+        raise InvalidInput(
+            f"dataset is {name!r}; allowed: {', '.join(DATASETS)}, or a file ending in {', '.join(SUFFIXES)}"
+        )
+    if not is_file and request.schema is not None:
+        raise InvalidInput(f"a schema was given for {name}; allowed: only with a file of your own")
+    if name != "glyphs" and (request.imbalance != 1 or request.mislabelled != 0):
+        raise InvalidInput(
+            f"imbalance is {request.imbalance:g} and mislabelled {request.mislabelled:g} for {name}; "
+            f"allowed: 1 and 0 for any data set but glyphs"
+        )
+    dataset = load_file(Path(name), request) if is_file else DATASETS[name](request)
+    if request.classes not in (None, dataset.classes):
+        raise InvalidInput(f"classes is {request.classes}; allowed: {dataset.classes}, the classes of {name}")
+    return dataset

@@ -1,0 +1,51 @@
+"""The `breast_cancer` data set: 569 tumours, 30 measurements each, that scikit-learn carries (no file
+needed).
+
+Wolberg, Mangasarian, Street, Street, Breast Cancer Wisconsin (Diagnostic), UCI 1995; CC BY 4.0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from protocols.errors import DataUnavailable
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
+from simulations.datasets.split import cut
+
+PUBLIC_SIZE, TEST_SIZE = 150, 100
+
+
+def load(request: DatasetRequest) -> Dataset:
+    """Rows f32 [N, 30], standardised with the public part's mean and deviation; a stratified split by patient
+    (one row is one patient) from the seed.
+
+    Raises DataUnavailable when scikit-learn is not installed, InvalidInput on sizes that do not fit.
+    """
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ImportError as error:
+        raise DataUnavailable(
+            "breast_cancer comes with scikit-learn: pip install 'conclave[sklearn]'"
+        ) from error
+    measured, labels = load_breast_cancer(return_X_y=True)
+    labels = labels.astype(np.int64)
+    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
+    rng = np.random.default_rng([request.seed, *b"breast_cancer split"])
+    parts = cut(labels, groups=None, sizes=sizes, name="breast_cancer", rng=rng)
+    deviation = measured[parts.public].std(axis=0)
+    scale = np.where(deviation > 0, deviation, 1.0)
+    inputs = np.clip((measured - measured[parts.public].mean(axis=0)) / scale, -10, 10).astype(np.float32)
+    return Dataset(
+        name="breast_cancer",
+        kind="table",
+        class_names=("malignant", "benign"),
+        private_inputs=inputs[parts.private],
+        private_labels=labels[parts.private],
+        public_inputs=inputs[parts.public],
+        public_labels=labels[parts.public],
+        test_inputs=inputs[parts.test],
+        test_labels=labels[parts.test],
+        about="Breast tumours, 30 measurements, from scikit-learn; one row a patient, stratified "
+        "by diagnosis.",
+    )

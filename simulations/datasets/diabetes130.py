@@ -1,0 +1,143 @@
+"""The `diabetes130` data set: 101,766 hospital encounters of 71,518 diabetic patients; a stay of 5 days or
+more?
+
+Strack et al., BioMed Research International 2014:781670; UCI, doi 10.24432/C5230J; CC BY 4.0. It names no
+hospital.
+"""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pandas as pd
+
+from protocols.errors import DataCorrupt
+from simulations.datasets.columns import Categorical, Column, Numeric, encode
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
+from simulations.datasets.sources import Source, check_content, find, line_digests, read_lines
+from simulations.datasets.split import cut
+
+SOURCE = Source(
+    folder="diabetes130",
+    url="https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
+    steps="download the zip file and unpack diabetic_data.csv",
+)
+CHECKSUM = "0a273aa37fa2a423ad66bd11e8220ccc9f5f22f8fb06c3816cd5025c016e7dc1"
+PUBLIC_SIZE, TEST_SIZE = 10_000, 10_000
+LONG_STAY_DAYS = 5
+
+_DRUGS = tuple(
+    "metformin repaglinide nateglinide chlorpropamide glimepiride glipizide glyburide pioglitazone "
+    "rosiglitazone acarbose insulin glyburide-metformin".split()
+)
+_SPECIALTIES = tuple(
+    "InternalMedicine Emergency/Trauma Family/GeneralPractice Cardiology Surgery-General Nephrology "
+    "Orthopedics Orthopedics-Reconstructive Radiologist Pulmonology Psychiatry Urology "
+    "ObstetricsandGynecology Surgery-Cardiovascular/Thoracic Gastroenterology Surgery-Vascular Surgery-Neuro "
+    "PhysicalMedicineandRehabilitation Oncology Pediatrics Hematology/Oncology Neurology".split()
+)
+# The diagnosis groups of Strack et al. 2014, table 2 (ICD-9), with the chapters of what they call "other".
+_CHAPTERS = (
+    ("infection", 1, 140), ("neoplasm", 140, 240), ("endocrine", 240, 280), ("blood", 280, 290),
+    ("mental", 290, 320), ("nervous", 320, 390), ("circulatory", 390, 460), ("respiratory", 460, 520),
+    ("digestive", 520, 580), ("genitourinary", 580, 630), ("pregnancy", 630, 680), ("skin", 680, 710),
+    ("musculoskeletal", 710, 740), ("congenital", 740, 780), ("symptoms", 780, 800), ("injury", 800, 1000),
+)  # fmt: skip
+_SINGLE_CODES = {785: "circulatory", 786: "respiratory", 787: "digestive", 788: "genitourinary"}
+_GROUPS = ("diabetes", "external", *(name for name, _, _ in _CHAPTERS))
+
+# Left out: the target (time_in_hospital), what is decided or known only after the stay (readmitted,
+# discharge_disposition_id), identifiers, and weight and payer_code (mostly missing). Categories are from the
+# codebook, centres and scales are round constants, so that no row shapes a feature.
+COLUMNS: tuple[Column, ...] = (
+    Categorical("race", ("Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"), may_miss=True),
+    Categorical("gender", ("Female", "Male"), may_miss=True),
+    Numeric("age", centre=65, scale=16),
+    Categorical("admission_type_id", tuple("12345678")),
+    Categorical("admission_source_id", ("1", "2", "4", "5", "6", "7", "17"), may_miss=True),
+    Categorical("medical_specialty", (*_SPECIALTIES, "rare"), may_miss=True),
+    Numeric("num_lab_procedures", centre=43, scale=20),
+    Numeric("num_procedures", centre=1.3, scale=1.7),
+    Numeric("num_medications", centre=16, scale=8),
+    Numeric("number_outpatient", centre=0, scale=0.5, log=True),
+    Numeric("number_emergency", centre=0, scale=0.5, log=True),
+    Numeric("number_inpatient", centre=0, scale=0.5, log=True),
+    Numeric("number_diagnoses", centre=7.5, scale=2),
+    *(Categorical(name, _GROUPS, may_miss=True) for name in ("diag_1", "diag_2", "diag_3")),
+    Categorical("max_glu_serum", ("None", "Norm", ">200", ">300")),
+    Categorical("A1Cresult", ("None", "Norm", ">7", ">8")),
+    *(Categorical(drug, ("Steady", "Up", "Down"), may_miss=True) for drug in _DRUGS),
+    Categorical("change", ("Ch",), may_miss=True),
+    Categorical("diabetesMed", ("Yes",), may_miss=True),
+)
+
+
+def load(request: DatasetRequest) -> Dataset:
+    """Rows f32 [N, features], label 1 for a stay of 5 days or more. A split by patient from the seed.
+
+    Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
+    """
+    path = find(SOURCE, request.data_dir, ["diabetic_data.csv", "diabetic_data.csv.gz"])
+    lines = read_lines(path)
+    check_content(path, line_digests(lines), CHECKSUM, ordered=False)
+    header, *rows = csv.reader(lines)
+    if any(len(row) != len(header) for row in rows):
+        raise DataCorrupt(f"{path}: a row has other than {len(header)} fields")
+    table = _clean(pd.DataFrame(rows, columns=header, dtype=str))
+    labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
+    patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
+    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
+    rng = np.random.default_rng([request.seed, *b"diabetes130 split"])
+    parts = cut(labels, groups=patients, sizes=sizes, name="diabetes130", rng=rng)
+    inputs = encode(table, COLUMNS, parts.public)
+    return Dataset(
+        name="diabetes130",
+        kind="table",
+        class_names=("under 5 days", "5 days or more"),
+        private_inputs=inputs[parts.private],
+        private_labels=labels[parts.private],
+        public_inputs=inputs[parts.public],
+        public_labels=labels[parts.public],
+        test_inputs=inputs[parts.test],
+        test_labels=labels[parts.test],
+        private_patients=patients[parts.private],
+        about=(
+            "Diabetes encounters at 130 US hospitals (which hospital is not told). Split by patient. "
+            "Features are those of the whole stay, tests and drugs given during it among them: the task is "
+            "to tell long stays from their record, not to foresee them at admission."
+        ),
+    )
+
+
+def _clean(table: pd.DataFrame) -> pd.DataFrame:
+    """Ages as mid-interval numbers, diagnoses as groups, rare codes together, and what means "none" as
+    NaN."""
+    table = table.replace("?", np.nan).sort_values(
+        "encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True
+    )
+    table["age"] = (table["age"].str.extract(r"\[(\d+)-")[0].astype(np.int64) + 5).astype(str)
+    table["gender"] = table["gender"].replace("Unknown/Invalid", np.nan)
+    specialty = table["medical_specialty"]
+    table["medical_specialty"] = specialty.where(specialty.isna() | specialty.isin(_SPECIALTIES), "rare")
+    source = table["admission_source_id"]
+    table["admission_source_id"] = source.where(source.isin(["1", "2", "4", "5", "6", "7", "17"]))
+    for name in ("diag_1", "diag_2", "diag_3"):
+        codes = table[name].dropna().unique()
+        table[name] = table[name].map({code: _diagnosis_group(code) for code in codes})
+    for name in (*_DRUGS, "change", "diabetesMed"):
+        table[name] = table[name].mask(table[name] == "No")
+    return table
+
+
+def _diagnosis_group(code: str) -> str:
+    """The group of an ICD-9 code: 250.x is diabetes, E and V codes are external."""
+    if code[0] in "EV":
+        return "external"
+    number = int(float(code))
+    if number == 250:
+        return "diabetes"
+    if number in _SINGLE_CODES:
+        return _SINGLE_CODES[number]
+    return next(name for name, low, high in _CHAPTERS if low <= number < high)

@@ -1,0 +1,44 @@
+"""The `digits` data set: 1,797 handwritten digits of 8 x 8 pixels that scikit-learn carries (no file needed).
+
+Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998, its test part; CC BY 4.0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from protocols.errors import DataUnavailable
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
+from simulations.datasets.split import cut
+
+PUBLIC_SIZE, TEST_SIZE = 400, 300
+
+
+def load(request: DatasetRequest) -> Dataset:
+    """Images f32 [N, 8, 8] in [0, 1]; a split by record from the seed, stratified by class.
+
+    Raises DataUnavailable when scikit-learn is not installed, InvalidInput on sizes that do not fit.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise DataUnavailable("digits comes with scikit-learn: pip install 'conclave[sklearn]'") from error
+    images, labels = load_digits(return_X_y=True)
+    inputs = (images.reshape(-1, 8, 8) / 16.0).astype(np.float32)
+    labels = labels.astype(np.int64)
+    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
+    rng = np.random.default_rng([request.seed, *b"digits split"])
+    parts = cut(labels, groups=None, sizes=sizes, name="digits", rng=rng)
+    return Dataset(
+        name="digits",
+        kind="image",
+        class_names=tuple("0123456789"),
+        private_inputs=inputs[parts.private],
+        private_labels=labels[parts.private],
+        public_inputs=inputs[parts.public],
+        public_labels=labels[parts.public],
+        test_inputs=inputs[parts.test],
+        test_labels=labels[parts.test],
+        about="Handwritten digits, 8 x 8 pixels, from scikit-learn; split by image, stratified by class.",
+    )

@@ -1,0 +1,40 @@
+"""A person's own data: CSV and Parquet tables with a schema beside them, npz archives of arrays.
+
+The formats are described in docs/reference/datasets.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocols.errors import DataUnavailable, InvalidInput
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.own_npz import load_npz
+from simulations.datasets.own_schema import read_schema
+from simulations.datasets.own_table import load_table
+from simulations.datasets.request import DatasetRequest
+
+SUFFIXES = (".csv", ".parquet", ".npz")
+
+
+def load_file(path: Path, request: DatasetRequest) -> Dataset:
+    """The data set in a .csv, .parquet or .npz file; a table's schema is NAME.schema.toml beside it unless
+    the request names one.
+
+    Without a split in the file, records are cut by shares (0.6, 0.25 and 0.15 unless the schema says
+    otherwise), whole patients together, stratified by class and site.
+    Raises DataUnavailable (the file or its schema is absent), InvalidInput (the schema or a size is wrong)
+    and DataCorrupt (the file is not what it should be; the message names column and row).
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InvalidInput(f"the file is {path}; allowed: names ending in {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise DataUnavailable(f"there is no file {path}; name an existing .csv, .parquet or .npz file")
+    sizes = (request.private_size, request.public_size, request.test_size)
+    if suffix == ".npz":
+        if request.schema is not None:
+            raise InvalidInput(f"a schema was given for {path}; allowed: only with .csv and .parquet")
+        return load_npz(path, seed=request.seed, sizes=sizes)
+    schema = read_schema(request.schema or path.with_suffix(".schema.toml"))
+    return load_table(path, schema, seed=request.seed, sizes=sizes)

@@ -1,0 +1,133 @@
+"""A person's own npz archive: arrays x and y, or x_private, y_private and so on, without a schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64, Shaped
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
+from simulations.datasets.sources import read_npz
+
+SHARES = (0.6, 0.25, 0.15)
+
+_Arrays = dict[str, Shaped[ndarray, "*shape"]]
+_ONE_POOL = {"x", "y", "site", "patient", "split", "classes"}
+_IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PARTS} | {
+    "site_private",
+    "classes",
+}
+
+
+def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
+    """The archive's data set: x [N, features] is a table, used as it is; x [N, height, width] are grey
+    images, bytes or floats in [0, 1]. Raises DataCorrupt naming file, array and row, InvalidInput on sizes.
+    """
+    arrays = read_npz(path)
+    if "x" not in arrays:
+        arrays = _joined(path, arrays)
+    if not {"x", "y"} <= set(arrays) or not set(arrays) <= _ONE_POOL:
+        raise DataCorrupt(
+            f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}"
+        )
+    inputs = _inputs(path, arrays["x"])
+    labels, class_names = _labels(path, arrays)
+    for name in ("y", "site", "patient", "split"):
+        if name in arrays and arrays[name].shape != (len(inputs),):
+            raise DataCorrupt(
+                f"{path}: {name} has shape {list(arrays[name].shape)}; allowed: [{len(inputs)}], as x"
+            )
+    pool = Pool(
+        path=path,
+        name=path.stem,
+        kind="image" if inputs.ndim == 3 else "table",
+        class_names=class_names,
+        labels=labels,
+        sites=arrays["site"].astype(str) if "site" in arrays else None,
+        patients=arrays["patient"].astype(str) if "patient" in arrays else None,
+        part=_parts(path, arrays["split"].astype(str)) if "split" in arrays else None,
+    )
+    return as_dataset(pool, inputs, cut_pool(pool, SHARES, sizes, seed))
+
+
+def _joined(path: Path, arrays: _Arrays) -> _Arrays:
+    """One pool with a split, of the arrays of the three parts."""
+    needed = {f"{what}_{part}" for what in "xy" for part in PARTS}
+    patients = {f"patient_{part}" for part in PARTS}
+    if not needed <= set(arrays) <= _IN_PARTS or len(patients & set(arrays)) in (1, 2):
+        raise DataCorrupt(
+            f"{path} holds {', '.join(sorted(arrays))}; allowed: x and y, or {', '.join(sorted(needed))}, "
+            f"and of site_private, classes, and patient_private, patient_public and patient_test together"
+        )
+    counts = [len(arrays[f"x_{part}"]) for part in PARTS]
+    try:
+        joined = {what: np.concatenate([arrays[f"{what}_{part}"] for part in PARTS]) for what in "xy"}
+    except ValueError as error:
+        raise DataCorrupt(
+            f"{path}: the parts have different shapes ({error}); allowed: the same but for rows"
+        ) from error
+    joined["split"] = np.repeat(PARTS, counts)
+    if patients <= set(arrays):
+        joined["patient"] = np.concatenate([arrays[f"patient_{part}"].astype(str) for part in PARTS])
+    if "site_private" in arrays:
+        joined["site"] = np.concatenate([arrays["site_private"].astype(str), np.repeat("", sum(counts[1:]))])
+    if "classes" in arrays:
+        joined["classes"] = arrays["classes"]
+    return joined
+
+
+def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "records ..."]:
+    if (
+        x.ndim not in (2, 3)
+        or x.size == 0
+        or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8)
+    ):
+        raise DataCorrupt(
+            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features] or [N, height, "
+            f"width]"
+        )
+    inputs = x.astype(np.float32)
+    if x.ndim == 3 and x.dtype == np.uint8:
+        inputs /= 255
+    low, high = (0.0, 1.0) if x.ndim == 3 else (-np.finfo(np.float32).max, np.finfo(np.float32).max)
+    wrong = ~((inputs >= low) & (inputs <= high))
+    if wrong.any():
+        row, *place = (int(index) for index in np.argwhere(wrong)[0])
+        raise DataCorrupt(
+            f"{path}: x, row {row} (counted from 0), position {place}: {x[(row, *place)]}; allowed: "
+            f"{'[0, 1]' if x.ndim == 3 else 'finite numbers'} ({int(wrong.sum())} such values)"
+        )
+    return inputs
+
+
+def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
+    labels = arrays["y"]
+    if not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
+        raise DataCorrupt(
+            f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one a row"
+        )
+    if "classes" in arrays:
+        names = tuple(str(name) for name in arrays["classes"].reshape(-1))
+    else:
+        names = tuple(str(number) for number in range(max(2, int(labels.max()) + 1)))
+    wrong = (labels < 0) | (labels >= len(names))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataCorrupt(
+            f"{path}: y, row {row} (counted from 0): {labels[row]}; allowed: 0 to {len(names) - 1}"
+        )
+    return labels.astype(np.int64), names
+
+
+def _parts(path: Path, split: Shaped[ndarray, " records"]) -> Int64[ndarray, " records"]:
+    wrong = ~np.isin(split, PARTS)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise DataCorrupt(
+            f"{path}: split, row {row} (counted from 0): {split[row]!r}; allowed: {', '.join(PARTS)}"
+        )
+    return np.searchsorted(np.array(PARTS), split).astype(np.int64)  # PARTS are in alphabetical order

@@ -1,0 +1,120 @@
+"""The records of a person's own file before and after they are cut into private, public and test parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64, Shaped
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt, InvalidInput
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.split import Parts, choose, cut
+
+PARTS = ("private", "public", "test")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """What a file says of its records beside their features; `part` indexes PARTS where the file has a split.
+
+    Sites and patients are names; of public and test records the sites do not matter.
+    """
+
+    path: Path
+    name: str
+    kind: Literal["image", "table"]
+    class_names: tuple[str, ...]
+    labels: Int64[ndarray, " records"]
+    sites: Shaped[ndarray, " records"] | None = None
+    patients: Shaped[ndarray, " records"] | None = None
+    part: Int64[ndarray, " records"] | None = None
+
+
+def cut_pool(
+    pool: Pool,
+    shares: tuple[float, float, float],
+    sizes: tuple[int | None, int | None, int | None],
+    seed: int,
+) -> Parts:
+    """The file's own split (a size takes the first public and test records and a random choice of the private
+    ones), else a split by shares or sizes, stratified by class and site, patients whole.
+
+    Raises DataCorrupt when a part is empty or a patient is in two, InvalidInput when a size does not fit.
+    """
+    rng = np.random.default_rng([seed, *b"own file split"])
+    if pool.part is not None:
+        return _own_split(pool, pool.part, sizes, rng)
+    count = len(pool.labels)
+    public, test = (
+        size if size is not None else max(1, round(share * count))
+        for size, share in zip(sizes[1:], shares[1:], strict=True)
+    )
+    strata = pool.labels
+    if pool.sites is not None:
+        strata = np.unique(pool.sites, return_inverse=True)[1] * len(pool.class_names) + pool.labels
+    groups = None if pool.patients is None else np.unique(pool.patients, return_inverse=True)[1]
+    return cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
+
+
+def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Parts) -> Dataset:
+    """The data set of these parts of the pool."""
+    sites = patients = None
+    names: tuple[str, ...] = ()
+    if pool.sites is not None:
+        found, sites = np.unique(pool.sites[parts.private], return_inverse=True)
+        names = tuple(str(name) for name in found)
+    if pool.patients is not None:
+        patients = np.unique(pool.patients[parts.private], return_inverse=True)[1]
+    return Dataset(
+        name=pool.name,
+        kind=pool.kind,
+        class_names=pool.class_names,
+        private_inputs=inputs[parts.private],
+        private_labels=pool.labels[parts.private],
+        public_inputs=inputs[parts.public],
+        public_labels=pool.labels[parts.public],
+        test_inputs=inputs[parts.test],
+        test_labels=pool.labels[parts.test],
+        private_sites=sites,
+        site_names=names,
+        private_patients=patients,
+        about=f"The file {pool.path.name}, split {_manner(pool)}.",
+    )
+
+
+def _manner(pool: Pool) -> str:
+    if pool.part is not None:
+        return "as it says itself"
+    return "by row" if pool.patients is None else "by patient"
+
+
+def _own_split(
+    pool: Pool,
+    part: Int64[ndarray, " records"],
+    sizes: tuple[int | None, int | None, int | None],
+    rng: np.random.Generator,
+) -> Parts:
+    counts = np.bincount(part, minlength=3)
+    if (counts == 0).any():
+        raise DataCorrupt(
+            f"{pool.path} holds {counts[0]} private, {counts[1]} public and {counts[2]} test records; "
+            f"allowed: at least 1 each"
+        )
+    if pool.patients is not None:
+        patient = np.unique(pool.patients, return_inverse=True)[1]
+        pairs = np.unique(np.stack([patient, part], axis=1), axis=0)
+        shared = len(pairs) - len(np.unique(patient))
+        if shared:
+            raise DataCorrupt(
+                f"{pool.path}: {shared} patients have records in several parts; allowed: in one"
+            )
+    indices = [np.flatnonzero(part == number) for number in range(3)]
+    for name, found, size in zip(PARTS, counts, sizes, strict=True):
+        if size is not None and size > found:
+            raise InvalidInput(f"{pool.path}: {name}_size is {size}; allowed: 1 to {found}")
+    private = indices[0][choose(len(indices[0]), sizes[0], str(pool.path), rng)]
+    return Parts(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])

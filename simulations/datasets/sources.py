@@ -1,0 +1,129 @@
+"""Files of data sets: where they are looked for, and the proof that they hold what was published.
+
+A checksum here is taken over decoded content: the SHA-256 of the SHA-256 digests of the single rows, sorted
+first where the order of rows carries no meaning. An official download, a recompressed copy and a shuffled one
+all pass; a changed pixel, a missing or a doubled row does not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Shaped
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt, DataUnavailable
+
+ENVIRONMENT = "CONCLAVE_DATA"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one data set comes from: its sub-folder, and how a user with internet fills it."""
+
+    folder: str
+    url: str
+    steps: str  # completes the sentence "To get it: ..."
+
+
+def data_folder(data_dir: Path | None) -> Path | None:
+    """The folder given, else the one that CONCLAVE_DATA names, else None."""
+    if data_dir is not None:
+        return data_dir
+    named = os.environ.get(ENVIRONMENT)
+    return Path(named) if named else None
+
+
+def find(source: Source, data_dir: Path | None, names: Sequence[str]) -> Path:
+    """The first of the named files that is in the data set's folder.
+
+    Raises DataUnavailable saying where it was looked for and how to get it.
+    """
+    root = data_folder(data_dir)
+    if root is not None:
+        for name in names:
+            path = root / source.folder / name
+            if path.is_file():
+                return path
+    looked = (
+        f"no folder was named: --data-dir was not given and {ENVIRONMENT} is not set"
+        if root is None
+        else f"none of {', '.join(names)} is in {root / source.folder}"
+    )
+    raise DataUnavailable(
+        f"the data set {source.folder} is not there: {looked}. To get it: {source.steps} (from "
+        f"{source.url}), put the files into DIR/{source.folder}/, then set {ENVIRONMENT}=DIR or give "
+        f"--data-dir DIR. The data set glyphs needs no file."
+    )
+
+
+def read_bytes(path: Path) -> bytes:
+    """The file's content, decompressed when its name ends in .gz. Raises DataCorrupt when it cannot be
+    read."""
+    try:
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: a readable, complete file") from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """The file's lines without trailing blanks; empty lines are left out. Raises DataCorrupt."""
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataCorrupt(f"{path} is no UTF-8 text: {error}; allowed: UTF-8") from error
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, Shaped[ndarray, "*shape"]]:
+    """The arrays of an npz file (those named, or all); pickled objects are refused.
+
+    Raises DataCorrupt when the file is damaged, holds objects, or lacks a named array.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise DataCorrupt(f"{path} is no npz archive; allowed: an archive of arrays")
+            missing = [name for name in names or () if name not in archive.files]
+            if missing:
+                raise DataCorrupt(
+                    f"{path} holds {sorted(archive.files)} but not {missing}; allowed: all of them"
+                )
+            return {name: archive[name] for name in (archive.files if names is None else names)}
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: an npz of plain arrays") from error
+
+
+def row_digests(
+    inputs: Shaped[ndarray, "rows ..."], labels: Shaped[ndarray, "rows ..."] | None = None
+) -> list[bytes]:
+    """The SHA-256 of each row's bytes, followed by its label's byte (labels are uint8) where there are
+    labels."""
+    rows = np.ascontiguousarray(inputs).reshape(len(inputs), -1)
+    if labels is not None:
+        rows = np.concatenate([rows, labels.reshape(len(rows), -1).astype(np.uint8)], axis=1)
+    return [hashlib.sha256(row.data).digest() for row in rows]
+
+
+def line_digests(lines: Iterable[str]) -> list[bytes]:
+    """The SHA-256 of each line."""
+    return [hashlib.sha256(line.encode()).digest() for line in lines]
+
+
+def check_content(path: Path, digests: list[bytes], expected: str, *, ordered: bool) -> None:
+    """Raises DataCorrupt unless the rows, in any order unless `ordered`, are those that were published."""
+    content = hashlib.sha256(b"".join(digests if ordered else sorted(digests))).hexdigest()
+    if content != expected:
+        raise DataCorrupt(
+            f"{path} does not hold the published rows{' in their order' if ordered else ''}: {len(digests)} "
+            f"rows with content checksum {content}; expected {expected}"
+        )

@@ -1,0 +1,252 @@
+"""Who holds which private record: cutting a data set over parties, and a party's records over its teachers.
+
+Nothing here splits a patient: where a data set names patients, whole patients are dealt out, and a patient's
+class and site are those of its first record.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from simulations.datasets.dataset import Dataset
+
+# Scheme names, and for those that take a parameter its allowed range.
+SCHEMES: dict[str, tuple[float, float] | None] = {
+    "iid": None,
+    "dirichlet": (1e-3, 1e6),
+    "size-skew": (0.0, 10.0),
+    "by-site": None,
+}
+_ALLOWED = "iid, dirichlet:A (A from 0.001 to 1000000), size-skew:S (S from 0 to 10), by-site"
+_SCALING_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A way to cut private records over parties: a name of SCHEMES and its parameter, if it takes one.
+
+    Raises InvalidInput on an unknown name, or a parameter that is absent, unwanted or out of range.
+    """
+
+    name: str
+    parameter: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in SCHEMES:
+            raise InvalidInput(f"partition is {self.name!r}; allowed: {_ALLOWED}")
+        span = SCHEMES[self.name]
+        given = self.parameter
+        fits = given is None if span is None else given is not None and span[0] <= given <= span[1]
+        if not fits:
+            raise InvalidInput(f"partition {self.name} has the parameter {given}; allowed: {_ALLOWED}")
+
+
+def parse_partition(text: str) -> Partition:
+    """The partition that a command line names: iid, dirichlet:A, size-skew:S or by-site. Raises
+    InvalidInput."""
+    name, colon, parameter = text.partition(":")
+    if not colon:
+        return Partition(name)
+    try:
+        return Partition(name, float(parameter))
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"partition is {text!r}; allowed: {_ALLOWED}") from error
+
+
+def partition(
+    dataset: Dataset, *, parties: int | None, scheme: Partition, seed: int
+) -> list[Int64[ndarray, " records"]]:
+    """The private record indices of each party, ascending: disjoint, none empty, all records dealt out.
+
+    - `iid`: patients (or records) in random order, dealt in turn.
+    - `dirichlet` A: label skew. A party's class proportions are drawn from Dirichlet(A * class shares) (Hsu,
+      Qi, Brown 2019, "Measuring the Effects of Non-Identical Data Distribution", section 3), then scaled so
+      that parties are of nearly equal size and every record is used (iterative proportional fitting).
+    - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al.
+    2020,   "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
+    - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first
+    to   the smallest party. `parties` None means one party a site; the other schemes need a number.
+
+    Raises InvalidInput when there are more parties than patients (or records, or sites), or no sites.
+    """
+    units, unit = _units(len(dataset.private_labels), dataset.private_patients)
+    rng = np.random.default_rng([seed, *f"partition {scheme.name}".encode()])
+    if scheme.name == "by-site":
+        party, parties = _by_site(dataset, units, parties, rng)
+    else:
+        if parties is None:
+            raise InvalidInput(
+                f"partition {scheme.name} was given no number of parties; allowed: 1 to {len(units)}"
+            )
+        what = "records" if dataset.private_patients is None else "patients"
+        if not 1 <= parties <= len(units):
+            raise InvalidInput(
+                f"parties is {parties}; allowed: 1 to {len(units)}, the private {what} of {dataset.name}, "
+                f"so that no party is empty"
+            )
+        party = _deal(scheme, dataset.private_labels[units], dataset.classes, parties, rng)
+    return _groups(party[unit], parties)
+
+
+def teacher_shards(
+    indices: Int64[ndarray, " records"],
+    patients: Int64[ndarray, " records"] | None,
+    teachers: int,
+    seed: int | Sequence[int],
+) -> list[Int64[ndarray, " shard"]]:
+    """One party's records in `teachers` disjoint shards, none empty, patients whole, each ascending.
+
+    `patients[i]` is the patient of record indices[i]; None where each record is a patient of its own.
+    Raises InvalidInput when there are more teachers than patients (or records).
+    """
+    units, unit = _units(len(indices), patients)
+    if not 1 <= teachers <= len(units):
+        raise InvalidInput(
+            f"teachers per party is {teachers}; allowed: 1 to {len(units)}, the "
+            f"{'records' if patients is None else 'patients'} of a party, so that no shard is empty"
+        )
+    if teachers == 1:
+        return [np.sort(indices)]
+    rng = np.random.default_rng(seed)
+    shard = np.empty(len(units), dtype=np.int64)
+    shard[rng.permutation(len(units))] = np.arange(len(units)) % teachers
+    return [np.sort(indices[places]) for places in _groups(shard[unit], teachers)]
+
+
+def check_disjoint(shards: Sequence[Int64[ndarray, " shard"]]) -> None:
+    """Raises InvalidInput when a record is in two shards, or twice in one."""
+    if not shards:
+        return
+    together = np.concatenate(shards)
+    owner = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+    order = np.argsort(together, kind="stable")
+    again = np.flatnonzero(np.diff(together[order]) == 0)
+    if len(again):
+        first, second = order[again[0]], order[again[0] + 1]
+        raise InvalidInput(
+            f"{len(again)} records are held twice, record {together[first]} by shards {owner[first]} and "
+            f"{owner[second]}; allowed: each record in one shard"
+        )
+
+
+def _units(
+    count: int, patients: Int64[ndarray, " records"] | None
+) -> tuple[Int64[ndarray, " units"], Int64[ndarray, " records"]]:
+    """What may not be split: the first record of each unit, and each record's unit."""
+    if patients is None:
+        return np.arange(count), np.arange(count)
+    _, first, unit = np.unique(patients, return_index=True, return_inverse=True)
+    return first, unit
+
+
+def _groups(group: Int64[ndarray, " records"], groups: int) -> list[Int64[ndarray, " members"]]:
+    """The ascending places of each group's members."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group, minlength=groups))[:-1])
+
+
+def _deal(
+    scheme: Partition,
+    labels: Int64[ndarray, " units"],
+    classes: int,
+    parties: int,
+    rng: np.random.Generator,
+) -> Int64[ndarray, " units"]:
+    """Each unit's party, no party empty (parties <= units)."""
+    party = np.empty(len(labels), dtype=np.int64)
+    if scheme.name == "iid":
+        party[rng.permutation(len(labels))] = np.arange(len(labels)) % parties
+        return party
+    assert scheme.parameter is not None
+    if scheme.name == "size-skew":
+        log_shares = scheme.parameter * rng.standard_normal(parties)
+        shares = np.exp(log_shares - log_shares.max())
+        exact = 1 + (len(labels) - parties) * shares / shares.sum()
+        party[rng.permutation(len(labels))] = np.repeat(np.arange(parties), _round(exact, len(labels)))
+        return party
+    counts = np.bincount(labels, minlength=classes)
+    wanted = _label_skew(scheme.parameter, counts, parties, rng)
+    shuffled = rng.permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    # Along each class, party p takes the places between the cumulative sums before and after it.
+    ends = np.rint(np.cumsum(wanted, axis=0)).astype(np.int64)
+    ends[-1] = counts
+    taken = np.diff(ends, axis=0, prepend=0)
+    party[by_class] = np.tile(np.arange(parties), classes).repeat(taken.T.reshape(-1))
+    return _fill_empty(party, parties)
+
+
+def _label_skew(
+    concentration: float, counts: Int64[ndarray, " classes"], parties: int, rng: np.random.Generator
+) -> Float64[ndarray, "parties classes"]:
+    """Expected units a party and class: Dirichlet rows, scaled in turn to equal party sizes and the class
+    counts.
+
+    The last scaling is that to the class counts, which therefore hold exactly.
+    """
+    total = counts.sum()
+    present = counts > 0
+    # A Dirichlet draw with a tiny parameter may underflow to 0; the floor keeps every class placeable.
+    draws = rng.standard_gamma(concentration * counts[present] / total, size=(parties, int(present.sum())))
+    table = np.maximum(draws, 1e-12)
+    table /= table.sum(axis=1, keepdims=True)
+    for _ in range(_SCALING_ROUNDS):
+        table *= (total / parties) / table.sum(axis=1, keepdims=True)
+        table *= counts[present] / table.sum(axis=0)
+    wanted = np.zeros((parties, len(counts)))
+    wanted[:, present] = table
+    return wanted
+
+
+def _round(exact: Float64[ndarray, " parties"], total: int) -> Int64[ndarray, " parties"]:
+    """Whole numbers with the given sum, each at most 1 from the exact one and at least its floor."""
+    whole = np.floor(exact).astype(np.int64)
+    whole[np.argsort(whole - exact, kind="stable")[: total - whole.sum()]] += 1
+    return whole
+
+
+def _fill_empty(party: Int64[ndarray, " units"], parties: int) -> Int64[ndarray, " units"]:
+    """Every empty party is given one unit of the largest parties."""
+    counts = np.bincount(party, minlength=parties)
+    empty = np.flatnonzero(counts == 0)
+    if len(empty) == 0:
+        return party
+    order = np.argsort(party, kind="stable")
+    rank = np.arange(len(party)) - np.repeat(np.cumsum(counts) - counts, counts)
+    # A unit's rank in its party: the highest ranks are in the largest parties, and rank 0 is never taken.
+    spare = order[np.argsort(-rank, kind="stable")[: len(empty)]]
+    filled = party.copy()
+    filled[spare] = empty
+    return filled
+
+
+def _by_site(
+    dataset: Dataset, units: Int64[ndarray, " units"], parties: int | None, rng: np.random.Generator
+) -> tuple[Int64[ndarray, " units"], int]:
+    if dataset.private_sites is None:
+        raise InvalidInput(f"{dataset.name} has no sites; allowed with it: iid, dirichlet:A, size-skew:S")
+    present, site, sizes = np.unique(dataset.private_sites[units], return_inverse=True, return_counts=True)
+    if parties is None or parties == len(present):
+        return site, len(present)
+    if not 1 <= parties <= len(present):
+        raise InvalidInput(
+            f"parties is {parties}; allowed: 1 to {len(present)}, the sites of {dataset.name} with private "
+            f"records"
+        )
+    holder = np.empty(len(present), dtype=np.int64)
+    loads = [(0, party) for party in range(parties)]
+    shuffled = rng.permutation(len(present))
+    for number in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:  # sites, not records
+        load, smallest = heapq.heappop(loads)
+        holder[number] = smallest
+        heapq.heappush(loads, (load + int(sizes[number]), smallest))
+    return holder[site], parties
