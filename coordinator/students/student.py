@@ -9,11 +9,15 @@ from numpy import ndarray
 
 
 class Student(ABC):
-    """A trained student."""
+    """A trained student. It predicts among the classes that occurred in its labels."""
 
     @abstractmethod
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query, in [0, classes)."""
+
+    @abstractmethod
+    def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that no label named."""
 
 
 class StudentKind(ABC):

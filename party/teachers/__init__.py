@@ -1,7 +1,7 @@
 """The kinds of teachers by name.
 
-A hospital installs only what its teachers need, so nothing here imports torch or scikit-learn: the table holds
-"module:function" strings, and a module is imported when its kind is asked for.
+A hospital installs only what its teachers need, so nothing here imports torch or scikit-learn: the table
+holds "module:function" strings, and a module is imported when its kind is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random rotations and shifts of images, as Individualized PATE (Boenisch et al. 2023) trains its teachers with."""
+"""Random rotations and shifts of a teacher's images, as in Individualized PATE (Boenisch et al. 2023)."""
 
 from __future__ import annotations
 

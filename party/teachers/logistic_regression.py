@@ -20,8 +20,8 @@ from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.errors import DataCorrupt
 
-# Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and training to
-# convergence takes five times as long.
+# Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
+# training to convergence takes five times as long.
 MAX_ITERATIONS: Final = 15
 _INVERSE_REGULARISATION: Final = 1.0
 
@@ -39,7 +39,7 @@ class LinearTeacher(Teacher):
         """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
         check_queries(inputs, self.input_shape)
         scores = inputs.reshape(len(inputs), len(self.weights)) @ self.weights + self.offsets
-        return self.seen[scores.argmax(axis=1)]
+        return np.asarray(self.seen[scores.argmax(axis=1)], np.int64)
 
     def save(self, path: Path) -> None:
         """Writes an npz file. Raises StorageFailed."""

@@ -1,9 +1,9 @@
 """The teachers' networks as functions of their parameters, so that many of them can be stacked by torch.func.
 
-`cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm, max-pool, fully
-connected 100, batch norm, softmax. Batch norm keeps no running averages, which would be state that vmap cannot
-write: in training it uses the batch's own statistics, and a last pass over the shard finds those that predictions
-use ("final statistics").
+`cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm,
+max-pool, fully connected 100, batch norm, softmax. Batch norm keeps no running averages, which would be
+state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the shard
+finds those that predictions use ("final statistics").
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
 class Network:
     """One architecture.
 
-    `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that gradients train
-    and of the final statistics. `logits(parameters, inputs, found)` uses the statistics in `parameters` if they are
-    there, otherwise those of `inputs`; it writes the ones that it used to `found` if that is a dict.
+    `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that
+    gradients train and of the final statistics. `logits(parameters, inputs, found)` uses the statistics in
+    `parameters` if they are there, otherwise those of `inputs`; it writes the ones that it used to `found`
+    if that is a dict.
     """
 
     name: str
@@ -58,7 +59,8 @@ class Network:
             elif name.endswith(".shift"):
                 parameters[name] = torch.zeros(shape)
             else:
-                spread = math.sqrt(2 / math.prod(shape[1:]))
+                inputs = shape[0] if len(shape) == 2 else math.prod(shape[1:])
+                spread = math.sqrt(2 / inputs)
                 parameters[name] = torch.from_numpy(generator.standard_normal(shape, np.float32)) * spread
         parameters["out.weight"] *= 0.1  # a flat first prediction: no confident wrong start
         return parameters
@@ -79,10 +81,10 @@ def _cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
 
 def _dense_trained(features: int, classes: int) -> Shapes:
     return {
-        "hidden.weight": (_HIDDEN, features),
+        "hidden.weight": (features, _HIDDEN),
         "hidden_norm.scale": (_HIDDEN,),
         "hidden_norm.shift": (_HIDDEN,),
-        "out.weight": (classes, _HIDDEN),
+        "out.weight": (_HIDDEN, classes),
         "out.shift": (classes,),
     }
 
@@ -94,23 +96,22 @@ _CNN_FOUND: Final[Shapes] = {"conv_norm.mean": (_FILTERS,), "conv_norm.variance"
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     weight = parameters["conv.weight"]
     scale, offset = _norm(parameters, "conv_norm", lambda: _convolved_statistics(inputs, weight), found)
-    # Batch norm is folded into the convolution. The four positions of each pooling window become four groups of
-    # filters of one convolution with stride 2: the same result as convolving, normalising and max-pooling, at a third
-    # of the time on a CPU, where torch's max_pool2d is not vectorised.
+    # Batch norm is folded into the convolution. The four positions of each pooling window become four
+    # groups of filters of one convolution with stride 2: the same result as convolving, normalising and
+    # max-pooling, in a third of the time on a CPU, where torch's max_pool2d is not vectorised.
     scaled = weight * scale[:, None, None, None]
     filters = torch.cat([functional.pad(scaled, (x, 1 - x, y, 1 - y)) for y, x in _POOL_OFFSETS])
-    windows = functional.conv2d(inputs[:, None], filters, stride=2).unflatten(1, (4, _FILTERS))
+    windows = functional.conv2d(inputs[:, None], filters, stride=2)
+    windows = windows.view(len(inputs), 4, _FILTERS, *windows.shape[2:])
     # max keeps the winning index, which makes its gradient cheaper; amax is the faster one without gradients.
     pooled = windows.max(1).values if torch.is_grad_enabled() else windows.amax(1)
     return _dense_logits(parameters, torch.relu(pooled + offset[:, None, None]), found)
 
 
 def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
-    hidden = inputs.flatten(1) @ parameters["hidden.weight"].T
+    hidden = inputs.flatten(1) @ parameters["hidden.weight"]
     scale, offset = _norm(parameters, "hidden_norm", lambda: _batch_statistics(hidden), found)
-    return functional.linear(
-        torch.relu(hidden * scale + offset), parameters["out.weight"], parameters["out.shift"]
-    )
+    return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
 
 
 def _norm(
@@ -119,7 +120,7 @@ def _norm(
     statistics: Callable[[], tuple[Tensor, Tensor]],
     found: Parameters | None,
 ) -> tuple[Tensor, Tensor]:
-    """The factor and the offset that batch norm (Ioffe & Szegedy 2015, Algorithm 1) applies to each channel."""
+    """The factor and the offset that batch norm (Ioffe & Szegedy 2015, Alg. 1) applies to each channel."""
     if f"{layer}.mean" in parameters:
         mean, variance = parameters[f"{layer}.mean"], parameters[f"{layer}.variance"]
     else:
@@ -140,8 +141,8 @@ def _convolved_statistics(
 ) -> tuple[Tensor, Tensor]:
     """Mean and variance of each filter's output, from the 9x9 covariance of the image patches.
 
-    A filter's output is w . patch, so its mean is w . mean(patch) and its variance w' Cov(patch) w. This is exact,
-    and spares a pass over the whole convolved batch.
+    A filter's output is w . patch, so its mean is w . mean(patch) and its variance w' Cov(patch) w. This is
+    exact, and spares a pass over the whole convolved batch.
     """
     height, width = images.shape[1] - 2, images.shape[2] - 2
     patches = torch.stack(

@@ -25,6 +25,11 @@ class Teacher(ABC):
 class TeacherKind(ABC):
     """A way to train teachers; one row of the table party.teachers.TEACHERS."""
 
+    @property
+    def stacks(self) -> bool:
+        """Whether shards are trained at once (stacked on a GPU), so that many are best given together."""
+        return False
+
     @abstractmethod
     def fit(
         self,
@@ -33,8 +38,8 @@ class TeacherKind(ABC):
         classes: int,
         seeds: list[int],
     ) -> list[Teacher]:
-        """Trains one teacher a shard. The result depends on (shard, classes, seed) of that teacher alone, never
-        on which shards are trained together, so that engines that group parties differently agree.
+        """Trains one teacher a shard. The result depends on (shard, classes, seed) of that teacher alone,
+        never on which shards are trained together, so that engines that group parties differently agree.
 
         Raises InvalidInput on an empty shard, labels outside [0, classes), NaN or infinite features.
         """

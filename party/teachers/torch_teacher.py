@@ -40,7 +40,7 @@ class TorchTeacher(Teacher):
 
     @torch.no_grad()
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        """The class of each query. Raises InvalidInput for queries of another shape or that are not finite."""
+        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
         check_queries(inputs, self.input_shape)
         parameters = {name: value.to(self.device) for name, value in self.parameters.items()}
         offsets = seen_offsets(self.seen, self.classes).to(self.device)
@@ -65,18 +65,22 @@ class TorchTeacher(Teacher):
 
 @dataclass(frozen=True)
 class TorchKind(TeacherKind):
-    """Trains networks: stacked on a CUDA device, one after the other on a CPU, where stacking a CNN is slower."""
+    """Trains networks: stacked on a CUDA device, looped on a CPU, where stacking a CNN is slower."""
 
     network: Network
     device: torch.device
 
+    @property
+    def stacks(self) -> bool:
+        return self.device.type == "cuda"
+
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Trains one teacher a shard, see TeacherKind.fit.
 
-        On a CPU with a fixed number of torch threads the result is exactly repeatable, whatever is trained together.
-        On a CUDA device it is so up to the rounding of batched matrix products.
+        On a CPU with a fixed number of torch threads the result is exactly repeatable, whatever is trained
+        together. On a CUDA device it is so up to the rounding of batched matrix products.
         """
-        return self.fit_with(shards, classes=classes, seeds=seeds, stacked=self.device.type == "cuda")
+        return self.fit_with(shards, classes=classes, seeds=seeds, stacked=self.stacks)
 
     def fit_with(
         self, shards: list[Shard], *, classes: int, seeds: list[int], stacked: bool
@@ -97,7 +101,7 @@ class TorchKind(TeacherKind):
         try:
             with safetensors.safe_open(path, framework="numpy") as file:
                 about = file.metadata() or {}
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no mapping
+                arrays = {name: file.get_tensor(name) for name in file.keys()}
         except (safetensors.SafetensorError, OSError) as failure:
             raise DataCorrupt(f"{path} is not a readable safetensors file: {failure}") from failure
         if about.get("teacher") != self.network.name:

@@ -1,8 +1,8 @@
 """Gradient training of teachers: one at a time, or stacked (one vmap over all teachers of equal shape).
 
-Every random number of a teacher is drawn from a generator of its own seed before its training starts, so its result
-does not depend on its neighbours. Looped training on a CPU with a fixed number of threads is exactly repeatable;
-stacked training agrees with it up to the rounding of batched matrix products.
+Every random number of a teacher is drawn from a generator of its own seed before its training starts, so
+its result does not depend on its neighbours. Looped training on a CPU with a fixed number of threads is
+exactly repeatable; stacked training agrees with it up to the rounding of batched matrix products.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from party.teachers.validation import Shard
 
 _BATCH: Final = 32
 _EPOCHS: Final = 8
-# A tiny shard still needs this many steps to be learned at all; a very large one needs no more than that many.
+# A tiny shard still needs the fewest steps to be learned at all; a very large one is learned after the most.
 _FEWEST_STEPS: Final = 60
 _MOST_STEPS: Final = 2000
 _WARM_UP_STEPS: Final = 10
@@ -48,7 +48,7 @@ def train_looped(
 def train_stacked(
     network: Network, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
-    """Trains teachers whose shards have equal shape together; shards of a shape of their own are trained alone."""
+    """Trains teachers whose shards have equal shape together; the others alone."""
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for position, (inputs, _) in enumerate(shards):
         by_shape.setdefault(inputs.shape, []).append(position)
@@ -85,13 +85,10 @@ def _train(
     labels = torch.from_numpy(np.stack([shard[1] for shard in shards])).to(device)
     offsets = torch.stack([seen_offsets(np.unique(shard[1]), classes) for shard in shards]).to(device)
     order = _stack([_draw_order(generator, records, steps) for generator in generators], device)
-    motions = (
-        _stack([draw_motions(generator, steps * _BATCH) for generator in generators], device).unflatten(
-            1, (steps, -1)
-        )
-        if network.augmented
-        else None
-    )
+    motions = None
+    if network.augmented:
+        drawn = [draw_motions(generator, steps * _BATCH) for generator in generators]
+        motions = _stack(drawn, device).view(len(shards), steps, _BATCH, -1)
     teachers = torch.arange(len(shards), device=device)[:, None]
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
     for step in range(steps):
@@ -101,7 +98,8 @@ def _train(
         if motions is not None:
             batch = move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).view_as(batch)
         optimizer.zero_grad()
-        _loss(network, parameters, batch, labels[teachers, order[:, step]], offsets).backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
+        loss = _loss(network, parameters, batch, labels[teachers, order[:, step]], offsets)
+        loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
         optimizer.step()
     rows = slice(None, None, math.ceil(records / _STATISTICS_ROWS))
     return [
@@ -144,7 +142,7 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _draw_order(generator: np.random.Generator, records: int, steps: int) -> Int[np.ndarray, "steps batch"]:
-    """The records of each batch: one permutation of the shard after the other, so small shards repeat themselves."""
+    """The records of each batch: one permutation of the shard after the other, also within a batch."""
     passes = math.ceil(steps * _BATCH / records)
     permutations = generator.permuted(np.tile(np.arange(records), (passes, 1)), axis=1)
     return permutations.ravel()[: steps * _BATCH].reshape(steps, _BATCH)

@@ -1,0 +1,61 @@
+"""Students trained on the released labels alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS, Augmentation
+from coordinator.students.networks import CNN, MLP, Network
+from coordinator.students.student import Student, StudentKind
+from coordinator.students.torch_student import Schedule, torch_device, train
+from coordinator.students.validation import check_released
+
+_SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=150, most_steps=3000)
+
+
+@dataclass(frozen=True)
+class SupervisedKind(StudentKind):
+    """Trains a network on randomly changed copies of the labelled inputs."""
+
+    network: Network
+    change: Augmentation
+    device: torch.device
+
+    def fit(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        labels: Int64[ndarray, " answered"],
+        *,
+        unlabelled: Float32[ndarray, "rest ..."],
+        classes: int,
+        seed: int,
+    ) -> Student:
+        """Trains on the released labels, see StudentKind.fit; `unlabelled` is checked and not used."""
+        check_released(inputs, labels, unlabelled, classes, seed)
+        return train(
+            self.network,
+            inputs,
+            labels,
+            unlabelled,
+            change=self.change,
+            pseudo=None,
+            schedule=_SCHEDULE,
+            classes=classes,
+            seed=seed,
+            device=self.device,
+        )
+
+
+def cnn(*, device: str) -> SupervisedKind:
+    """Two convolutions and two dense layers, for grey images [height, width], each at least 8."""
+    return SupervisedKind(CNN, LABELLED_IMAGES, torch_device(device))
+
+
+def mlp(*, device: str) -> SupervisedKind:
+    """One hidden layer, for inputs of any shape (flattened), table rows standardised."""
+    return SupervisedKind(MLP, WEAK_ROWS, torch_device(device))

@@ -1,0 +1,175 @@
+"""Students that are small torch networks, trained by gradient descent on labels and, if there are any, on
+pseudo-labels.
+
+The semi-supervised loss is FixMatch (Sohn et al. 2020, Eq. 3 and 4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+from torch import Tensor
+from torch.nn import functional
+
+from coordinator.students.augmentation import Augmentation
+from coordinator.students.networks import Network, Parameters
+from coordinator.students.student import Student
+from coordinator.students.validation import check_queries
+from protocols.errors import InvalidInput
+
+_WARM_UP_STEPS: Final = 10
+_WEIGHT_DECAY: Final = 0.01
+_LEARNING_RATE: Final = 5e-3
+# The student is the running average of the parameters over some 1 / (1 - decay) steps.
+_AVERAGING_DECAY: Final = 0.98
+_STATISTICS_ROWS: Final = 2048
+_CHUNK: Final = 128
+# Added to the logits of classes that no label named.
+_NEVER: Final = -1e9
+
+
+@dataclass(frozen=True, eq=False)
+class TorchStudent(Student):
+    """A trained network with the final statistics of batch norm among its parameters."""
+
+    network: Network
+    parameters: Parameters
+    offsets: Tensor
+    input_shape: tuple[int, ...]
+
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
+        return np.asarray(self.predict_proba(inputs).argmax(axis=1), np.int64)
+
+    @torch.no_grad()
+    def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The softmax of the network's logits. Raises InvalidInput as predict does."""
+        check_queries(inputs, self.input_shape)
+        probabilities = np.zeros((len(inputs), len(self.offsets)), np.float32)
+        for start in range(0, len(inputs), _CHUNK):
+            queries = torch.from_numpy(np.ascontiguousarray(inputs[start : start + _CHUNK]))
+            logits = self.network.logits(self.parameters, queries.to(self.offsets.device), None)
+            logits = logits + self.offsets
+            probabilities[start : start + _CHUNK] = logits.softmax(1).cpu().numpy()
+        return probabilities
+
+
+@dataclass(frozen=True)
+class PseudoLabels:
+    """How unlabelled inputs are used: a confident guess on the weak change is the target of the strong."""
+
+    weak: Augmentation
+    strong: Augmentation
+    batch: int
+    threshold: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long to train: `epochs` over the labels in batches, but at least and at most so many steps."""
+
+    batch: int
+    epochs: int
+    fewest_steps: int
+    most_steps: int
+
+    def steps(self, labels: int) -> int:
+        """Steps for so many labels."""
+        return min(max(math.ceil(self.epochs * labels / self.batch), self.fewest_steps), self.most_steps)
+
+
+def train(
+    network: Network,
+    inputs: Float32[ndarray, "answered ..."],
+    labels: Int64[ndarray, " answered"],
+    unlabelled: Float32[ndarray, "rest ..."],
+    *,
+    change: Augmentation,
+    pseudo: PseudoLabels | None,
+    schedule: Schedule,
+    classes: int,
+    seed: int,
+    device: torch.device,
+) -> TorchStudent:
+    """Trains a student; with `pseudo` None or `unlabelled` empty, on the labels alone."""
+    generator = np.random.default_rng(seed)
+    parameters = network.initial(generator, inputs.shape[1:], classes)
+    parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
+    average = {name: value.detach().clone() for name, value in parameters.items()}
+    seen = np.unique(labels)
+    offsets = torch.full((classes,), _NEVER)
+    offsets[torch.from_numpy(seen)] = 0.0
+    offsets = offsets.to(device)
+    known, targets = torch.from_numpy(inputs).to(device), torch.from_numpy(labels).to(device)
+    rest = torch.from_numpy(unlabelled).to(device)
+    optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
+    steps = schedule.steps(len(labels)) if len(seen) > 1 else 0  # one class: nothing to tell apart
+    picks = _Picks(len(labels), schedule.batch, generator)
+    unlabelled_picks = _Picks(len(rest), pseudo.batch, generator) if pseudo and len(rest) else None
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = _LEARNING_RATE * _factor(step, steps)
+        rows = picks.next()
+        batch, goals = change(known[rows], generator), targets[rows]
+        weights = torch.full((len(batch),), 1 / len(batch), device=device)
+        if pseudo and unlabelled_picks:
+            queries = rest[unlabelled_picks.next()]
+            with torch.no_grad():
+                logits = network.logits(parameters, pseudo.weak(queries, generator), None) + offsets
+                confidence, guesses = logits.softmax(1).max(1)
+            batch = torch.cat([batch, pseudo.strong(queries, generator)])
+            goals = torch.cat([goals, guesses])
+            weights = torch.cat([weights, (confidence >= pseudo.threshold) * (pseudo.weight / len(queries))])
+        losses = functional.cross_entropy(
+            network.logits(parameters, batch, None) + offsets, goals, reduction="none"
+        )
+        optimizer.zero_grad()
+        (losses * weights).sum().backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
+        optimizer.step()
+        decay = min(_AVERAGING_DECAY, step / (step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(average.values()), list(parameters.values()), 1 - decay)
+    with torch.no_grad():
+        known = torch.cat([known, rest]) if unlabelled_picks else known
+        found: Parameters = {}
+        network.logits(average, known[:: math.ceil(len(known) / _STATISTICS_ROWS)], found)
+    return TorchStudent(network, average | found, offsets, inputs.shape[1:])
+
+
+class _Picks:
+    """Batches of row numbers: one permutation of the rows after the other."""
+
+    def __init__(self, rows: int, batch: int, generator: np.random.Generator) -> None:
+        self._rows, self._batch, self._generator = rows, batch, generator
+        self._left = np.empty(0, np.int64)
+
+    def next(self) -> Tensor:
+        while len(self._left) < self._batch:
+            self._left = np.concatenate([self._left, self._generator.permutation(self._rows)])
+        picked, self._left = self._left[: self._batch], self._left[self._batch :]
+        return torch.from_numpy(picked)
+
+
+def _factor(step: int, steps: int) -> float:
+    """A short warm-up, then a half cosine down to zero (Loshchilov & Hutter 2017, Eq. 5)."""
+    return min(1.0, (step + 1) / _WARM_UP_STEPS) * 0.5 * (1 + math.cos(math.pi * step / steps))
+
+
+def torch_device(name: str) -> torch.device:
+    """The device of this name; 'auto' is a CUDA device if there is one. Raises InvalidInput."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as failure:
+        raise InvalidInput(f"device is {name!r}; allowed: auto, cpu, cuda, cuda:N") from failure
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
+        raise InvalidInput(f"device is {name!r}; allowed here: auto, cpu, and cuda with a CUDA device")
+    return device

@@ -1,0 +1,45 @@
+"""What every kind of student checks before it trains or predicts."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+
+def check_released(
+    inputs: Float32[ndarray, "answered ..."],
+    labels: Int64[ndarray, " answered"],
+    unlabelled: Float32[ndarray, "rest ..."],
+    classes: int,
+    seed: int,
+) -> None:
+    """Raises InvalidInput unless a student can be trained on this (see StudentKind.fit)."""
+    if classes < 2:
+        raise InvalidInput(f"classes is {classes}; allowed: at least 2")
+    if seed < 0:
+        raise InvalidInput("the student's seed is negative; allowed: at least 0")
+    if len(labels) == 0:
+        raise InvalidInput("no label was released; a student needs at least 1")
+    if len(inputs) != len(labels):
+        raise InvalidInput(f"{len(inputs)} inputs and {len(labels)} labels; allowed: equal")
+    if inputs.ndim < 2 or inputs[0].size == 0:
+        raise InvalidInput(f"inputs have shape {inputs.shape}; allowed: [answered, features, ...]")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    if len(unlabelled) and unlabelled.shape[1:] != inputs.shape[1:]:
+        raise InvalidInput(
+            f"unlabelled inputs have shape {unlabelled.shape[1:]}; allowed: {inputs.shape[1:]}"
+        )
+    if not (np.isfinite(inputs).all() and np.isfinite(unlabelled).all()):
+        raise InvalidInput("inputs hold NaN or infinite features; allowed: finite numbers")
+
+
+def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...]) -> None:
+    """Raises InvalidInput unless the queries are finite and of the shape that the student was trained on."""
+    if inputs.shape[1:] != shape:
+        raise InvalidInput(f"queries have shape {inputs.shape[1:]}; this student was trained on {shape}")
+    if not np.isfinite(inputs).all():
+        raise InvalidInput("queries hold NaN or infinite features; allowed: finite numbers")
