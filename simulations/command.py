@@ -27,7 +27,7 @@ from protocols.errors import (
 from simulations.experiment import Experiment, experiment_budgets, make_study, read_config, write_config
 from simulations.files import write_atomically
 from simulations.options import given_settings, host_from, settings_flags, settings_from
-from simulations.pipeline import Host, load_dataset, run
+from simulations.pipeline import Host, load_dataset, party_count, run
 from simulations.plan import Plan, make_plan
 from simulations.progress import Reporter
 from simulations.sweep import read_sweep, run_sweep
@@ -231,7 +231,8 @@ def _shape(settings: Experiment, host: Host) -> tuple[Experiment, int, int]:
         dataset = load_dataset(small, host.data_dir)
         return settings, dataset.classes, settings.queries or 9000
     dataset = load_dataset(settings, host.data_dir)
-    return settings, dataset.classes, len(dataset.public_labels)
+    shaped = settings.model_copy(update={"parties": party_count(settings, dataset)})
+    return shaped, dataset.classes, len(dataset.public_labels)
 
 
 def _plan_must_afford(settings: Experiment, host: Host) -> None:

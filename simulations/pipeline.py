@@ -21,6 +21,7 @@ from simulations import datasets
 from simulations.budgets import Budgets
 from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
 from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
@@ -115,8 +116,13 @@ def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Sou
             f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
             f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
         )
-    scheme = parse_partition(settings.partition)
-    holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
+    settings = settings.model_copy(update={"parties": party_count(settings, dataset)})
+    holdings = partition(
+        dataset,
+        parties=settings.parties,
+        scheme=parse_partition(settings.partition),
+        seed=settings.data_seed,
+    )
     shards = [
         teacher_shards(
             records,
@@ -149,10 +155,17 @@ def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Sou
     )
 
 
+def party_count(settings: Experiment, dataset: Dataset) -> int:
+    """The number of parties: as given; one a site where parties are sites and no number was given."""
+    by_site = parse_partition(settings.partition).name == "by-site"
+    if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
+        return len(dataset.site_names)
+    return settings.parties
+
+
 def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
     """The data set of an experiment; private part as large as asked."""
-    return datasets.load(
-        settings.dataset,
+    request = DatasetRequest(
         seed=settings.data_seed,
         data_dir=data_dir,
         private_size=settings.private_size,
@@ -162,6 +175,7 @@ def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
         mislabelled=settings.mislabelled,
         schema=None if settings.schema_file is None else Path(settings.schema_file),
     )
+    return datasets.load(settings.dataset, request)
 
 
 def _stored_source(settings: Experiment) -> Source:

@@ -1,0 +1,78 @@
+"""Party objects in an engine's workers: the protocol itself over worker processes or Flower.
+
+The votes come from a file (the teachers' votes, cast before), the ledgers lie in the folder, one a party, so that
+a party is the same whichever worker its message lands in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, Integer
+from numpy import ndarray
+
+from party.party import Party, Voter
+from protocols.accounting.ledger import Ledger
+from protocols.errors import MalformedMessage
+from protocols.messages import Refusal, Reply, Request, Settled, VoteReply, decode, encode
+from protocols.queries import QueryBatch
+from protocols.study import Study, read_study, write_study
+from simulations.engines.engine import Exchange, HostSpec
+from simulations.files import write_atomically
+
+
+class PartyHost:
+    """Hosts the parties of a study whose votes were cast before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._study = read_study(folder / "study.toml")
+        self._votes = np.load(folder / "votes.npy", mmap_mode="r", allow_pickle=False)
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Each party handles its message on its own ledger."""
+        for name, request in requests.items():
+            with Ledger(self._folder / "ledgers" / f"{name}.sqlite") as ledger:
+                party = Party(name, study=self._study, ledger=ledger, voter=self._voter(name))
+                yield name, party.handle_bytes(request)
+
+    def _voter(self, name: str) -> Voter:
+        votes: Integer[ndarray, "teachers queries"] = self._votes[self._study.seats[name]]
+
+        def vote(batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
+            return votes[:, batch.ids].astype(np.int64)
+
+        return vote
+
+
+def open_host(*, folder: str) -> PartyHost:
+    """The factory that engines call in a worker."""
+    return PartyHost(Path(folder))
+
+
+def party_host(folder: Path, study: Study, votes: Integer[ndarray, "parties teachers queries"]) -> HostSpec:
+    """Writes what the workers need into `folder` and says how to open it."""
+    write_atomically(folder / "study.toml", write_study(study))
+    (folder / "ledgers").mkdir(parents=True, exist_ok=True)
+    np.save(folder / "votes.npy", votes, allow_pickle=False)
+    return HostSpec("simulations.party_host:open_host", {"folder": str(folder)})
+
+
+class EngineTransport:
+    """A protocols.transport.Transport over an engine's exchange: messages cross processes as bytes."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        replies = self._exchange({party: encode(request) for party, request in requests.items()})
+        return {party: None if data is None else _reply(data) for party, data in replies.items()}
+
+
+def _reply(data: bytes) -> Reply:
+    message = decode(data)
+    if isinstance(message, VoteReply | Settled | Refusal):
+        return message
+    raise MalformedMessage("a request came as a reply; allowed: vote_reply, settled, refusal")

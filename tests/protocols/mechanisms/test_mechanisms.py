@@ -1,0 +1,122 @@
+"""One suite for every mechanism of the table, and what each alone promises."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, check_view, make_mechanism
+from protocols.noise import simulated
+from protocols.votes import ABSTAIN, LATTICE
+
+PARAMETERS = {
+    "gnmax": {"sigma": 10.0, "sigma_threshold": None, "threshold": None},
+    "confident_gnmax": {"sigma": 10.0, "sigma_threshold": 12.0, "threshold": 30.0},
+}
+ORDERS = np.array([1.5, 2.0, 8.0, 64.0])
+
+
+def make(name, view="label"):
+    parameters = dict(PARAMETERS[name])
+    if view == "histogram":
+        parameters["sigma_threshold"] = None
+    return make_mechanism(name, **parameters, view=view)
+
+
+def noise(seed=0):
+    return simulated(np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("view", ["label", "histogram"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_every_mechanism_has_parameters_here_and_releases_one_label_or_abstention_a_query(name, view):
+    counts = np.random.default_rng(1).integers(0, 50, (200, 7)).astype(float)
+    labels = make(name, view).release(counts, noise(), view=view)
+    assert labels.shape == (200,)
+    assert ((labels >= ABSTAIN) & (labels < 7)).all()
+    np.testing.assert_array_equal(labels, make(name, view).release(counts, noise(), view=view))
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_costs_grow_with_sensitivity_and_order_and_label_only_is_never_above_gaussian(name):
+    mechanism = make(name)
+    sensitivity = np.array([0.1, 1.0, 5.0])
+    gaussian = mechanism.gaussian_rdp(sensitivity, ORDERS, view="label")
+    label_only = mechanism.label_only_rdp(sensitivity, ORDERS, classes=10)
+    for part in ("ask", "answer"):
+        loose, tight = getattr(gaussian, part), getattr(label_only, part)
+        assert loose.shape == tight.shape == (3, 4)
+        assert (tight <= loose * (1 + 1e-12)).all()
+        assert (np.diff(tight, axis=0) >= 0).all()
+        assert (np.diff(tight, axis=1) >= 0).all()
+    mu = mechanism.gaussian_dp(sensitivity, view="label")
+    # RDP of mu-GDP is a mu^2 / 2: the Gaussian accountants speak of the same mechanism.
+    np.testing.assert_allclose(mu.ask * ORDERS / 2, gaussian.ask)
+    np.testing.assert_allclose(mu.answer * ORDERS / 2, gaussian.answer)
+
+
+def label_probabilities(counts, sigma):
+    """P[argmax = c] by quadrature, independently of the mechanism."""
+    result = []
+    for c, own in enumerate(counts):
+        others = np.delete(counts, c)
+        density = lambda x, own=own, others=others: (  # noqa: E731
+            stats.norm.pdf(x, own, sigma) * stats.norm.cdf(x, others, sigma).prod()
+        )
+        result.append(quad(density, max(counts) - 12 * sigma, max(counts) + 12 * sigma, limit=400)[0])
+    return np.array(result)
+
+
+def test_gnmax_has_the_label_distribution_of_independent_gaussian_noise():
+    """Chi-squared on 100,000 releases, false-alarm rate 1e-6. Noise shared by the classes would never err."""
+    counts = np.array([30.0, 26.0, 20.0, 5.0])
+    draws = 100_000
+    labels = make("gnmax").release(np.tile(counts, (draws, 1)), noise(), view="label")
+    expected = label_probabilities(counts, 10.0)
+    assert expected.sum() == pytest.approx(1, abs=1e-8)
+    observed = np.bincount(labels, minlength=4)
+    assert stats.chisquare(observed, expected / expected.sum() * draws).pvalue > 1e-6
+
+
+def test_confident_gnmax_answers_with_the_probability_of_its_threshold():
+    """Exact binomial test of the number of answers, and the labels' law given an answer is that of GNMax."""
+    counts = np.array([28.0, 20.0, 8.0])
+    draws = 100_000
+    labels = make("confident_gnmax").release(np.tile(counts, (draws, 1)), noise(), view="label")
+    passed = stats.norm.sf((30.0 - 28.0) / 12.0)
+    answered = int((labels != ABSTAIN).sum())
+    assert stats.binomtest(answered, draws, passed).pvalue > 1e-6
+    expected = label_probabilities(counts, 10.0)
+    observed = np.bincount(labels[labels != ABSTAIN], minlength=3)
+    assert stats.chisquare(observed, expected / expected.sum() * answered).pvalue > 1e-6
+
+
+def test_the_histogram_view_tests_the_threshold_on_the_histogram_that_is_seen():
+    counts = np.tile(np.array([28.0, 20.0, 8.0]), (5000, 1))
+    labels = make("confident_gnmax", "histogram").release(counts, noise(), view="histogram")
+    seen = np.rint((counts + 10.0 * np.random.default_rng(0).standard_normal(counts.shape)) * LATTICE) / LATTICE
+    expected = np.where(seen.max(axis=1) >= 30.0, seen.argmax(axis=1), ABSTAIN)
+    np.testing.assert_array_equal(labels, expected)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -2.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_sigma_out_of_range_is_refused(name, sigma):
+    with pytest.raises(InvalidInput, match="finite number of votes > 0"):
+        make_mechanism(name, **{**PARAMETERS[name], "sigma": sigma}, view="label")
+
+
+def test_parameters_that_are_missing_or_have_no_use_are_refused():
+    with pytest.raises(InvalidInput, match="gnmax has no threshold"):
+        make_mechanism("gnmax", sigma=1.0, sigma_threshold=None, threshold=3.0, view="label")
+    with pytest.raises(InvalidInput, match="threshold is missing"):
+        make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=None, view="label")
+    with pytest.raises(InvalidInput, match="sigma_threshold is missing"):
+        make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=None, threshold=1.0, view="label")
+    with pytest.raises(InvalidInput, match="leave it out"):
+        make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=1.0, view="histogram")
+    with pytest.raises(InvalidInput, match="allowed: gnmax, confident_gnmax"):
+        make_mechanism("lnmax", sigma=1.0, sigma_threshold=None, threshold=None, view="label")
+    with pytest.raises(InvalidInput, match="allowed: label, histogram"):
+        check_view("clear")
