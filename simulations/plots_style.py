@@ -1,0 +1,170 @@
+"""How every figure looks, and a figure as SVG or PNG. No pyplot, so nothing is drawn from global state."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+from jaxtyping import Float64
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+from numpy import ndarray
+
+# Okabe & Ito's colours, which colour-blind readers can tell apart; a report redefines them for dark screens.
+COLOURS = {
+    "ink": "#1c2430",
+    "muted": "#5d6673",
+    "grid": "#d5dae1",
+    "blue": "#0072b2",
+    "vermillion": "#d55e00",
+    "green": "#009e73",
+    "purple": "#aa4499",
+    "orange": "#b97a00",
+    "sky": "#3f8fc4",
+    "grey": "#8b95a3",
+}
+SERIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
+MARKERS = ("o", "s", "D", "^", "v", "P")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
+WIDTH_INCHES = 6.6
+_DOTS_PER_INCH = 160
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A figure with its file name, the words under it, and the words for a person who cannot see it."""
+
+    name: str
+    caption: str
+    alt: str
+    figure: Figure
+
+
+def style() -> AbstractContextManager[None]:
+    """The settings under which figures are made and written."""
+    return matplotlib.rc_context(
+        {
+            "font.family": ["DejaVu Sans"],
+            "font.size": 9.0,
+            "axes.titlesize": 10.0,
+            "axes.titleweight": "bold",
+            "axes.titlelocation": "left",
+            "axes.titlepad": 9.0,
+            "axes.labelsize": 9.0,
+            "axes.labelcolor": COLOURS["ink"],
+            "axes.titlecolor": COLOURS["ink"],
+            "axes.edgecolor": COLOURS["grey"],
+            "axes.linewidth": 0.8,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.axisbelow": True,
+            "axes.unicode_minus": True,
+            "grid.color": COLOURS["grid"],
+            "grid.linewidth": 0.7,
+            "text.color": COLOURS["ink"],
+            "xtick.color": COLOURS["grey"],
+            "ytick.color": COLOURS["grey"],
+            "xtick.labelcolor": COLOURS["ink"],
+            "ytick.labelcolor": COLOURS["ink"],
+            "lines.linewidth": 1.8,
+            "lines.markersize": 5.0,
+            "legend.frameon": False,
+            "svg.fonttype": "none",
+            # Names inside an SVG depend on this alone, so the same figure gives the same bytes.
+            "svg.hashsalt": "conclave",
+        }
+    )
+
+
+def new_figure(*, height: float) -> Figure:
+    """An empty figure of the common width, inches high. Call under `style`."""
+    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def svg_text(figure: Figure) -> str:
+    """The figure as SVG on white; text stays text."""
+    sink = io.StringIO()
+    with style():
+        figure.savefig(
+            sink,
+            format="svg",
+            facecolor="white",
+            metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")),
+        )
+    return sink.getvalue()
+
+
+def png_bytes(figure: Figure) -> bytes:
+    """The figure as PNG on white."""
+    sink = io.BytesIO()
+    with style():
+        figure.savefig(sink, format="png", dpi=_DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
+    return sink.getvalue()
+
+
+def inline_svg(drawing: Drawing) -> str:
+    """The figure as an <svg> element for an HTML page: no background, colours as CSS variables --c-NAME.
+
+    Its identifiers start with the drawing's name, so that several figures live on one page; it refers to
+    nothing outside itself.
+    """
+    sink = io.StringIO()
+    with style():
+        drawing.figure.savefig(sink, format="svg", transparent=True)
+    svg = sink.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="', f'id="{drawing.name}-', svg)
+    svg = re.sub(r'xlink:href="#', f'href="#{drawing.name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{drawing.name}-", svg)
+    svg = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--figure-font)", svg)
+    for name, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--c-{name})")
+    label = drawing.alt.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:
+    """Positions in the same order, at least `gap` apart, moved as little as can be (least squares).
+
+    Isotonic regression by pooling neighbours that violate the gap.
+    """
+    order = np.argsort(positions, kind="stable")
+    wanted = positions[order] - gap * np.arange(len(positions))
+    blocks: list[list[float]] = []
+    for value in wanted.tolist():
+        blocks.append([value, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] >= blocks[-1][0]:
+            value_b, size_b = blocks.pop()
+            value_a, size_a = blocks.pop()
+            size = size_a + size_b
+            blocks.append([(value_a * size_a + value_b * size_b) / size, size])
+    level = np.repeat([value for value, _ in blocks], [int(size) for _, size in blocks])
+    result = np.empty_like(positions)
+    result[order] = level + gap * np.arange(len(positions))
+    return result
+
+
+def percent_axis(axis: Axis) -> None:
+    """Shares in [0, 1] along an axis, read as percentages."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+
+
+def light_grid(axes: Axes, axis: str) -> None:
+    """Grid lines across one axis ("x" or "y") only."""
+    if axis == "x":
+        axes.xaxis.grid(True)
+    else:
+        axes.yaxis.grid(True)
+    axes.tick_params(length=0 if axis == "y" else 3, axis="y")
