@@ -4,7 +4,7 @@
 
 Prints one line of JSON per engine and one with the ratios. For each engine: importing it, starting it (from
 the call of run to the first complete exchange), one exchange (median, least, most), stopping it, and the
-largest memory of its whole process tree (proportional set size: shared pages count once). Takes about a minute.
+largest memory of its whole process tree (proportional set size: shared pages count once). Takes a minute.
 """
 
 from __future__ import annotations
