@@ -26,6 +26,7 @@ SCHEMES: dict[str, tuple[float, float] | None] = {
 }
 _ALLOWED = "iid, dirichlet:A (A from 0.001 to 1000000), size-skew:S (S from 0 to 10), by-site"
 _SCALING_ROUNDS = 200
+_FLOOR = 1e-9
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,12 @@ def _label_skew(
     """
     total = counts.sum()
     present = counts > 0
-    # A Dirichlet draw with a tiny parameter may underflow to 0; the floor keeps every class placeable.
-    draws = rng.standard_gamma(concentration * counts[present] / total, size=(parties, int(present.sum())))
-    table = np.maximum(draws, 1e-12)
-    table /= table.sum(axis=1, keepdims=True)
+    # In logarithms, as a Gamma draw of a tiny shape underflows: if G ~ Gamma(shape + 1) and U is uniform,
+    # G * U ** (1 / shape) ~ Gamma(shape). The floor keeps every class placeable with every party.
+    shape = concentration * counts[present] / total
+    size = (parties, int(present.sum()))
+    log_draws = np.log(rng.standard_gamma(shape + 1, size=size)) + np.log1p(-rng.random(size)) / shape
+    table = np.maximum(np.exp(log_draws - log_draws.max(axis=1, keepdims=True)), _FLOOR)
     for _ in range(_SCALING_ROUNDS):
         table *= (total / parties) / table.sum(axis=1, keepdims=True)
         table *= counts[present] / table.sum(axis=0)

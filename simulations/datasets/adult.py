@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from protocols.errors import DataCorrupt
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
@@ -125,6 +124,4 @@ def _read(path: Path, checksum: str, *, ordered: bool) -> pd.DataFrame:
     lines = [line.strip() for line in read_lines(path) if not line.startswith("|")]
     check_content(path, line_digests(lines), checksum, ordered=ordered)
     rows = [line.split(", ") for line in lines]
-    if any(len(row) != len(_HEADER) for row in rows):
-        raise DataCorrupt(f"{path}: a row has other than {len(_HEADER)} fields")
     return pd.DataFrame(rows, columns=_HEADER, dtype=str)

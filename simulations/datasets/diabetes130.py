@@ -7,12 +7,11 @@ hospital.
 
 from __future__ import annotations
 
-import csv
+import io
 
 import numpy as np
 import pandas as pd
 
-from protocols.errors import DataCorrupt
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
@@ -82,10 +81,8 @@ def load(request: DatasetRequest) -> Dataset:
     path = find(SOURCE, request.data_dir, ["diabetic_data.csv", "diabetic_data.csv.gz"])
     lines = read_lines(path)
     check_content(path, line_digests(lines), CHECKSUM, ordered=False)
-    header, *rows = csv.reader(lines)
-    if any(len(row) != len(header) for row in rows):
-        raise DataCorrupt(f"{path}: a row has other than {len(header)} fields")
-    table = _clean(pd.DataFrame(rows, columns=header, dtype=str))
+    text = io.StringIO("\n".join(lines))
+    table = _clean(pd.read_csv(text, dtype=str, keep_default_na=False, na_values=["?"]))
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
@@ -114,9 +111,7 @@ def load(request: DatasetRequest) -> Dataset:
 def _clean(table: pd.DataFrame) -> pd.DataFrame:
     """Ages as mid-interval numbers, diagnoses as groups, rare codes together, and what means "none" as
     NaN."""
-    table = table.replace("?", np.nan).sort_values(
-        "encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True
-    )
+    table = table.sort_values("encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True)
     table["age"] = (table["age"].str.extract(r"\[(\d+)-")[0].astype(np.int64) + 5).astype(str)
     table["gender"] = table["gender"].replace("Unknown/Invalid", np.nan)
     specialty = table["medical_specialty"]

@@ -30,7 +30,7 @@ SHIFT = 0.9  # pixels, uniform on +- this, each way
 CONTRAST = (0.6, 1.0)  # brightness of full ink, uniform between
 NOISE = 0.63  # standard deviation of a pixel's Gaussian noise, before clipping to [0, 1]
 
-_CHUNK = 2048  # samples distorted at a time: bounds the memory, changes no result
+_CHUNK = 256  # samples distorted at a time: bounds the memory, changes no result
 
 
 def load(request: DatasetRequest) -> Dataset:
@@ -149,8 +149,9 @@ def _sample(
     source_x = np.clip(matrix[:, 1, :1] * y + matrix[:, 1, 1:] * x + centre, 0, last)
     top, left = source_y.astype(np.int32), source_x.astype(np.int32)
     corner = (template * (CANVAS * CANVAS)).astype(np.int32)[:, None] + top * CANVAS + left
-    down, right = source_y - top, source_x - left
-    upper = pixels[corner] * (1 - right) + pixels[corner + 1] * right
-    lower = pixels[corner + CANVAS] * (1 - right) + pixels[corner + (CANVAS + 1)] * right
-    ink: Float32[ndarray, "records pixels"] = upper * (1 - down) + lower * down
+    down, right = source_y - top.astype(np.float32), source_x - left.astype(np.float32)
+    upper, lower = pixels.take(corner).astype(np.float32), pixels.take(corner + CANVAS).astype(np.float32)
+    upper += (pixels.take(corner + 1) - upper) * right
+    lower += (pixels.take(corner + (CANVAS + 1)) - lower) * right
+    ink: Float32[ndarray, "records pixels"] = upper + (lower - upper) * down
     return ink

@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from protocols.errors import DataCorrupt
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
@@ -61,8 +60,6 @@ def load(request: DatasetRequest) -> Dataset:
         lines = read_lines(path)
         check_content(path, line_digests(lines), checksum, ordered=False)
         rows = [line.split(",") for line in sorted(lines)]
-        if any(len(row) != len(_HEADER) for row in rows):
-            raise DataCorrupt(f"{path}: a row has other than {len(_HEADER)} fields")
         tables.append(pd.DataFrame(rows, columns=_HEADER, dtype=str).assign(site=site))
     table = _clean(pd.concat(tables, ignore_index=True))
     sites = table["site"].to_numpy(dtype=np.int64)

@@ -90,14 +90,13 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, Shaped
     Raises DataCorrupt when the file is damaged, holds objects, or lacks a named array.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataCorrupt(f"{path} is no npz archive; allowed: an archive of arrays")
+                raise DataCorrupt(f"{path} is no npz archive but one array; allowed: an archive of arrays")
             missing = [name for name in names or () if name not in archive.files]
             if missing:
-                raise DataCorrupt(
-                    f"{path} holds {sorted(archive.files)} but not {missing}; allowed: all of them"
-                )
+                raise DataCorrupt(f"{path} holds {archive.files} but not {missing}; allowed: all of them")
             return {name: archive[name] for name in (archive.files if names is None else names)}
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: an npz of plain arrays") from error
