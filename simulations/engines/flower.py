@@ -41,8 +41,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from protocols.errors import ConclaveError, EngineFailed, InvalidInput, StorageFailed
+from protocols.errors import ConclaveError, EngineFailed, InvalidInput
+from simulations.engines.ending import end_all
 from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
+from simulations.engines.log_file import logged_to
 from simulations.engines.pinning import (
     check_parties,
     check_workers,
@@ -146,10 +148,9 @@ class _FlowerExchange:
 
 @dataclass(frozen=True)
 class _Actors:
-    """How many Ray actors there are, and what each of them takes of its machine."""
+    """How many Ray actors there are, and the share of a CUDA device that each has beside its one core."""
 
     number: int
-    num_cpus: int
     num_gpus: float
 
     def nodes(self) -> int:
@@ -218,12 +219,7 @@ class _Simulation:
                 server,
                 client,
                 num_supernodes=self._number_of_nodes,
-                backend_config={
-                    "client_resources": {
-                        "num_cpus": self._actors.num_cpus,
-                        "num_gpus": self._actors.num_gpus,
-                    }
-                },
+                backend_config={"client_resources": {"num_cpus": 1, "num_gpus": self._actors.num_gpus}},
             )
         except (RuntimeError, ImportError) as error:
             self._failure = error.__cause__ or error
@@ -265,10 +261,7 @@ def _open_host(spec: str) -> Host:
 
 @cache
 def _end_when_told() -> None:
-    """Starts a thread that ends this actor's process when the run is stopped.
-
-    Flower waits for every actor that is at work, however long, and offers no way to stop one.
-    """
+    """Starts a thread that ends this actor when the run stops: Flower would wait for its work to be done."""
 
     def watch(key: bytes) -> None:
         while internal_kv._internal_kv_get(key) is None:
@@ -298,12 +291,7 @@ def _ray(workers: int | None, parties: int) -> Iterator[_Actors]:
     finally:
         with _collected():
             ray.shutdown()
-            for process in processes:  # Ray tells them to end and does not wait
-                try:
-                    process.wait(timeout=_GONE_WITHIN_S)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            end_all(processes, within_s=_GONE_WITHIN_S)  # Ray tells them to end and does not wait
 
 
 @contextmanager
@@ -339,35 +327,25 @@ def _actors_that_fit() -> _Actors:
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's own gap
     cores, devices = int(resources.get("CPU", 0)), resources.get("GPU", 0.0)
     if not devices:
-        return _Actors(cores, num_cpus=1, num_gpus=0.0)
+        return _Actors(cores, num_gpus=0.0)
     if os.environ.get("RAY_ADDRESS"):
-        return _Actors(int(min(cores, devices)), num_cpus=1, num_gpus=1.0)
+        return _Actors(int(min(cores, devices)), num_gpus=1.0)
     share = int(10_000 / cores) / 10_000  # Ray counts in ten-thousandths
-    return _Actors(cores, num_cpus=1, num_gpus=share)
+    return _Actors(cores, num_gpus=share)
 
 
 @contextmanager
 def _quiet(log: Path | None) -> Iterator[None]:
     """Sends what Flower and Ray log and print to the file `log`, or nowhere, instead of to the person."""
-    try:
-        handler = logging.NullHandler() if log is None else logging.FileHandler(log)
-    except OSError as error:
-        raise StorageFailed(f"the engine's log {str(log)!r} cannot be written: {error}") from error
-    loggers = [logging.getLogger(name) for name in ("flwr", "ray")]
-    before = [(logger.handlers, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.handlers, logger.propagate = [handler], False
 
     def log_line(data: Mapping[str, Any], ignore_prefix: bool) -> None:  # Any: Ray's own record
         logging.getLogger("ray").error("%s", "\n".join(data["lines"]))
 
     # Ray prints its error messages (a worker that died) on standard output, whatever log_to_driver says.
     ray_worker = ray._private.worker
-    print_to_stdstream, ray_worker.print_to_stdstream = ray_worker.print_to_stdstream, log_line
-    try:
-        yield
-    finally:
-        ray_worker.print_to_stdstream = print_to_stdstream
-        for logger, (handlers, propagate) in zip(loggers, before, strict=True):
-            logger.handlers, logger.propagate = handlers, propagate
-        handler.close()
+    with logged_to(log, ["flwr", "ray"]):
+        print_to_stdstream, ray_worker.print_to_stdstream = ray_worker.print_to_stdstream, log_line
+        try:
+            yield
+        finally:
+            ray_worker.print_to_stdstream = print_to_stdstream

@@ -29,6 +29,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed
+from simulations.engines.ending import end_all
 from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
 from simulations.engines.pinning import check_parties, check_workers, count_workers, worker_environment
 from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
@@ -109,12 +110,7 @@ def _stop_workers(workers: Sequence[_Worker], *, graceful: bool) -> None:
         worker.connection.close()
         if not graceful:
             worker.process.terminate()
-    for worker in workers:
-        try:
-            worker.process.wait(timeout=_STOP_WITHIN_S)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            worker.process.wait()
+    end_all([worker.process for worker in workers], within_s=_STOP_WITHIN_S)
 
 
 class _WorkerExchange:

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from protocols.errors import StorageFailed
+from simulations.engines.log_file import logged_to
+
+
+def test_records_go_to_the_file_and_the_handlers_come_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    logger = logging.getLogger("a_noisy_package")
+    handler = logging.StreamHandler()
+    logger.addHandler(handler)
+    try:
+        with logged_to(tmp_path / "log", ["a_noisy_package"]):
+            logging.getLogger("a_noisy_package.part").error("inside")
+        assert (tmp_path / "log").read_text(encoding="utf-8") == "inside\n"
+        assert capfd.readouterr().err == ""
+        assert logger.handlers == [handler]
+        assert logger.propagate
+        logger.error("outside")
+        assert capfd.readouterr().err == "outside\n"
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_without_a_file_records_go_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
+    with logged_to(None, ["a_noisy_package"]):
+        logging.getLogger("a_noisy_package").error("inside")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_file_that_cannot_be_opened_changes_nothing(tmp_path: Path) -> None:
+    logger = logging.getLogger("a_noisy_package")
+    before = list(logger.handlers)
+    with pytest.raises(StorageFailed, match="cannot be written"), logged_to(tmp_path, ["a_noisy_package"]):
+        raise AssertionError("not reached")
+    assert logger.handlers == before
+    assert logger.propagate
