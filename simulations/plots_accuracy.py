@@ -85,8 +85,9 @@ def against_baselines(figures: Summary) -> Drawing:
     return Drawing(
         "baselines",
         f"{measured}'Minimum budget for all' is the same study with every vote weighing 1, ended by the "
-        "smallest budget. Hatched bars are not private, only for comparison. Intervals: "
-        f"{note}; a bar without whisker does not vary over the seeds, or was not kept seed by seed.",
+        "smallest budget. Hatched bars are not private, only for comparison. "
+        f"{note[0].upper()}{note[1:]}; a bar without whisker does not vary over the seeds, or was not kept "
+        "seed by seed.",
         f"Bar charts. Labels released: {'; '.join(f'{bar.words} {count(bar.value)}' for bar in labels)}. "
         f"Accuracy: {spoken}.",
         figure,

@@ -30,6 +30,8 @@ from simulations.report_words import count, parties_words, percent, stop_words
 LARGEST_SHOWN = 12
 _REPRESENTATIVES = 9
 _POINTS = 240
+# A scatter of more dots than this is drawn as an image inside the SVG, which stays small.
+_MOST_VECTORS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +193,13 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
             light_grid(axes, "x")
         else:
             axes.scatter(
-                groups.epsilon[~first], mean[~first], s=16, color=COLOURS["blue"], alpha=0.7, linewidths=0
+                groups.epsilon[~first],
+                mean[~first],
+                s=16,
+                color=COLOURS["blue"],
+                alpha=0.7,
+                linewidths=0,
+                rasterized=len(groups) > _MOST_VECTORS,
             )
             axes.scatter(
                 groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3

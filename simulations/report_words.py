@@ -1,6 +1,16 @@
-"""Plain words for a run: numbers as people read them, and why a figure was not measured."""
+"""Plain words for a run: what was done, numbers as people read them, and why a figure was not measured."""
 
 from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from protocols.study import Study
+from simulations.experiment import Experiment
+from simulations.label import LIVE_PARTIES
+from simulations.pipeline import RunResult
 
 _STOPS = {
     "pool_exhausted": "every query of the pool was asked",
@@ -8,11 +18,55 @@ _STOPS = {
     "all_budgets_exhausted": "every budget was used up",
     "quorum_lost": "too few parties with budget were left",
 }
+_STOP_RULES = {
+    "first-exhausted": "the first budget that is used up ends the study for everyone",
+    "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
+    "noise and threshold",
+}
+_WEIGHTS = {
+    "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
+    "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
+    "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
+    "budgets run out together",
+}
+_UNITS = {
+    "record": "one record of one party (it lies with one teacher and moves one vote)",
+    "party": "all of a party's data (it moves the votes of all of that party's teachers)",
+}
+_VIEWS = {
+    "label": "label: only a label, or the abstention, comes out of each query",
+    "histogram": "histogram: the coordinator also sees the noisy counts behind each label",
+}
+_ACCOUNTING = {
+    "label_only": "worst case, label only: what a label or an abstention can reveal at most, in Rényi "
+    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
+    "Steinke 2020",
+    "gaussian": "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi "
+    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
+    "Steinke 2020",
+    "gaussian_dp": "worst case, Gaussian bound: what the noisy counts can reveal at most, by exact Gaussian "
+    "differential privacy (Dong, Roth and Su 2022)",
+}
+
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# More distinct budgets than this are told by their range.
+_MOST_BUDGETS = 6
 
 
 def count(value: float) -> str:
     """A count, or a mean of counts with one decimal; thousands apart."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+    rounded = round(value, 1)
+    return f"{rounded:,.0f}" if float(rounded).is_integer() else f"{rounded:,.1f}"
+
+
+def power_of_ten(value: float) -> str:
+    """A small number such as a delta: 10⁻⁵, 3·10⁻⁶, 0.01."""
+    if value >= 1e-3:
+        return f"{value:g}"
+    digits, _, exponent = f"{value:e}".partition("e")
+    raised = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    return raised if float(digits) == 1 else f"{float(digits):.3g}·{raised}"
 
 
 def parties_words(number: int) -> str:
@@ -22,12 +76,16 @@ def parties_words(number: int) -> str:
 
 def percent(share: float) -> str:
     """A share in [0, 1] as a percentage with one decimal."""
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
-def number(value: float) -> str:
-    """A number in four significant digits; powers of ten where it is tiny."""
-    return f"{value:.4g}"
+def interval(half: float | None, *, seeds: int, points: bool) -> str:
+    """The half-width of a 95 % interval over seeds, or why there is none; points: `half` is of a share."""
+    if half is None:
+        return "one seed: no interval" if seeds == 1 else "known for one seed only: no interval"
+    return (
+        f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
+    )
 
 
 def stop_words(reason: str) -> str:
@@ -35,9 +93,139 @@ def stop_words(reason: str) -> str:
     return _STOPS[reason]
 
 
-def interval(half: float | None, *, seeds: int, unit: str) -> str:
-    """The 95 % confidence interval over seeds, or why there is none. unit "points" takes a share."""
-    if half is None:
-        return "one seed: no interval" if seeds == 1 else "too few seeds with a figure: no interval"
-    width = f"{100 * half:.1f} points" if unit == "points" else f"{half:,.1f}"
-    return f"± {width} (95 %, {seeds} seeds)"
+def mechanism_words(study: Study) -> str:
+    """The mechanism with its noise, in votes."""
+    noise = f"label noise σ = {study.sigma:g} votes on each class"
+    if study.mechanism_name not in ("gnmax", "confident_gnmax"):
+        return f"{study.mechanism_name}: {noise}"
+    if study.threshold is None:
+        return f"GNMax: the class with the most noisy votes; {noise}"
+    total = f"{study.teachers * study.weights.sum():.4g}"
+    test = "tested on the same noisy counts"
+    if study.sigma_threshold is not None:
+        test = f"tested with noise σ = {study.sigma_threshold:g} votes"
+    reach = f"{study.threshold:g} of {total} votes"
+    return f"Confident-GNMax: a label only where the leading class reaches {reach}, {test}; {noise}"
+
+
+def terms(result: RunResult) -> list[tuple[str, str]]:
+    """What was run: a name and its plain words, line by line."""
+    settings, study, source = result.settings, result.study, result.source
+    stored = source.stored
+    teachers = study.teachers
+    lines = [("Parties", _parties(result))]
+    if source.dataset is None:
+        kind = "counts of votes a class" if stored.votes is None else "each party's votes"
+        lines.append(
+            ("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training")
+        )
+    else:
+        data = source.dataset
+        lines += [
+            (
+                "Data",
+                f"{settings.dataset}: {count(len(data.private_labels))} private, "
+                f"{count(len(data.public_labels))} public and {count(len(data.test_labels))} test records, "
+                f"disjoint; split over parties {settings.partition}. {data.about}".strip(),
+            ),
+            (
+                "Teachers",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards "
+                "of its data",
+            ),
+        ]
+    lines += [
+        ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
+        ("Mechanism", mechanism_words(study)),
+        ("Weights", _WEIGHTS[settings.weights]),
+        ("End of study", _STOP_RULES[study.stop]),
+        ("Who is protected", f"{study.unit}: {_UNITS[study.unit]}"),
+        ("What is seen", _VIEWS[study.view]),
+        ("Neighbours", "replace-one: that unit's data replaced by any other"),
+        ("δ", deltas_words(result)),
+        ("Accounting", _ACCOUNTING.get(study.accountant_name, study.budgets.accountant.statement)),
+        ("Seeds", seeds_text(settings.seeds)),
+    ]
+    if settings.dropout:
+        lines.append(("Drop-out", f"each party misses a batch with probability {settings.dropout:g}"))
+    if study.quorum > 1:
+        lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
+    return [*lines, ("Held against live parties", _live(result))]
+
+
+def _live(result: RunResult) -> str:
+    if result.live_checked:
+        return "yes: parties with ledgers of their own released and were charged the same"
+    if result.source.stored.votes is None:
+        return "no: counts of votes hold no parties; the study was replayed"
+    return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
+
+
+def _parties(result: RunResult) -> str:
+    epsilon, parties = np.unique(result.budgets.epsilon, return_counts=True)
+    words = f"{parties_words(len(result.study.roster))}; "
+    if len(epsilon) == 1:
+        words += f"a budget of ε = {epsilon[0]:g} each"
+    elif len(epsilon) <= _MOST_BUDGETS:
+        each = (f"{value:g} for {number:,}" for value, number in zip(epsilon, parties, strict=True))
+        words += f"budgets ε = {', '.join(each)}"
+    else:
+        middle = np.median(result.budgets.epsilon)
+        words += (
+            f"budgets ε from {epsilon[0]:g} to {epsilon[-1]:g}, median {middle:g} ({result.settings.budgets})"
+        )
+    sizes = result.source.party_sizes
+    if sizes is None:
+        return words
+    low, high = count(int(sizes.min())), count(int(sizes.max()))
+    return f"{words}; {low if low == high else f'{low} to {high}'} records each"
+
+
+def deltas_words(result: RunResult) -> str:
+    """The delta of all budgets, or the range of their deltas."""
+    low, high = float(result.budgets.delta.min()), float(result.budgets.delta.max())
+    return power_of_ten(low) if low == high else f"{power_of_ten(low)} to {power_of_ten(high)}"
+
+
+def not_measured(result: RunResult, figure: str) -> str:
+    """Why a figure is None: "label", "student", "single", "plurality", "non_private" or "uniform"."""
+    settings, source = result.settings, result.source
+    if figure in ("non_private", "uniform") and not settings.baselines:
+        return "baselines were switched off"
+    if figure in ("student", "non_private"):
+        if source.dataset is None:
+            return "votes came from a file, so there is no data to train on"
+        if settings.student == "none":
+            return "no student was asked for"
+        return "no label was released to train on"
+    if source.truth is None:
+        return "no true labels were given"
+    if figure == "single":
+        return "the file holds counts, not each party's votes"
+    return "no label was released"
+
+
+def seeds_text(seeds: tuple[int, ...]) -> str:
+    """Seeds as the command line takes them: runs of consecutive ones as 0-9."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][1] + 1:
+            parts[-1][1] = seed
+        else:
+            parts.append([seed, seed])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def command(settings: Experiment) -> str:
+    """The command that repeats a run: every setting that is not the default."""
+    words = ["conclave-simulate", "run"]
+    for name, field in Experiment.model_fields.items():
+        value = getattr(settings, name)
+        if value == field.default or value is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{name}")
+        else:
+            words += [flag, seeds_text(value) if isinstance(value, tuple) else str(value)]
+    return shlex.join(words)
