@@ -95,7 +95,7 @@ def _norm_shapes(layer: str, channels: int) -> Shapes:
 
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     """Two convolutions with stride 2, each with batch norm, then two dense layers."""
-    # Strides instead of pooling: torch's max_pool2d is not vectorised on a CPU and would take most of the time.
+    # Strides instead of pooling: torch's max_pool2d is not vectorised on a CPU and takes most of the time.
     maps = functional.conv2d(inputs[:, None], parameters["first.weight"], stride=2)
     scale, offset = _norm(parameters, "first_norm", maps, found)
     maps = torch.relu(maps * scale.view(-1, 1, 1) + offset.view(-1, 1, 1))

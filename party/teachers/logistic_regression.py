@@ -66,7 +66,7 @@ class LogisticRegressionKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 weights, offsets = file["weights"], file["offsets"]
                 seen, input_shape = file["seen"], file["input_shape"]
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as failure:

@@ -1,0 +1,61 @@
+"""Random changes of images and rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from coordinator.students.augmentation import STRONG_IMAGES, WEAK_IMAGES, ImageChange, RowChange
+
+
+def blob() -> torch.Tensor:
+    images = torch.zeros(64, 20, 20)
+    images[:, 8:12, 8:12] = 1.0
+    return images
+
+
+def test_no_change_changes_nothing() -> None:
+    images = torch.from_numpy(np.random.default_rng(0).uniform(0, 1, (5, 9, 12))).float()
+    changed = ImageChange(rotation=0, shift=0)(images, np.random.default_rng(0))
+    torch.testing.assert_close(changed, images, rtol=0, atol=1e-5)
+    torch.testing.assert_close(RowChange(noise=0)(images, np.random.default_rng(0)), images)
+
+
+@pytest.mark.parametrize("change", [WEAK_IMAGES, STRONG_IMAGES, RowChange(0.1, 0.2)])
+def test_a_change_depends_on_its_generator_alone(change: ImageChange | RowChange) -> None:
+    first, again, other = (change(blob(), np.random.default_rng(seed)) for seed in (1, 1, 2))
+    torch.testing.assert_close(first, again, rtol=0, atol=0)
+    assert not torch.equal(first, other)
+
+
+def test_shifts_stay_within_their_range_and_reach_it() -> None:
+    changed = ImageChange(rotation=0, shift=0.2)(blob(), np.random.default_rng(0))
+    mass = changed.sum((1, 2))
+    centres = (changed.sum(1) * (torch.arange(20) + 0.5)).sum(1) / mass
+    assert (centres - 10).abs().max() <= 4.01
+    assert (centres - 10).abs().max() > 3.5
+
+
+def test_the_strong_change_of_images_is_stronger_than_the_weak_one() -> None:
+    moved = [
+        (change(blob(), np.random.default_rng(0)) - blob()).abs().mean()
+        for change in (WEAK_IMAGES, STRONG_IMAGES)
+    ]
+    assert moved[1] > 1.2 * moved[0]
+
+
+def test_cutout_hides_a_square_of_at_most_its_size() -> None:
+    images = torch.ones(200, 20, 20)
+    hidden = (ImageChange(rotation=0, shift=0, cutout=0.25)(images, np.random.default_rng(0)) == 0).sum(
+        (1, 2)
+    )
+    assert hidden.max() == 25
+    assert hidden.min() > 0
+
+
+def test_dropout_sets_its_share_of_features_to_zero() -> None:
+    zeros = (
+        (RowChange(noise=0.1, dropout=0.2)(torch.ones(200, 50), np.random.default_rng(0)) == 0).float().mean()
+    )
+    assert abs(zeros - 0.2) < 0.02  # 5 standard deviations of 10,000 draws

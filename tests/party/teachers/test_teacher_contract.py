@@ -1,0 +1,228 @@
+"""The contract of party/teachers/teacher.py, for every kind in the table."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy import ndarray
+from sklearn.datasets import load_digits
+
+from party.teachers import TEACHERS, teacher_kind
+from party.teachers.teacher import TeacherKind
+from party.teachers.validation import Shard
+from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+
+CLASSES = 10
+# Mean accuracy of teachers with 240 digits each on the other digits; measured 0.96, 0.93, 0.94, 0.94, 0.90.
+LEAST_ACCURACY = {
+    "cnn": 0.92,
+    "mlp": 0.88,
+    "logistic_regression": 0.90,
+    "random_forest": 0.90,
+    "hist_gradient_boosting": 0.80,
+}
+
+
+@cache
+def digits() -> tuple[ndarray, ndarray]:
+    """scikit-learn's 1,797 digits as 8x8 images in [0, 1], shuffled."""
+    source = load_digits()
+    order = np.random.default_rng(0).permutation(len(source.target))
+    return (source.images[order] / 16).astype(np.float32), source.target[order].astype(np.int64)
+
+
+def shard(start: int, stop: int) -> Shard:
+    images, labels = digits()
+    return images[start:stop], labels[start:stop]
+
+
+def shard_of(classes: list[int], each: int) -> Shard:
+    images, labels = digits()
+    rows = np.concatenate([np.flatnonzero(labels == name)[:each] for name in classes])
+    return images[rows], labels[rows]
+
+
+QUERIES = digits()[0][1500:]
+
+
+@pytest.fixture(params=TEACHERS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def kind(name: str) -> TeacherKind:
+    return teacher_kind(name, device="cpu")
+
+
+def predictions(kind: TeacherKind, trained_on: Shard, seed: int = 0) -> ndarray:
+    return kind.fit([trained_on], classes=CLASSES, seeds=[seed])[0].predict(QUERIES)
+
+
+def test_every_kind_has_a_stated_accuracy() -> None:
+    assert set(LEAST_ACCURACY) == set(TEACHERS)
+
+
+def test_teachers_of_240_digits_are_mostly_right(name: str, kind: TeacherKind) -> None:
+    teachers = kind.fit([shard(0, 240), shard(240, 480)], classes=CLASSES, seeds=[0, 1])
+    right = np.mean([(teacher.predict(QUERIES) == digits()[1][1500:]).mean() for teacher in teachers])
+    assert right >= LEAST_ACCURACY[name]
+
+
+def test_predictions_are_int64_classes(kind: TeacherKind) -> None:
+    predicted = predictions(kind, shard(0, 40))
+    assert predicted.dtype == np.int64
+    assert predicted.shape == (len(QUERIES),)
+    assert set(predicted) <= set(range(CLASSES))
+
+
+def test_no_queries_give_no_predictions(kind: TeacherKind) -> None:
+    for trained_on in (shard(0, 20), shard(0, 1)):
+        (teacher,) = kind.fit([trained_on], classes=CLASSES, seeds=[0])
+        assert teacher.predict(QUERIES[:0]).shape == (0,)
+
+
+def test_a_shard_of_one_class_always_predicts_it(kind: TeacherKind) -> None:
+    assert set(predictions(kind, shard_of([7], 12))) == {7}
+
+
+def test_a_shard_of_one_row_always_predicts_its_class(kind: TeacherKind) -> None:
+    images, labels = shard(0, 1)
+    assert set(predictions(kind, (images, labels))) == {labels[0]}
+
+
+def test_fewer_rows_than_classes_predict_among_the_classes_seen(kind: TeacherKind) -> None:
+    images, labels = shard_of([2, 5, 9], 1)
+    predicted = predictions(kind, (images, labels))
+    assert set(predicted) <= {2, 5, 9}
+
+
+def test_two_absent_ends_of_the_classes_are_mapped_back(kind: TeacherKind) -> None:
+    # Two classes are a special case of several libraries, and 3 and 8 are not the first two.
+    trained_on = shard_of([3, 8], 60)
+    (teacher,) = kind.fit([trained_on], classes=CLASSES, seeds=[0])
+    assert (teacher.predict(trained_on[0]) == trained_on[1]).mean() > 0.95
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.integers(1, 12), start=st.integers(0, 1000), seed=st.integers(0, 2**63))
+def test_any_small_shard_predicts_among_its_classes(
+    kind: TeacherKind, rows: int, start: int, seed: int
+) -> None:
+    trained_on = shard(start, start + rows)
+    assert set(predictions(kind, trained_on, seed)) <= set(trained_on[1])
+
+
+def test_the_same_seed_gives_the_same_teacher(kind: TeacherKind) -> None:
+    np.testing.assert_array_equal(
+        predictions(kind, shard(0, 40), seed=5), predictions(kind, shard(0, 40), seed=5)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in TEACHERS if name not in ("logistic_regression", "hist_gradient_boosting")]
+)
+def test_another_seed_gives_another_teacher_of_the_random_kinds(name: str) -> None:
+    kind = teacher_kind(name, device="cpu")
+    assert (predictions(kind, shard(0, 40), seed=5) != predictions(kind, shard(0, 40), seed=6)).any()
+
+
+def test_a_teacher_does_not_depend_on_what_is_trained_with_it(kind: TeacherKind) -> None:
+    # Two of equal shape, one of another and one of a single class.
+    shards = [shard(0, 40), shard(40, 80), shard(80, 107), shard_of([4], 5)]
+    seeds = [11, 12, 13, 14]
+    together = kind.fit(shards, classes=CLASSES, seeds=seeds)
+    for teacher, alone, seed in zip(together, shards, seeds, strict=True):
+        np.testing.assert_array_equal(teacher.predict(QUERIES), predictions(kind, alone, seed))
+
+
+def test_training_leaves_global_random_generators_and_its_input_alone(kind: TeacherKind) -> None:
+    images, labels = shard(0, 30)
+    before, state = images.copy(), np.random.get_state()[1].copy()  # noqa: NPY002  # it is what is checked
+    predictions(kind, (images, labels))
+    np.testing.assert_array_equal(images, before)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+@pytest.mark.parametrize("trained_on", [shard(0, 40), shard_of([1, 6], 9), shard_of([4], 3)])
+def test_a_saved_teacher_predicts_the_same_when_loaded(
+    kind: TeacherKind, trained_on: Shard, tmp_path: Path
+) -> None:
+    (teacher,) = kind.fit([trained_on], classes=CLASSES, seeds=[3])
+    teacher.save(tmp_path / "teacher")
+    assert [file.name for file in tmp_path.iterdir()] == ["teacher"]
+    loaded = kind.load(tmp_path / "teacher")
+    np.testing.assert_array_equal(loaded.predict(QUERIES), teacher.predict(QUERIES))
+
+
+def test_a_damaged_file_is_corrupt(kind: TeacherKind, tmp_path: Path) -> None:
+    path = tmp_path / "teacher"
+    kind.fit([shard(0, 40)], classes=CLASSES, seeds=[3])[0].save(path)
+    content = path.read_bytes()
+    for damaged in (b"", b"not a teacher", content[: len(content) // 2], b"\xff" * 64 + content[64:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataCorrupt):
+            kind.load(path)
+
+
+def test_a_file_of_another_kind_is_corrupt(kind: TeacherKind, name: str, tmp_path: Path) -> None:
+    for other in TEACHERS:
+        if other != name:
+            path = tmp_path / other
+            teacher_kind(other, device="cpu").fit([shard(0, 12)], classes=CLASSES, seeds=[0])[0].save(path)
+            with pytest.raises(DataCorrupt):
+                kind.load(path)
+
+
+def test_an_absent_file_is_corrupt(kind: TeacherKind, tmp_path: Path) -> None:
+    with pytest.raises(DataCorrupt):
+        kind.load(tmp_path / "absent")
+
+
+def test_saving_where_nothing_can_be_written_fails(kind: TeacherKind, tmp_path: Path) -> None:
+    (teacher,) = kind.fit([shard(0, 12)], classes=CLASSES, seeds=[0])
+    with pytest.raises(StorageFailed):
+        teacher.save(tmp_path / "no such folder" / "teacher")
+
+
+def refused(kind: TeacherKind, images: ndarray, labels: ndarray, message: str, **changed: object) -> None:
+    arguments = {"classes": CLASSES, "seeds": [0]} | changed
+    with pytest.raises(InvalidInput, match=message):
+        kind.fit([(images, labels)], **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_bad_shards_are_refused(kind: TeacherKind) -> None:
+    images, labels = shard(0, 20)
+    for bad in (np.nan, np.inf):
+        broken = images.copy()
+        broken[3, 2, 2] = bad
+        refused(kind, broken, labels, "NaN or infinite")
+    refused(kind, images[:0], labels[:0], "0 records")
+    refused(kind, images, labels[:-1], "20 inputs and 19 labels")
+    refused(kind, images, np.where(labels == labels[0], 10, labels), r"\[0, 9\]")
+    refused(kind, images, np.where(labels == labels[0], -1, labels), r"\[0, 9\]")
+    refused(kind, images, np.zeros_like(labels), "at least 2", classes=1)
+    refused(kind, images, labels, "seeds", seeds=[0, 1])
+    refused(kind, images, labels, "negative", seeds=[-1])
+
+
+def test_bad_queries_are_refused(kind: TeacherKind) -> None:
+    (teacher,) = kind.fit([shard(0, 20)], classes=CLASSES, seeds=[0])
+    with pytest.raises(InvalidInput, match="shape"):
+        teacher.predict(np.zeros((2, 9, 9), np.float32))
+    with pytest.raises(InvalidInput, match="NaN"):
+        teacher.predict(np.full((2, 8, 8), np.nan, np.float32))
+
+
+@pytest.mark.parametrize("name", [name for name in TEACHERS if name != "cnn"])
+def test_table_rows_are_learned(name: str) -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((300, 6)).astype(np.float32)
+    labels = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
+    (teacher,) = teacher_kind(name, device="cpu").fit([(rows[:200], labels[:200])], classes=2, seeds=[0])
+    assert (teacher.predict(rows[200:]) == labels[200:]).mean() > 0.85

@@ -1,0 +1,61 @@
+"""Files of tree teachers that would read memory outside their trees, or run code."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn.datasets import load_digits
+from sklearn.linear_model import SGDClassifier
+
+from party.teachers.trees import TreeKind, TreeTeacher, hist_gradient_boosting, random_forest
+from protocols.errors import DataCorrupt
+
+
+def trained(kind: TreeKind) -> TreeTeacher:
+    source = load_digits()
+    shard = (source.data[:60].astype(np.float32), source.target[:60].astype(np.int64))
+    (teacher,) = kind.fit([shard], classes=10, seeds=[0])
+    assert isinstance(teacher, TreeTeacher)
+    return teacher
+
+
+def test_a_forest_whose_nodes_point_outside_is_corrupt(tmp_path: Path) -> None:
+    kind, path = random_forest(device="cpu"), tmp_path / "teacher"
+    teacher = trained(kind)
+    tree = teacher.model.estimators_[3].tree_
+    for column, value in (("children_left", 10**6), ("children_right", 0), ("feature", 64)):
+        teacher.save(path)
+        kind.load(path)
+        nodes = getattr(tree, column)
+        true, nodes[0] = nodes[0], value
+        teacher.save(path)
+        with pytest.raises(DataCorrupt, match="outside"):
+            kind.load(path)
+        nodes[0] = true
+
+
+def test_boosted_trees_whose_nodes_point_outside_are_corrupt(tmp_path: Path) -> None:
+    kind, path = hist_gradient_boosting(device="cpu"), tmp_path / "teacher"
+    teacher = trained(kind)
+    nodes = teacher.model._predictors[2][1].nodes
+    for column, value in (("left", 10**6), ("right", 0), ("feature_idx", 64), ("is_categorical", 1)):
+        teacher.save(path)
+        kind.load(path)
+        true, nodes[column][0] = nodes[column][0], value
+        teacher.save(path)
+        with pytest.raises(DataCorrupt, match=r"outside|category"):
+            kind.load(path)
+        nodes[column][0] = true
+
+
+@pytest.mark.parametrize("model", [os.getcwd, SGDClassifier(), {"a": 1}])
+def test_a_file_that_holds_something_else_is_corrupt(model: object, tmp_path: Path) -> None:
+    about = json.dumps({"kind": "random_forest", "seen": [0, 1], "input_shape": [64]})
+    skops.io.dump({"about": about, "model": model}, tmp_path / "teacher")
+    with pytest.raises(DataCorrupt):
+        random_forest(device="cpu").load(tmp_path / "teacher")
