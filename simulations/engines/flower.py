@@ -12,8 +12,7 @@ a node's requests travel in one message. Flower draws node ids at random: they c
 each of its cores (for each CUDA device if it has any). Every machine needs the same installation at the same
 path, and so does whatever folder the HostSpec's arguments name: a shared folder. `workers` must then be None.
 
-**No process is left behind.** When the caller is killed outright, Ray's processes end with it, except that
-two agents of Ray try for about a minute to report it before they end.
+**No process is left behind.** If the caller is killed outright, two agents of Ray live on for about a minute.
 
 **Where body runs.** Flower calls a ServerApp in a thread of its own. That thread lends its Grid to the thread
 that called `run`, so that body keeps its open databases, its context variables and its Ctrl-C.

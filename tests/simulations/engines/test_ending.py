@@ -6,7 +6,6 @@ import sys
 
 from simulations.engines.ending import end_all
 
-
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 
 
