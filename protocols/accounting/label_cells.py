@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -23,7 +23,9 @@ from protocols.accounting.label_cones import LocalModel
 Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
 """(points, shifts) -> the outcomes there: label_cones.bit_model or label_cones.label_model."""
 
-RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
+RegionBound = Callable[
+    [Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]
+]
 """(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
 
 _LARGEST_EXPONENT = 600.0  # exp() of more is cut to exp(600); problems with G near that are not admitted
@@ -49,7 +51,9 @@ class Problems:
     tolerance: float
 
 
-def supremum(problems: Problems, experiment: Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
+def supremum(
+    problems: Problems, experiment: Experiment, region_bound: RegionBound
+) -> Float64[ndarray, " problems"]:
     """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
     best = problems.lower.copy()
     left_over = np.zeros_like(best)
@@ -87,84 +91,90 @@ def cell_bounds(
 ) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
     """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell.
 
-    The bound is the smaller of two. One: the Taylor polynomial of second degree, maximised over the cube, plus
-    a bound of the third derivative, itself the smaller of one that is sharp for small moves and one that is
-    sharp for large ones. Two: each p_i^a q_i^(1-a) under an exponential of a linear function, maximal at a
+    The bound is the smaller of two. One: the Taylor polynomial of second degree, maximised over the cube,
+    plus a bound of the third derivative, itself the smaller of one that is sharp for small moves and one that
+    is sharp for large ones. Two: each p_i^a q_i^(1-a) under an exponential of a linear function, maximal at a
     corner: sharp on large cells.
     """
-    axes = model.slope.shape[2]
-    distance = np.sqrt(axes) * shifts[:, None]
-    beta = (orders - 1.0)[:, None]
+    axes = len(model.slope)
+    distance = np.sqrt(axes) * shifts
+    beta = orders - 1.0
     log_p, ratio = model.log_p, model.log_ratio
     fallen, grown = np.exp(log_p - beta * ratio), np.exp(log_p + ratio)
     terms = _weighted_second(log_p, -beta * ratio) + beta * _weighted_second(log_p, ratio)
     terms_first = beta * (_weighted_first(log_p, ratio) - _weighted_first(log_p, -beta * ratio))
     terms_second = beta**2 * fallen + beta * grown
-    value = terms.sum(axis=1)
+    value = terms.sum(axis=0)
     quadratic = value + _quadratic_reach(model, terms, terms_first, terms_second, radius)
 
     # Reach of derivatives along vectors of the cube, of length up to `length` (section 3).
     length = radius * np.sqrt(axes)
     third = length**3 * np.minimum(4.0, 6.0 * distance)
-    slope_reach = radius * np.abs(model.slope).sum(axis=2)
+    slope_reach = radius * np.abs(model.slope).sum(axis=0)
     ratio_bend = np.minimum(
-        radius**2 * np.abs(model.ratio_bend).sum(axis=(2, 3)) + third, length**2 * np.minimum(2.0 * distance, 1.0)
+        radius**2 * np.abs(model.ratio_bend).sum(axis=(0, 1)) + third,
+        length**2 * np.minimum(2.0 * distance, 1.0),
     )
-    net_bend = radius**2 * np.abs(model.bend - beta[:, :, None, None] * model.ratio_bend).sum(axis=(2, 3))
+    net_bend = radius**2 * np.abs(model.bend - beta * model.ratio_bend).sum(axis=(0, 1))
     small = _small_move_third(model, terms, beta, radius, slope_reach, ratio_bend, third)
     net_third = 2.0 * length**3 + beta * third
     net_bend = net_bend + net_third
-    net_slope = radius * np.abs(model.slope - beta[:, :, None] * model.ratio_slope).sum(axis=2)
+    net_slope = radius * np.abs(model.slope - beta * model.ratio_slope).sum(axis=0)
     peak = np.exp(np.minimum(log_p - beta * ratio + net_slope + net_bend / 2.0, _LARGEST_EXPONENT))
     net_slope = net_slope + net_bend
-    large = (peak * (net_slope**3 + 3.0 * net_slope * net_bend + net_third)).sum(axis=1)
+    large = (peak * (net_slope**3 + 3.0 * net_slope * net_bend + net_third)).sum(axis=0)
     taylor = quadratic + np.minimum(small, large) / 6.0
 
-    tilt = radius * (model.slope - beta[:, :, None] * model.ratio_slope)
+    tilt = radius * (model.slope - beta * model.ratio_slope)
     stray = length**2 / 2.0 * np.minimum(2.0 * distance, 1.0)
     steep = np.full(len(value), -np.inf)
     for sign in product((-1.0, 1.0), repeat=axes):
-        exponent = np.minimum(log_p - beta * (ratio - stray) + tilt @ np.array(sign), _LARGEST_EXPONENT)
-        steep = np.maximum(steep, np.exp(exponent).sum(axis=1))
+        exponent = np.minimum(
+            log_p - beta * (ratio - stray) + np.tensordot(sign, tilt, axes=1), _LARGEST_EXPONENT
+        )
+        steep = np.maximum(steep, np.exp(exponent).sum(axis=0))
     return value, np.minimum(taylor, steep - 1.0)
 
 
 def _quadratic_reach(
     model: LocalModel,
-    terms: Float64[ndarray, "cells outcomes"],
-    terms_first: Float64[ndarray, "cells outcomes"],
-    terms_second: Float64[ndarray, "cells outcomes"],
+    terms: Float64[ndarray, "outcomes cells"],
+    terms_first: Float64[ndarray, "outcomes cells"],
+    terms_second: Float64[ndarray, "outcomes cells"],
     radius: float,
 ) -> Float64[ndarray, " cells"]:
-    """An upper bound of gradient.h + h.Hessian.h/2 of G over the cube, exact where the Hessian is diagonal."""
+    """An upper bound of gradient.h + h.Hessian.h/2 of G over the cube, exact for a diagonal Hessian."""
     slope, ratio_slope = model.slope, model.ratio_slope
-    gradient = (terms[:, :, None] * slope + terms_first[:, :, None] * ratio_slope).sum(axis=1)
-    crossed = slope[:, :, :, None] * ratio_slope[:, :, None, :]
-    hessian = (
-        terms[:, :, None, None] * (slope[:, :, :, None] * slope[:, :, None, :] + model.bend)
-        + terms_first[:, :, None, None] * (crossed + crossed.swapaxes(2, 3) + model.ratio_bend)
-        + terms_second[:, :, None, None] * ratio_slope[:, :, :, None] * ratio_slope[:, :, None, :]
-    ).sum(axis=1)
-    size, own = np.abs(gradient), np.diagonal(hessian, axis1=1, axis2=2)
-    turning = size < -own * radius
-    along = np.where(turning, size**2 / (-2.0 * np.where(turning, own, -1.0)), size * radius + own * radius**2 / 2.0)
-    across = (np.abs(hessian).sum(axis=(1, 2)) - np.abs(own).sum(axis=1)) / 2.0
-    reach: Float64[ndarray, " cells"] = along.sum(axis=1) + across * radius**2
+    reach = np.zeros(terms.shape[1])
+    for j, k in combinations_with_replacement(range(len(slope)), 2):
+        crossed = slope[j] * ratio_slope[k] + slope[k] * ratio_slope[j]
+        second = (
+            terms * (slope[j] * slope[k] + model.bend[j, k])
+            + terms_first * (crossed + model.ratio_bend[j, k])
+            + terms_second * ratio_slope[j] * ratio_slope[k]
+        ).sum(axis=0)
+        if j != k:
+            reach += np.abs(second) * radius**2
+            continue
+        first = np.abs((terms * slope[j] + terms_first * ratio_slope[j]).sum(axis=0))
+        inside = first < -second * radius  # the parabola's top lies within the cube
+        top = np.where(inside, first, 0.0) / (-2.0 * np.where(inside, second, -1.0)) * first
+        reach += np.where(inside, top, first * radius + second * radius**2 / 2.0)
     return reach
 
 
 def _small_move_third(
     model: LocalModel,
-    terms: Float64[ndarray, "cells outcomes"],
-    beta: Float64[ndarray, "cells 1"],
+    terms: Float64[ndarray, "outcomes cells"],
+    beta: Float64[ndarray, " cells"],
     radius: float,
-    slope_reach: Float64[ndarray, "cells outcomes"],
-    ratio_bend: Float64[ndarray, "cells outcomes"],
-    third: Float64[ndarray, "cells 1"],
+    slope_reach: Float64[ndarray, "outcomes cells"],
+    ratio_bend: Float64[ndarray, "outcomes cells"],
+    third: Float64[ndarray, " cells"],
 ) -> Float64[ndarray, " cells"]:
     """A bound of |D^3 G[h,h,h]| over the cube that vanishes like shift^2 (section 3, step 4)."""
-    square = radius**2 * model.slope.shape[2]
-    ratio_slope = radius * np.abs(model.ratio_slope).sum(axis=2)
+    square = radius**2 * len(model.slope)
+    ratio_slope = radius * np.abs(model.ratio_slope).sum(axis=0)
     reach = ratio_slope + ratio_bend / 2.0
     low, high = model.log_ratio - reach, model.log_ratio + reach
     log_weight = model.log_p + slope_reach
@@ -183,8 +193,8 @@ def _small_move_third(
         + psi_first * (3.0 * ratio_first * (first**2 + square) + 3.0 * first * ratio_bend + third)
         + psi_second * 3.0 * ratio_first * (first * ratio_first + ratio_bend)
         + psi_third * ratio_first**3
-    ).sum(axis=1)
-    return np.where(slope_reach.max(axis=1) > _STEEPEST, np.inf, whole)
+    ).sum(axis=0)
+    return np.where(slope_reach.max(axis=0) > _STEEPEST, np.inf, whole)
 
 
 def _evaluate(
@@ -194,20 +204,33 @@ def _evaluate(
     centres: Float64[ndarray, "cells axes"],
     radius: float,
 ) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
-    """`cell_bounds` in blocks that stay in the processor's cache."""
+    """`cell_bounds` in blocks that stay in the processor's cache.
+
+    Cells lie on one lattice, so problems of equal shift share them: the experiment, which does not depend on
+    the order and costs most, is evaluated once for each shift and place.
+    """
     value, bound = np.empty(len(owner)), np.empty(len(owner))
+    _, shift_of = np.unique(problems.shifts, return_inverse=True)
+    place = np.rint(centres / radius).astype(np.int64)
+    keys = (shift_of[owner], *place.T)
+    sequence = np.lexsort(keys)
+    changes = np.any([np.diff(key[sequence]) != 0 for key in keys], axis=0)
     for start in range(0, len(owner), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        shifts, orders = problems.shifts[owner[block]], problems.orders[owner[block]]
-        model = experiment(centres[block], shifts)
-        value[block], bound[block] = cell_bounds(model, shifts, orders, radius)
+        cells = sequence[start : start + _BLOCK]
+        first = np.concatenate([[True], changes[start : start + len(cells) - 1]])
+        model = experiment(centres[cells[first]], problems.shifts[owner[cells[first]]])
+        problem = owner[cells]
+        value[cells], bound[cells] = cell_bounds(
+            model.take(np.cumsum(first) - 1), problems.shifts[problem], problems.orders[problem], radius
+        )
     return value, bound
 
 
 def _tile(
     low: Float64[ndarray, "problems axes"], high: Float64[ndarray, "problems axes"], radius: float
 ) -> tuple[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"]]:
-    """Centres of cubes of half side `radius` that cover each box, and the box each belongs to."""
+    """Centres of the cubes of half side `radius` of one lattice that cover each box, and whose box it is."""
+    low = np.floor(low / (2.0 * radius)) * 2.0 * radius
     counts = np.maximum(np.ceil((high - low) / (2.0 * radius)).astype(np.int64), 1)
     sizes = counts.prod(axis=1)
     owner = np.repeat(np.arange(len(low)), sizes)
@@ -220,14 +243,18 @@ def _tile(
     return owner, centres
 
 
-def _weighted_first(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+def _weighted_first(
+    log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]
+) -> Float64[ndarray, "..."]:
     """e^log_weight (e^z - 1) without overflow where log_weight + z is moderate."""
     size = np.exp(np.minimum(log_weight + np.maximum(z, 0.0), _LARGEST_EXPONENT))
     weighted: Float64[ndarray, "..."] = -np.sign(z) * size * np.expm1(-np.abs(z))
     return weighted
 
 
-def _weighted_second(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+def _weighted_second(
+    log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]
+) -> Float64[ndarray, "..."]:
     """e^log_weight (e^z - 1 - z), accurate for small z and without overflow."""
     small = np.clip(z, -0.3, 0.3)
     series = np.zeros_like(z)

@@ -15,12 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.special import log_ndtr
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 _SQRT_HALF = np.sqrt(0.5)
+_BIT_SIGNS = np.array([[1.0], [-1.0]])
+# Below it the log-ratio comes from the integrated derivative instead of a difference of logarithms.
 _SMALL_SHIFT = 0.01
 _STEP_NODES, _STEP_WEIGHTS = (half / 2.0 for half in np.polynomial.legendre.leggauss(5))
 _STEP_NODES = _STEP_NODES + 0.5
@@ -37,25 +39,35 @@ class LocalModel:
     before; slope, bend: gradient and Hessian of log_p in the point; ratio_slope, ratio_bend: of log_ratio.
     """
 
-    log_p: Float64[ndarray, "cells outcomes"]
-    log_ratio: Float64[ndarray, "cells outcomes"]
-    slope: Float64[ndarray, "cells outcomes axes"]
-    bend: Float64[ndarray, "cells outcomes axes axes"]
-    ratio_slope: Float64[ndarray, "cells outcomes axes"]
-    ratio_bend: Float64[ndarray, "cells outcomes axes axes"]
+    log_p: Float64[ndarray, "outcomes cells"]
+    log_ratio: Float64[ndarray, "outcomes cells"]
+    slope: Float64[ndarray, "axes outcomes cells"]
+    bend: Float64[ndarray, "axes axes outcomes cells"]
+    ratio_slope: Float64[ndarray, "axes outcomes cells"]
+    ratio_bend: Float64[ndarray, "axes axes outcomes cells"]
+
+    def take(self, rows: Int64[ndarray, " chosen"]) -> LocalModel:
+        """The same for the chosen cells, each as often as it is named."""
+        return LocalModel(
+            self.log_p[..., rows],
+            self.log_ratio[..., rows],
+            self.slope[..., rows],
+            self.bend[..., rows],
+            self.ratio_slope[..., rows],
+            self.ratio_bend[..., rows],
+        )
 
 
 def bit_model(points: Float64[ndarray, "cells 1"], shifts: Float64[ndarray, " cells"]) -> LocalModel:
     """The outcomes (passed, not passed) at `points` and after moving each point by +shift, shift > 0."""
     before, after = points[:, 0], points[:, 0] + shifts
-    sign = np.array([1.0, -1.0])
-    log_p = log_ndtr(before[:, None] * sign)
-    log_q = log_ndtr(after[:, None] * sign)
+    log_p = np.stack([log_ndtr(before), log_ndtr(-before)])
+    log_q = np.stack([log_ndtr(after), log_ndtr(-after)])
     log_ratio = log_q - log_p
     small = shifts < _SMALL_SHIFT
     along = _log_phi(before[small, None] + shifts[small, None] * _STEP_NODES)
-    rates = np.exp(along[:, None, :] - log_p[small, :, None]) @ _STEP_WEIGHTS
-    log_ratio[small] = np.log1p(shifts[small, None] * rates * sign)
+    rates = np.exp(along - log_p[:, small, None]) @ _STEP_WEIGHTS
+    log_ratio[:, small] = np.log1p(shifts[small] * rates * _BIT_SIGNS)
     slope, bend = _bit_derivatives(before, log_p)
     moved_slope, moved_bend = _bit_derivatives(after, log_q)
     return LocalModel(log_p, log_ratio, slope, bend, moved_slope - slope, moved_bend - bend)
@@ -67,10 +79,10 @@ def label_model(points: Float64[ndarray, "cells 2"], shifts: Float64[ndarray, " 
     log_p = log_label_probabilities(x, y)
     log_ratio = np.empty_like(log_p)
     small = shifts < _SMALL_SHIFT
-    log_ratio[small] = np.log1p(_relative_growth(x[small], y[small], shifts[small], log_p[small]))
+    log_ratio[:, small] = np.log1p(_relative_growth(x[small], y[small], shifts[small], log_p[:, small]))
     large = ~small
     moved = log_label_probabilities(x[large] - shifts[large], y[large] + shifts[large])
-    log_ratio[large] = moved - log_p[large]
+    log_ratio[:, large] = moved - log_p[:, large]
     slope, bend = _label_derivatives(x, y, log_p)
     moved_slope, moved_bend = _label_derivatives(x - shifts, y + shifts, log_p + log_ratio)
     return LocalModel(log_p, log_ratio, slope, bend, moved_slope - slope, moved_bend - bend)
@@ -78,12 +90,10 @@ def label_model(points: Float64[ndarray, "cells 2"], shifts: Float64[ndarray, " 
 
 def log_label_probabilities(
     x: Float64[ndarray, " cells"], y: Float64[ndarray, " cells"]
-) -> Float64[ndarray, "cells 3"]:
+) -> Float64[ndarray, "3 cells"]:
     """log P[A > 0, A > B], log P[B > 0, B > A] and log P[A < 0, B < 0] for A ~ N(x, 1), B ~ N(y, 1)."""
     difference = (x - y) * _SQRT_HALF
-    log_a = _log_wedge(x, difference)
-    log_b = _log_wedge(y, -difference)
-    return np.stack([log_a, log_b, log_ndtr(-x) + log_ndtr(-y)], axis=-1)
+    return np.stack([_log_wedge(x, difference), _log_wedge(y, -difference), log_ndtr(-x) + log_ndtr(-y)])
 
 
 def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> Float64[ndarray, " cells"]:
@@ -116,67 +126,63 @@ def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> 
 
 
 def _bit_derivatives(
-    points: Float64[ndarray, " cells"], log_p: Float64[ndarray, "cells 2"]
-) -> tuple[Float64[ndarray, "cells 2 1"], Float64[ndarray, "cells 2 1 1"]]:
+    points: Float64[ndarray, " cells"], log_p: Float64[ndarray, "2 cells"]
+) -> tuple[Float64[ndarray, "1 2 cells"], Float64[ndarray, "1 1 2 cells"]]:
     """Gradients and Hessians of the two log-probabilities."""
-    slope = np.array([1.0, -1.0]) * np.exp(_log_phi(points)[:, None] - log_p)
-    bend = -slope * (points[:, None] + slope)
-    return slope[:, :, None], bend[:, :, None, None]
+    slope = _BIT_SIGNS * np.exp(_log_phi(points) - log_p)
+    return slope[None], (-slope * (points + slope))[None, None]
 
 
 def _label_derivatives(
-    x: Float64[ndarray, " cells"], y: Float64[ndarray, " cells"], log_p: Float64[ndarray, "cells 3"]
-) -> tuple[Float64[ndarray, "cells 3 2"], Float64[ndarray, "cells 3 2 2"]]:
+    x: Float64[ndarray, " cells"], y: Float64[ndarray, " cells"], log_p: Float64[ndarray, "3 cells"]
+) -> tuple[Float64[ndarray, "2 3 cells"], Float64[ndarray, "2 2 3 cells"]]:
     """Gradients and Hessians of the three log-probabilities in (u, w)."""
-    u = (x - y) * _SQRT_HALF
-    both_zero = _log_phi(x) + _log_phi(y)
-    # Densities of the outcome's three boundaries, over its probability.
-    tie = np.exp(_log_tie(x, y)[:, None] - log_p)
-    a_zero = np.exp((_log_phi(x) + log_ndtr(-y))[:, None] - log_p)
-    b_zero = np.exp((_log_phi(y) + log_ndtr(-x))[:, None] - log_p)
-    corner = np.exp(both_zero[:, None] - log_p)
-    turn = np.sqrt(2.0) * u[:, None] * tie
-    a_bend, b_bend = x[:, None] * a_zero, y[:, None] * b_zero
-    slope, bend = np.empty((len(x), 3, 2)), np.empty((len(x), 3, 2, 2))
-    slope[:, 0, 0] = np.sqrt(2.0) * tie[:, 0] + a_zero[:, 0] * _SQRT_HALF
-    slope[:, 0, 1] = a_zero[:, 0] * _SQRT_HALF
-    slope[:, 1, 0] = -np.sqrt(2.0) * tie[:, 1] - b_zero[:, 1] * _SQRT_HALF
-    slope[:, 1, 1] = b_zero[:, 1] * _SQRT_HALF
-    slope[:, 2, 0] = (b_zero[:, 2] - a_zero[:, 2]) * _SQRT_HALF
-    slope[:, 2, 1] = -(b_zero[:, 2] + a_zero[:, 2]) * _SQRT_HALF
-    bend[:, 0, 0, 0] = (corner[:, 0] - a_bend[:, 0]) / 2.0 - turn[:, 0]
-    bend[:, 0, 1, 1] = -(corner[:, 0] + a_bend[:, 0]) / 2.0
-    bend[:, 0, 0, 1] = (corner[:, 0] - a_bend[:, 0]) / 2.0
-    bend[:, 1, 0, 0] = (corner[:, 1] - b_bend[:, 1]) / 2.0 + turn[:, 1]
-    bend[:, 1, 1, 1] = -(corner[:, 1] + b_bend[:, 1]) / 2.0
-    bend[:, 1, 0, 1] = (b_bend[:, 1] - corner[:, 1]) / 2.0
-    bend[:, 2, 0, 0] = (a_bend[:, 2] + b_bend[:, 2]) / 2.0 - corner[:, 2]
-    bend[:, 2, 1, 1] = (a_bend[:, 2] + b_bend[:, 2]) / 2.0 + corner[:, 2]
-    bend[:, 2, 0, 1] = (a_bend[:, 2] - b_bend[:, 2]) / 2.0
-    bend[:, :, 1, 0] = bend[:, :, 0, 1]
-    return slope, bend - slope[:, :, :, None] * slope[:, :, None, :]
+    # Densities of the outcomes' boundaries A = B, A = 0, B = 0 and of their common corner, over p.
+    tie = np.exp(_log_tie(x, y) - log_p[:2])
+    a_zero = np.exp(_log_phi(x) + log_ndtr(-y) - log_p[::2])
+    b_zero = np.exp(_log_phi(y) + log_ndtr(-x) - log_p[1:])
+    corner = np.exp(_log_phi(x) + _log_phi(y) - log_p)
+    turn = (x - y) * tie
+    a_bend, b_bend = x * a_zero / 2.0, y * b_zero / 2.0
+    slope, bend = np.empty((2, 3, len(x))), np.empty((2, 2, 3, len(x)))
+    slope[0, 0] = np.sqrt(2.0) * tie[0] + a_zero[0] * _SQRT_HALF
+    slope[1, 0] = a_zero[0] * _SQRT_HALF
+    slope[0, 1] = -np.sqrt(2.0) * tie[1] - b_zero[0] * _SQRT_HALF
+    slope[1, 1] = b_zero[0] * _SQRT_HALF
+    slope[0, 2] = (b_zero[1] - a_zero[1]) * _SQRT_HALF
+    slope[1, 2] = -(b_zero[1] + a_zero[1]) * _SQRT_HALF
+    bend[0, 0, 0] = corner[0] / 2.0 - a_bend[0] - turn[0]
+    bend[1, 1, 0] = -corner[0] / 2.0 - a_bend[0]
+    bend[0, 1, 0] = corner[0] / 2.0 - a_bend[0]
+    bend[0, 0, 1] = corner[1] / 2.0 - b_bend[0] + turn[1]
+    bend[1, 1, 1] = -corner[1] / 2.0 - b_bend[0]
+    bend[0, 1, 1] = b_bend[0] - corner[1] / 2.0
+    bend[0, 0, 2] = a_bend[1] + b_bend[1] - corner[2]
+    bend[1, 1, 2] = a_bend[1] + b_bend[1] + corner[2]
+    bend[0, 1, 2] = a_bend[1] - b_bend[1]
+    bend[1, 0] = bend[0, 1]
+    return slope, bend - slope[:, None] * slope[None, :]
 
 
 def _relative_growth(
     x: Float64[ndarray, " cells"],
     y: Float64[ndarray, " cells"],
     shifts: Float64[ndarray, " cells"],
-    log_p: Float64[ndarray, "cells 3"],
-) -> Float64[ndarray, "cells 3"]:
+    log_p: Float64[ndarray, "3 cells"],
+) -> Float64[ndarray, "3 cells"]:
     """(after - before)/before of each outcome for a small move, by integrating its derivative on the way."""
     steps = shifts[:, None] * _STEP_NODES
     x_t, y_t = x[:, None] - steps, y[:, None] + steps
     tie, a_zero, b_zero = _log_tie(x_t, y_t), _log_phi(x_t) + log_ndtr(-y_t), _log_phi(y_t) + log_ndtr(-x_t)
-    log_a, log_b, log_other = log_p[:, 0, None], log_p[:, 1, None], log_p[:, 2, None]
+    log_a, log_b, log_other = log_p[:, :, None]
     rates = np.stack(
         [
             -2.0 * np.exp(tie - log_a) - np.exp(a_zero - log_a),
             2.0 * np.exp(tie - log_b) + np.exp(b_zero - log_b),
             np.exp(a_zero - log_other) - np.exp(b_zero - log_other),
-        ],
-        axis=1,
+        ]
     )
-    growth: Float64[ndarray, "cells 3"] = shifts[:, None] * (rates @ _STEP_WEIGHTS)
+    growth: Float64[ndarray, "3 cells"] = shifts * (rates @ _STEP_WEIGHTS)
     return growth
 
 

@@ -1,23 +1,31 @@
 """The label-only suprema over all of the line (bit) and all of the plane (label), as rigorous upper bounds.
 
 Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5);
-inside it `label_cells.supremum` works. Each function takes one problem per array element.
+inside it `label_cells.supremum` works. Each function takes one problem per array element, and returns the
+Gaussian bound where the label-only bound would gain little or matters to nobody.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from protocols.accounting.label_cells import Problems, cell_bounds, raised, supremum
+from protocols.accounting.label_cells import Problems, raised, supremum
 from protocols.accounting.label_cones import bit_model, label_model
 
 _MARGIN = 3.0  # distance from the tilted means at which the closed-form bounds take over
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_CHUNK = 256
-_ROUNDING = 1e-9  # section 6: relative, far above what float64 can have lost
+_CHUNK = 240
+_ROUNDING = 1e-9  # section 6: relative, above all that float64 can lose
+# Euclidean shifts, and (a - 1) times the Gaussian bound, for which a supremum is computed (section 7).
+_LEAST_SHIFT, _LARGEST_SHIFT, _LARGEST_LOG_GROWTH = 1e-7, 7.1, 450.0
+_LARGEST_ORDER = 1e5
+
+Growth = Callable[[Float64[ndarray, " p"], Float64[ndarray, " p"], float], Float64[ndarray, " p"]]
 
 
 def bit_supremum(
@@ -25,11 +33,10 @@ def bit_supremum(
 ) -> Float64[ndarray, " problems"]:
     """An upper bound of sup_g D_a(Bernoulli(Phi(g)) || Bernoulli(Phi(g + shift))), either direction.
 
-    shifts > 0, orders > 1; at most `tolerance` (relative) above the supremum.
+    shifts >= 0, orders > 1; at most `tolerance` (relative) above the supremum within the computed range, and
+    never above the Gaussian bound a shift^2/2.
     """
-    growth = _bit_growth(shifts, orders, tolerance)
-    bound: Float64[ndarray, " problems"] = np.log1p(growth) / (orders - 1.0) * (1.0 + _ROUNDING)
-    return bound
+    return _bound(_bit_growth, orders * shifts**2 / 2.0, shifts, shifts, orders, tolerance)
 
 
 def label_supremum(
@@ -37,14 +44,38 @@ def label_supremum(
 ) -> Float64[ndarray, " problems"]:
     """An upper bound of sup_(x,y) D_a(P(x, y) || P(x - shift, y + shift)) for the three outcomes of a label.
 
-    shifts > 0, orders > 1; at most `tolerance` (relative) above the supremum.
+    shifts >= 0, orders > 1; at most `tolerance` (relative) above the supremum within the computed range, and
+    never above the Gaussian bound a shift^2.
     """
-    growth = np.empty_like(shifts)
-    for start in range(0, len(shifts), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        growth[chunk] = _label_growth(shifts[chunk], orders[chunk], tolerance)
-    bound: Float64[ndarray, " problems"] = np.log1p(growth) / (orders - 1.0) * (1.0 + _ROUNDING)
-    return bound
+    return _bound(_label_growth, orders * shifts**2, np.sqrt(2.0) * shifts, shifts, orders, tolerance)
+
+
+def computed(
+    lengths: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
+) -> Bool[ndarray, " problems"]:
+    """Whether a supremum is computed for moves of these Euclidean lengths, in standard deviations."""
+    log_growth = orders * (orders - 1.0) * lengths**2 / 2.0
+    in_range = (lengths >= _LEAST_SHIFT) & (lengths <= _LARGEST_SHIFT) & (orders <= _LARGEST_ORDER)
+    return in_range & (log_growth <= _LARGEST_LOG_GROWTH)
+
+
+def _bound(
+    growth: Growth,
+    gaussian: Float64[ndarray, " problems"],
+    lengths: Float64[ndarray, " problems"],
+    shifts: Float64[ndarray, " problems"],
+    orders: Float64[ndarray, " problems"],
+    tolerance: float,
+) -> Float64[ndarray, " problems"]:
+    """The least of the Gaussian bound and, where it is computed, ln(1 + growth)/(a - 1)."""
+    bound = gaussian.copy()
+    chosen = np.flatnonzero(computed(lengths, orders))
+    chosen = chosen[np.argsort(shifts[chosen], kind="stable")]  # equal shifts share their cells
+    for start in range(0, len(chosen), _CHUNK):
+        chunk = chosen[start : start + _CHUNK]
+        excess = growth(shifts[chunk], orders[chunk], tolerance)
+        bound[chunk] = np.log1p(excess) / (orders[chunk] - 1.0) * (1.0 + _ROUNDING)
+    return np.minimum(bound, gaussian)
 
 
 def _bit_growth(
@@ -67,13 +98,13 @@ def _label_growth(
 ) -> Float64[ndarray, " problems"]:
     """An upper bound of G = e^((a-1) D) - 1 for the label of three or more classes."""
     beta = orders - 1.0
-    gaussian = np.expm1(orders * beta * shifts**2)
+    exponent = orders * beta * shifts**2
+    gaussian = np.expm1(exponent)
     two_classes = _bit_growth(np.sqrt(2.0) * shifts, orders, tolerance / 4.0)
     reached = two_classes - (raised(two_classes, tolerance / 4.0) - two_classes)
     left, low = beta * shifts + _MARGIN, shifts + _MARGIN
     bit = _bit_growth(shifts, orders, tolerance)
-    hazard = np.exp(-_MARGIN**2 / 2.0 - log_ndtr(_MARGIN)) / np.sqrt(2.0 * np.pi)
-    exponent = orders * beta * shifts**2
+    hazard = np.exp(-(_MARGIN**2) / 2.0 - log_ndtr(_MARGIN)) / np.sqrt(2.0 * np.pi)
     outside = np.maximum(
         bit + _tail(exponent, shifts, orders, left, 1.0),
         np.exp(beta * shifts * hazard) * bit + _tail(exponent, shifts, orders, low, -1.0),
@@ -88,7 +119,10 @@ def _label_growth(
     ) -> Float64[ndarray, " cells"]:
         u, w = centres[:, 0], centres[:, 1]
         nearest = w - radius
-        most_x, most_y = (w + u) * np.sqrt(0.5) + np.sqrt(2.0) * radius, (w - u) * np.sqrt(0.5) + np.sqrt(2.0) * radius
+        most_x, most_y = (
+            (w + u) * np.sqrt(0.5) + np.sqrt(2.0) * radius,
+            (w - u) * np.sqrt(0.5) + np.sqrt(2.0) * radius,
+        )
         covered = (nearest >= ridge[owner]) | (most_x <= -left[owner]) | (most_y <= -low[owner])
         return np.where(covered, -np.inf, two_classes[owner] + ndtr(-nearest) * surplus[owner])
 
@@ -112,7 +146,7 @@ def _tail(
     distance: Float64[ndarray, " problems"],
     sign: float,
 ) -> Float64[ndarray, " problems"]:
-    """What one coordinate adds to G when its mean lies `distance` or more below zero and moves by -sign*shift.
+    """What one coordinate adds to G when its mean is at -distance or below, and moves by -sign*shift.
 
     The coordinate's negative side is released as one outcome: psi of its log-ratio. Its positive side is
     bounded by the release of everything there: with total exponent c the integral over t < -distance of
