@@ -87,7 +87,7 @@ class Categorical:
     ) -> Float32[ndarray, "rows features"]:
         """One feature a category. Raises DataCorrupt naming the first row of an unknown or missing
         category."""
-        codes = pd.Categorical(values, categories=list(self.categories)).codes
+        codes = category_codes(values, self.categories)
         missing = values.isna().to_numpy()
         wrong = (codes < 0) & ~(missing & self.may_miss)
         if wrong.any():
@@ -112,3 +112,8 @@ def encode(
             f"the table has no column {', '.join(absent)}; it has {', '.join(map(str, table.columns))}"
         )
     return np.concatenate([column.features(table[column.name], public) for column in columns], axis=1)
+
+
+def category_codes(values: pd.Series[str], categories: Sequence[str]) -> Int64[ndarray, " rows"]:
+    """Each value's place in the categories, -1 where it is missing or none of them."""
+    return pd.Index(list(categories)).get_indexer(pd.Index(values)).astype(np.int64)

@@ -82,7 +82,8 @@ def load(request: DatasetRequest) -> Dataset:
     lines = read_lines(path)
     check_content(path, line_digests(lines), CHECKSUM, ordered=False)
     text = io.StringIO("\n".join(lines))
-    table = _clean(pd.read_csv(text, dtype=str, keep_default_na=False, na_values=["?"]))
+    used = ["encounter_id", "patient_nbr", "time_in_hospital", *(column.name for column in COLUMNS)]
+    table = _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
@@ -112,7 +113,7 @@ def _clean(table: pd.DataFrame) -> pd.DataFrame:
     """Ages as mid-interval numbers, diagnoses as groups, rare codes together, and what means "none" as
     NaN."""
     table = table.sort_values("encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True)
-    table["age"] = (table["age"].str.extract(r"\[(\d+)-")[0].astype(np.int64) + 5).astype(str)
+    table["age"] = table["age"].map({f"[{low}-{low + 10})": str(low + 5) for low in range(0, 100, 10)})
     table["gender"] = table["gender"].replace("Unknown/Invalid", np.nan)
     specialty = table["medical_specialty"]
     table["medical_specialty"] = specialty.where(specialty.isna() | specialty.isin(_SPECIALTIES), "rare")

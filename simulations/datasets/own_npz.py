@@ -128,6 +128,6 @@ def _parts(path: Path, split: Shaped[ndarray, " records"]) -> Int64[ndarray, " r
     if wrong.any():
         row = int(np.argmax(wrong))
         raise DataCorrupt(
-            f"{path}: split, row {row} (counted from 0): {split[row]!r}; allowed: {', '.join(PARTS)}"
+            f"{path}: split, row {row} (counted from 0): {str(split[row])!r}; allowed: {', '.join(PARTS)}"
         )
     return np.searchsorted(np.array(PARTS), split).astype(np.int64)  # PARTS are in alphabetical order

@@ -13,7 +13,7 @@ from jaxtyping import Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from simulations.datasets.columns import encode
+from simulations.datasets.columns import category_codes, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
@@ -75,7 +75,7 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def _codes(path: Path, values: pd.Series[str], known: Sequence[str]) -> Int64[ndarray, " rows"]:
-    codes = pd.Categorical(values, categories=list(known)).codes.astype(np.int64)
+    codes = category_codes(values, known)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         found = "missing" if values.isna().iloc[row] else repr(values.iloc[row])

@@ -57,9 +57,7 @@ def _check_laws(parts, dataset, parties):
     assert len(parts) == parties
     assert all(len(part) and part.dtype == np.int64 and (np.diff(part) > 0).all() for part in parts)
     check_disjoint(parts)
-    np.testing.assert_array_equal(
-        np.sort(np.concatenate(parts)), np.arange(len(dataset.private_labels))
-    )
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(dataset.private_labels)))
     if dataset.private_patients is not None:
         holders = [np.unique(dataset.private_patients[part]) for part in parts]
         assert sum(map(len, holders)) == len(np.unique(dataset.private_patients))
@@ -138,8 +136,8 @@ def test_size_skew_sizes_follow_the_lognormal_and_zero_means_equal():
         for scheme in (Partition("size-skew", 0.0), Partition("size-skew", 0.8))
     ]
     assert set(sizes[0]) == {100}
-    # 2,000 draws: the standard error of a deviation of 0.8 is 0.013; the one record that each party is sure of
-    # narrows the logarithms a little more.
+    # 2,000 draws: the standard error of a deviation of 0.8 is 0.013; the one record that each party is sure
+    # of narrows the logarithms a little more.
     assert np.log(sizes[1]).std() == pytest.approx(0.8, abs=0.06)
 
 

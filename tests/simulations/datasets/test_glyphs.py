@@ -40,8 +40,8 @@ def test_no_two_characters_have_the_same_template_in_any_face(templates):
         squares = (face**2).sum(axis=1)
         distance = squares[:, None] + squares[None, :] - 2 * face @ face.T
         np.fill_diagonal(distance, np.inf)
-        # In units of the smaller template's own energy. The nearest pair here is E and F; Latin H and Cyrillic
-        # I are at 0.06, true homoglyphs at 0.
+        # In units of the smaller template's own energy. The nearest pair here is E and F; Latin H and
+        # Cyrillic I are at 0.06, true homoglyphs at 0.
         assert (distance / np.minimum(squares[:, None], squares[None, :])).min() > 0.09
 
 

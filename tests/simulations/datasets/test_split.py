@@ -45,7 +45,9 @@ def test_strata_keep_their_proportions_and_one_private_record_each():
     strata = np.repeat([0, 1, 2, 3], [700, 200, 97, 3])
     parts = cut(strata, groups=None, sizes=(None, 300, 200), name="toy", rng=np.random.default_rng(0))
     for part, size in ((parts.public, 300), (parts.test, 200)):
-        np.testing.assert_allclose(np.bincount(strata[part], minlength=4), size * np.array([0.7, 0.2, 0.097, 0.003]), atol=3)
+        np.testing.assert_allclose(
+            np.bincount(strata[part], minlength=4), size * np.array([0.7, 0.2, 0.097, 0.003]), atol=3
+        )
     greedy = cut(strata, groups=None, sizes=(None, 990, 6), name="toy", rng=np.random.default_rng(0))
     assert set(strata[greedy.private]) == {0, 1, 2, 3}
 
@@ -54,7 +56,7 @@ def test_a_smaller_private_part_is_a_choice_and_a_larger_one_is_refused():
     strata = np.zeros(100, dtype=np.int64)
     parts = cut(strata, groups=None, sizes=(20, 30, 30), name="toy", rng=np.random.default_rng(0))
     assert len(parts.private) == 20
-    with pytest.raises(InvalidInput, match="41 private, 30 public and 30 test records .* leaves 40"):
+    with pytest.raises(InvalidInput, match=r"41 private, 30 public and 30 test records .* leaves 40"):
         cut(strata, groups=None, sizes=(41, 30, 30), name="toy", rng=np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="leaves 0 for the private part"):
         cut(strata, groups=None, sizes=(None, 70, 30), name="toy", rng=np.random.default_rng(0))

@@ -1,0 +1,326 @@
+"""A person's own file: read as its schema says, refused with column and row where it is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from simulations import datasets
+from simulations.datasets import DatasetRequest
+
+SCHEMA = """
+label = "outcome"
+classes = ["no", "yes"]
+site = "hospital"
+patient = "person"
+
+[[feature]]
+column = "age"
+kind = "numeric"
+centre = 50
+scale = 10
+
+[[feature]]
+column = "dose"
+kind = "numeric"
+may_miss = true
+
+[[feature]]
+column = "sex"
+kind = "categorical"
+categories = ["f", "m"]
+"""
+
+
+def _table(rows=120):
+    rng = np.random.default_rng(0)
+    person = rng.integers(0, rows // 2, rows)
+    return pd.DataFrame(
+        {
+            "outcome": np.where(rng.random(rows) < 0.3, "yes", "no"),
+            "hospital": [f"H{number % 3}" for number in person],
+            "person": person,
+            "age": rng.integers(20, 90, rows),
+            "dose": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(5, 2, rows)),
+            "sex": rng.choice(["f", "m"], rows),
+            "note": "not a feature",
+        }
+    )
+
+
+def _load(path, schema_text=SCHEMA, **options):
+    if schema_text is not None:
+        path.with_suffix(".schema.toml").write_text(schema_text)
+    return datasets.load(str(path), DatasetRequest(**({"seed": 0} | options)))
+
+
+@pytest.fixture
+def csv(tmp_path):
+    path = tmp_path / "clinic.csv"
+
+    def write(change=lambda table: table):
+        change(_table()).to_csv(path, index=False)
+        return path
+
+    return write
+
+
+def test_a_table_becomes_features_as_its_schema_says(csv):
+    dataset = _load(csv())
+    assert (dataset.name, dataset.kind, dataset.class_names) == ("clinic", "table", ("no", "yes"))
+    assert dataset.private_inputs.shape[1] == 1 + 2 + 2
+    counts = [len(part) for part in (dataset.private_labels, dataset.public_labels, dataset.test_labels)]
+    assert counts[1:] == [30, 18]
+    assert 60 <= counts[0] <= 72
+    table = _table()
+    ages = (table["age"] - 50) / 10
+    assert set(np.round(dataset.private_inputs[:, 0], 3)) <= set(np.round(ages.astype(np.float32), 3))
+    missing = dataset.public_inputs[:, 2] == 1
+    assert 0 < missing.sum() < 30
+    assert (dataset.public_inputs[missing, 1] == 0).all()
+    assert dataset.public_inputs[~missing, 1].mean() == pytest.approx(0, abs=1e-5)
+    assert dataset.public_inputs[~missing, 1].std() == pytest.approx(1, abs=1e-5)
+    assert (dataset.private_inputs[:, 3:].sum(axis=1) == 1).all()
+    assert dataset.site_names == ("H0", "H1", "H2")
+    assert dataset.private_sites is not None
+    assert dataset.private_patients is not None
+
+
+def test_csv_and_parquet_give_the_same_data_set(csv, tmp_path):
+    table = _table()
+    path = tmp_path / "clinic.parquet"
+    table.assign(sex=table["sex"].astype("category")).to_parquet(path)
+    one, other = _load(csv()), _load(path)
+    np.testing.assert_allclose(one.private_inputs, other.private_inputs, atol=1e-6)
+    np.testing.assert_array_equal(one.private_patients, other.private_patients)
+    np.testing.assert_array_equal(one.test_labels, other.test_labels)
+
+
+def test_patients_are_never_in_two_parts(csv):
+    def unique_age(table):
+        return table.assign(age=table["person"] / 1000)
+
+    dataset = _load(csv(unique_age), SCHEMA.replace("centre = 50\nscale = 10", "centre = 0\nscale = 1"))
+    people = [
+        set(part[:, 0]) for part in (dataset.private_inputs, dataset.public_inputs, dataset.test_inputs)
+    ]
+    assert sum(map(len, people)) == len(set.union(*people))
+
+
+def test_private_rows_do_not_shape_the_features(csv):
+    schema = SCHEMA.replace('patient = "person"', 'patient = "person"\nsplit = "part"')
+
+    def parted(table):
+        part = np.select([table["person"] % 4 == 0, table["person"] % 4 == 1], ["public", "test"], "private")
+        return table.assign(part=part)
+
+    def outlier(table):
+        table = parted(table)
+        table.loc[table["part"] == "private", "dose"] *= 1000
+        return table
+
+    calm, wild = _load(csv(parted), schema), _load(csv(outlier), schema)
+    np.testing.assert_array_equal(calm.public_inputs, wild.public_inputs)
+    np.testing.assert_array_equal(calm.test_inputs, wild.test_inputs)
+    assert not np.array_equal(calm.private_inputs, wild.private_inputs)
+
+
+def test_a_split_column_is_followed_and_sizes_take_its_first_rows(csv):
+    schema = SCHEMA.replace('patient = "person"', 'split = "part"')
+    part = np.repeat(["private", "public", "test"], 40)
+    dataset = _load(csv(lambda table: table.assign(part=part)), schema, public_size=7, private_size=10)
+    labels = (_table()["outcome"] == "yes").to_numpy(dtype=np.int64)
+    np.testing.assert_array_equal(dataset.public_labels, labels[40:47])
+    np.testing.assert_array_equal(dataset.test_labels, labels[80:])
+    assert len(dataset.private_labels) == 10
+    with pytest.raises(InvalidInput, match="public_size is 41; allowed: 1 to 40"):
+        _load(csv(lambda table: table.assign(part=part)), schema, public_size=41)
+    with pytest.raises(DataCorrupt, match="120 private, 0 public and 0 test records; allowed"):
+        _load(csv(lambda table: table.assign(part="private")), schema)
+    with pytest.raises(DataCorrupt, match=r"column part, row 0 .*'train'; allowed: private, public, test"):
+        _load(csv(lambda table: table.assign(part="train")), schema)
+    with pytest.raises(DataCorrupt, match=r"\d+ patients have records in several parts"):
+        _load(csv(lambda table: table.assign(part=part)), 'patient = "person"\n' + schema)
+
+
+def _set(column, row, value):
+    def change(table):
+        table = table.astype({column: object})
+        table.loc[row, column] = value
+        return table
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop(columns="age"), "has no column age; it has outcome"),
+        (lambda table: table.drop(columns="outcome"), "has no column outcome"),
+        (_set("age", 17, np.nan), "column age, row 17 .*: missing; allowed: a finite number"),
+        (_set("age", 17, "NaN"), "column age, row 17 .*: 'NaN'; allowed: a finite number"),
+        (_set("age", 3, "inf"), "column age, row 3 .*: 'inf'"),
+        (_set("dose", 4, "high"), "column dose, row 4 .*: 'high'; allowed: a finite number or nothing"),
+        (_set("sex", 5, "x"), "column sex, row 5 .*: the category 'x'; allowed: f, m"),
+        (_set("sex", 5, np.nan), "column sex, row 5 .*: missing; allowed: f, m"),
+        (_set("outcome", 6, "maybe"), "column outcome, row 6 .*: 'maybe'; allowed: no, yes"),
+        (_set("outcome", 6, np.nan), "column outcome, row 6 .*: missing; allowed: no, yes"),
+        (_set("hospital", 7, np.nan), "column hospital, row 7 .*: missing"),
+        (lambda table: table.iloc[:0], "has no rows"),
+    ],
+)
+def test_a_table_that_is_not_what_its_schema_says_is_refused(change, message, csv):
+    with pytest.raises(DataCorrupt, match=rf"clinic\.csv.*{message}"):
+        _load(csv(change))
+
+
+def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
+    for name, content in (("a.csv", b"\xff\xfe\x00x"), ("a.parquet", b"PAR1 no"), ("b.csv", b"")):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(DataCorrupt, match=f"{name} cannot be read"):
+            _load(path)
+    with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
+        _load(tmp_path / "none.csv", None)
+    with pytest.raises(DataUnavailable, match=r"the schema .*clinic\.schema\.toml is not there"):
+        _load(csv(), None)
+    other = tmp_path / "other.toml"
+    other.write_text(SCHEMA)
+    assert _load(csv(), None, schema=other).name == "other"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('label = "outcome"', "", "no label column is named"),
+        ('label = "outcome"', "label = 3", "label is 3; allowed: a text"),
+        ('["no", "yes"]', '["no"]', "classes lists 1; allowed: at least 2"),
+        ('["no", "yes"]', '["no", "no"]', "allowed: each value once"),
+        ('["no", "yes"]', "3", "allowed: a list of texts"),
+        ('site = "hospital"', 'centre = "hospital"', "unknown keys centre; allowed: classes, feature"),
+        ('kind = "categorical"', 'kind = "text"', "feature 3: kind is 'text'; allowed: numeric, categorical"),
+        ("may_miss = true", "may_miss = 1", "may_miss is 1; allowed: true, false"),
+        ("scale = 10", "scale = 0", "scale is 0.0; allowed: neither, or both with scale > 0"),
+        ("scale = 10", "scale = nan", "scale is nan; allowed: a finite number"),
+        ("scale = 10", "", "allowed: neither, or both"),
+        ("scale = 10", "categories = []", "feature 1: unknown keys categories"),
+        ('column = "dose"', 'column = "age"', "columns age are named twice"),
+        ('column = "dose"', 'column = "outcome"', "columns outcome are named twice, or are the label"),
+        ('column = "dose"', "", "feature 2: no column is named"),
+        ('categories = ["f", "m"]', "categories = []", "categories is empty"),
+        ('patient = "person"', "[shares]\nprivate = 0.5\npublic = 0.5", "allowed: private, public and test"),
+        ('patient = "person"', "[shares]\nprivate = 0.5\npublic = 0.5\ntest = 0.1", "with sum 1"),
+        ('patient = "person"', "[shares]\nprivate = 1.1\npublic = -0.2\ntest = 0.1", "above 0"),
+        ('label = "outcome"', "label = ", "cannot be read: .*; allowed: TOML"),
+    ],
+)
+def test_a_wrong_schema_is_refused(old, new, message, csv):
+    assert old in SCHEMA
+    with pytest.raises(InvalidInput, match=rf"clinic\.schema\.toml.*{message}"):
+        _load(csv(), SCHEMA.replace(old, new))
+
+
+def _npz(tmp_path, **arrays):
+    np.savez(tmp_path / "own.npz", **arrays)
+    return tmp_path / "own.npz"
+
+
+def _images(count=60):
+    rng = np.random.default_rng(1)
+    return {"x": rng.integers(0, 256, (count, 9, 12), dtype=np.uint8), "y": np.arange(count) % 3}
+
+
+def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
+    arrays = _images()
+    dataset = _load(_npz(tmp_path, **arrays, classes=np.array(["a", "b", "c"])), None)
+    assert (dataset.name, dataset.kind, dataset.class_names) == ("own", "image", ("a", "b", "c"))
+    assert dataset.private_inputs.shape == (36, 9, 12)
+    assert (dataset.private_inputs.max(), len(dataset.public_labels), len(dataset.test_labels)) == (
+        1.0,
+        15,
+        9,
+    )
+    rows = arrays["x"].reshape(60, -1).astype(np.float64)
+    table = _load(
+        _npz(tmp_path, x=rows, y=arrays["y"], site=np.arange(60) % 2), None, public_size=5, test_size=5
+    )
+    assert (table.kind, table.private_inputs.shape, table.site_names) == ("table", (50, 108), ("0", "1"))
+    assert table.private_inputs.max() == 255
+
+
+def test_an_npz_in_parts_keeps_them(tmp_path):
+    arrays = _images()
+    parted = {
+        f"{what}_{part}": arrays[what][rows]
+        for what in "xy"
+        for part, rows in (("private", slice(0, 30)), ("public", slice(30, 50)), ("test", slice(50, 60)))
+    }
+    sites = np.repeat(["b", "a"], 15)
+    dataset = _load(_npz(tmp_path, **parted, site_private=sites), None)
+    np.testing.assert_array_equal(dataset.public_labels, arrays["y"][30:50])
+    np.testing.assert_array_equal(dataset.private_sites, np.repeat([1, 0], 15))
+    assert dataset.site_names == ("a", "b")
+    patients = {
+        "patient_private": np.arange(30),
+        "patient_public": np.arange(29, 49),
+        "patient_test": np.arange(90, 100),
+    }
+    with pytest.raises(DataCorrupt, match="1 patients have records in several parts"):
+        _load(_npz(tmp_path, **parted, **patients), None)
+    del patients["patient_test"]
+    with pytest.raises(DataCorrupt, match="patient_private, patient_public and patient_test together"):
+        _load(_npz(tmp_path, **parted, **patients), None)
+    parted["x_test"] = parted["x_test"][:, :8]
+    with pytest.raises(DataCorrupt, match="the parts have different shapes"):
+        _load(_npz(tmp_path, **parted), None)
+    parted["x_test"], parted["y_test"] = arrays["x"][:0], arrays["y"][:0]
+    with pytest.raises(DataCorrupt, match="20 public and 0 test records"):
+        _load(_npz(tmp_path, **parted), None)
+
+
+def _with(**changes):
+    return lambda arrays: arrays | changes
+
+
+def _at(index, value):
+    def change(arrays):
+        x = arrays["x"].astype(np.float32) / 255
+        x[index] = value
+        return arrays | {"x": x}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_with(y=np.arange(60) - 1), r"y, row 0 .*: -1; allowed: 0 to"),
+        (_with(classes=np.array(["a", "b"])), r"y, row 2 .*: 2; allowed: 0 to 1"),
+        (_with(y=np.arange(60) / 2), "y is float64"),
+        (_with(y=np.arange(59)), r"y has shape \[59\]; allowed: \[60\], as x"),
+        (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
+        (_with(split=np.repeat("train", 60)), "split, row 0 .*'train'; allowed: private, public, test"),
+        (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
+        (_with(x=np.zeros((60, 2, 2, 3))), r"x is float64\[60, 2, 2, 3\]; allowed"),
+        (_with(x=np.array(["a"] * 60)), "x is <U1"),
+        (_at((7, 2, 3), np.nan), r"x, row 7 .*, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
+        (_at((7, 2, 3), 1.5), r"x, row 7 .*: 1\.5; allowed: \[0, 1\]"),
+    ],
+)
+def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_path):
+    with pytest.raises(DataCorrupt, match=message):
+        _load(_npz(tmp_path, **change(_images())), None)
+
+
+def test_infinite_features_of_rows_are_refused_and_a_schema_for_an_npz_too(tmp_path):
+    x = np.zeros((60, 3))
+    x[9, 1] = np.inf
+    with pytest.raises(DataCorrupt, match=r"x, row 9 .*, position \[1\]: inf; allowed: finite numbers"):
+        _load(_npz(tmp_path, x=x, y=np.arange(60) % 2), None)
+    with pytest.raises(InvalidInput, match=r"allowed: only with \.csv and \.parquet"):
+        _load(_npz(tmp_path, **_images()), None, schema=tmp_path / "a.toml")
+    np.savez(tmp_path / "own.npz", x=np.array([None] * 4, dtype=object), y=np.arange(4) % 2)
+    with pytest.raises(DataCorrupt, match=r"own\.npz cannot be read"):
+        _load(tmp_path / "own.npz", None)
