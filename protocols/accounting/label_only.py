@@ -50,7 +50,8 @@ def label_rdp(
     shifts, wanted = _checked(d, orders)
     flat, flat_orders = shifts.ravel(), wanted.ravel()
     if classes == 2:
-        return _bit(np.sqrt(2.0) * flat, flat_orders).reshape(shifts.shape)
+        # Rounding of sqrt(2) d must not lift it above the Gaussian bound.
+        return np.minimum(_bit(np.sqrt(2.0) * flat, flat_orders), flat_orders * flat**2).reshape(shifts.shape)
     bound = np.empty_like(flat)
     tabled = covers(flat, flat_orders)
     if tabled.any():

@@ -1,6 +1,6 @@
 """The table of label-only suprema that `label_only` interpolates in, and the command that computes it.
 
-    python -m protocols.accounting.label_only_table     (some ten minutes on one core)
+    python -m protocols.accounting.label_only_table     (some five minutes on one core)
 
 writes label_only_table.npz beside this file. At a fixed order a supremum is convex in the shift and zero at
 zero, so the chord between two nodes is an upper bound (docs/explanation/label-only-bound.md, section 7).
@@ -9,10 +9,12 @@ zero, so the chord between two nodes is an upper bound (docs/explanation/label-o
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -112,7 +114,7 @@ def load(path: Path = TABLE_PATH) -> Table:
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
             table = Table(bit=arrays["bit"], label=arrays["label"])
             digest, grid_matches = str(arrays["sha256"]), _same_grid(arrays["shifts"], arrays["orders"])
-    except (ValueError, KeyError, OSError, EOFError) as error:
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
         raise DataCorrupt(f"{path.name} is not a table of label-only bounds: {error}") from error
     if not grid_matches:
         raise DataCorrupt(f"{path.name} was computed for another grid of orders and shifts; compute it again")

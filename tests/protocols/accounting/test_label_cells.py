@@ -12,7 +12,7 @@ from protocols.accounting.label_cones import bit_model, label_model
 @pytest.mark.parametrize(("model", "axes"), [(bit_model, 1), (label_model, 2)])
 @given(data=st.data())
 @settings(max_examples=150, deadline=None)
-def test_no_point_of_a_cell_exceeds_the_cells_bound(model, axes, data) -> None:  # type: ignore[no-untyped-def] # parametrised
+def test_no_point_of_a_cell_exceeds_the_cells_bound(model, axes, data) -> None:
     shift = 10 ** data.draw(st.floats(-6, 0.7))
     beta = min(10 ** data.draw(st.floats(-2, 3)), 20 / shift)
     radius = 2.0 ** -data.draw(st.integers(1, 9))

@@ -6,7 +6,16 @@ import pytest
 
 from protocols.accounting.label_cones import bit_model, label_model, log_label_probabilities
 
-POINTS = [(0.0, 0.0), (1.5, 1.4), (-3.0, 2.0), (2.0, 8.0), (-9.0, 9.5), (-25.0, -20.0), (14.0, 33.0), (-0.1, -30.0)]
+POINTS = [
+    (0.0, 0.0),
+    (1.5, 1.4),
+    (-3.0, 2.0),
+    (2.0, 8.0),
+    (-9.0, 9.5),
+    (-25.0, -20.0),
+    (14.0, 33.0),
+    (-0.1, -30.0),
+]
 
 
 def exact_log_probability(x: mpmath.mpf, y: mpmath.mpf) -> mpmath.mpf:
@@ -63,7 +72,7 @@ def test_log_ratios_keep_their_relative_accuracy_for_small_shifts(shift: float) 
 
 
 @pytest.mark.parametrize(("model", "axes"), [(bit_model, 1), (label_model, 2)])
-def test_gradients_and_hessians_are_the_derivatives(model, axes) -> None:  # type: ignore[no-untyped-def] # parametrised
+def test_gradients_and_hessians_are_the_derivatives(model, axes) -> None:
     rng = np.random.default_rng(5)
     points, shifts = 3.0 * rng.normal(size=(60, axes)), np.exp(rng.uniform(-6, 1, size=60))
     centre, step = model(points, shifts), 1e-5

@@ -18,21 +18,25 @@ VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "label_only.json")
 NODES = np.linspace(-12.0, 12.0, 1201)
 
 
-def log_label_law(counts):  # type: ignore[no-untyped-def] # list or array of vote counts in units of sigma
+def log_label_law(counts):
     """log-probability of each class under GNMax: trapezoid over the winner's noise, exact to 1e-14."""
     counts = np.asarray(counts, dtype=float)
     gaps = counts[:, None] - counts[None, :]
     np.fill_diagonal(gaps, np.inf)
     others = log_ndtr(NODES[:, None, None] + gaps).sum(axis=2)
-    return logsumexp(others - NODES[:, None] ** 2 / 2, axis=0) + np.log(NODES[1] - NODES[0]) - np.log(2 * np.pi) / 2
+    return (
+        logsumexp(others - NODES[:, None] ** 2 / 2, axis=0)
+        + np.log(NODES[1] - NODES[0])
+        - np.log(2 * np.pi) / 2
+    )
 
 
-def renyi(log_p, log_q, order):  # type: ignore[no-untyped-def] # two log-laws
+def renyi(log_p, log_q, order):
     return logsumexp(order * log_p - (order - 1) * log_q) / (order - 1)
 
 
 @pytest.mark.parametrize("row", VECTORS, ids=lambda row: f"d={row['w_over_sigma']}-order={row['alpha']}")
-def test_bounds_lie_just_above_the_reference_values(row) -> None:  # type: ignore[no-untyped-def] # JSON
+def test_bounds_lie_just_above_the_reference_values(row) -> None:
     d, order = row["w_over_sigma"], float(row["alpha"])
     label2, label3 = (float(label_rdp(d, order, classes=classes)) for classes in (2, 3))
     assert threshold_rdp(d, order) == pytest.approx(row["threshold"], rel=5e-4)
@@ -58,7 +62,7 @@ any_orders = st.one_of(grid_orders, st.floats(-1.5, 2.2).map(lambda x: 1 + 10**x
     order=any_orders,
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
-def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(gaps, shift, order) -> None:  # type: ignore[no-untyped-def] # hypothesis
+def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(gaps, shift, order) -> None:
     counts = np.array(gaps)
     moved = counts + shift * (np.eye(len(gaps))[1] - np.eye(len(gaps))[0])
     before, after = log_label_law(counts), log_label_law(moved)
@@ -74,7 +78,9 @@ def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(gaps, shift,
     order=any_orders, seed=st.integers(0, 2**32),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
-def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(gaps, shift, order, seed) -> None:  # type: ignore[no-untyped-def] # hypothesis
+def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(
+    gaps, shift, order, seed
+) -> None:
     """A unit of total weight `shift` spreads it over classes and abstention in any two ways."""
     rng, counts = np.random.default_rng(seed), np.array(gaps)
     spread = shift * rng.dirichlet(np.full(len(gaps) + 1, 0.5), size=2)[:, :-1]
@@ -97,7 +103,7 @@ def test_the_worst_histograms_come_within_a_percent_of_the_bound() -> None:
 
 
 @given(shift=shifts, order=any_orders)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_bounds_are_ordered_bit_two_classes_many_classes_gaussian(shift: float, order: float) -> None:
     bit = float(threshold_rdp(shift, order))
     label2, label3, label9 = (float(label_rdp(shift, order, classes=classes)) for classes in (2, 3, 9))
@@ -108,7 +114,7 @@ def test_bounds_are_ordered_bit_two_classes_many_classes_gaussian(shift: float, 
 
 
 @given(shift=shifts, step=st.floats(1.0, 3.0), order=any_orders)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_bounds_rise_with_the_shift(shift: float, step: float, order: float) -> None:
     for bound in (threshold_rdp, lambda d, a: label_rdp(d, a, classes=3)):
         assert float(bound(shift, order)) <= float(bound(step * shift, order)) * (1 + 3e-4)
@@ -126,7 +132,9 @@ def test_orders_off_the_grid_agree_with_their_neighbours_on_it() -> None:
     d = 0.07
     between = 0.5 * (ORDERS[30:60:5] + ORDERS[31:61:5])
     direct = label_rdp(d, between, classes=3) / between
-    below, above = (label_rdp(d, ORDERS[i : i + 30 : 5], classes=3) / ORDERS[i : i + 30 : 5] for i in (30, 31))
+    below, above = (
+        label_rdp(d, ORDERS[i : i + 30 : 5], classes=3) / ORDERS[i : i + 30 : 5] for i in (30, 31)
+    )
     assert (below <= direct * (1 + 3e-4)).all()
     assert (direct <= above * (1 + 3e-4)).all()
 
@@ -136,13 +144,17 @@ def test_extreme_shifts_and_orders_give_finite_bounds_without_warnings() -> None
     orders = np.array([1 + 1e-9, 1.01, 1.05, 2.0, 17.3, 300.0, 1024.0, 99_999.0, 1e7])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        bit, label2, label3 = threshold_rdp(d, orders), label_rdp(d, orders, classes=2), label_rdp(d, orders, classes=3)
+        bit, label2, label3 = (
+            threshold_rdp(d, orders),
+            label_rdp(d, orders, classes=2),
+            label_rdp(d, orders, classes=3),
+        )
     for bound, gaussian in ((bit, orders * d * d / 2), (label2, orders * d * d), (label3, orders * d * d)):
         assert bound.shape == (12, 9)
         assert np.isfinite(bound).all()
         assert (bound[0] == 0).all()
         assert (bound[1:] > 0.5 * gaussian[1:] * (d[1:] < 1)).all()
-        assert (bound <= gaussian).all()
+        assert (bound <= gaussian * (1 + 1e-15)).all()
 
 
 @pytest.mark.parametrize("d", [0.02, 0.3])
@@ -183,7 +195,7 @@ def test_many_parties_are_looked_up_within_a_fraction_of_a_second() -> None:
         (np.zeros(3), np.full(2, 2.0), 3, "broadcast"),
     ],
 )
-def test_values_outside_their_range_are_refused(d, orders, classes, named) -> None:  # type: ignore[no-untyped-def] # parametrised
+def test_values_outside_their_range_are_refused(d, orders, classes, named) -> None:
     with pytest.raises(InvalidInput, match=named):
         label_rdp(d, orders, classes=classes)
     if classes > 1:

@@ -17,8 +17,10 @@ def fresh_generator() -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize(("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)])
-def test_nodes_are_upper_bounds_and_tight(name, supremum, factor) -> None:  # type: ignore[no-untyped-def] # parametrised
+@pytest.mark.parametrize(
+    ("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)]
+)
+def test_nodes_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     rng = fresh_generator()
     row, column = rng.integers(len(SHIFTS), size=60), rng.integers(len(ORDERS), size=60)
     shifts, orders = SHIFTS[row], ORDERS[column]
@@ -29,8 +31,10 @@ def test_nodes_are_upper_bounds_and_tight(name, supremum, factor) -> None:  # ty
     assert (stored <= direct * (1 + 6e-5)).all()
 
 
-@pytest.mark.parametrize(("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)])
-def test_chords_are_upper_bounds_and_tight(name, supremum, factor) -> None:  # type: ignore[no-untyped-def] # parametrised
+@pytest.mark.parametrize(
+    ("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)]
+)
+def test_chords_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     rng = fresh_generator()
     shifts = np.exp(rng.uniform(np.log(SHIFTS[0]), np.log(SHIFTS[-1]), size=60))
     orders = rng.choice(ORDERS, size=60)
@@ -58,7 +62,7 @@ def test_shifts_and_orders_off_the_table_are_not_covered() -> None:
     assert covers(shifts, orders).tolist() == [False, False, True, False, False]
 
 
-def test_a_saved_table_is_loaded_unchanged(tmp_path) -> None:  # type: ignore[no-untyped-def] # fixture
+def test_a_saved_table_is_loaded_unchanged(tmp_path) -> None:
     path = tmp_path / "table.npz"
     save(load(), path)
     again = load(path)
@@ -66,7 +70,7 @@ def test_a_saved_table_is_loaded_unchanged(tmp_path) -> None:  # type: ignore[no
     np.testing.assert_array_equal(again.label, load().label)
 
 
-def test_a_table_with_an_altered_node_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def] # fixture
+def test_a_table_with_an_altered_node_is_refused(tmp_path) -> None:
     path = tmp_path / "table.npz"
     save(load(), path)
     with np.load(path) as arrays:
@@ -77,25 +81,30 @@ def test_a_table_with_an_altered_node_is_refused(tmp_path) -> None:  # type: ign
         load(path)
 
 
-def test_a_table_of_another_grid_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def] # fixture
+def test_a_table_of_another_grid_is_refused(tmp_path) -> None:
     path = tmp_path / "table.npz"
     table = load()
     np.savez_compressed(
-        path, shifts=SHIFTS, orders=ORDERS + 0.1, bit=table.bit, label=table.label, sha256=np.array(table.digest())
+        path,
+        shifts=SHIFTS,
+        orders=ORDERS + 0.1,
+        bit=table.bit,
+        label=table.label,
+        sha256=np.array(table.digest()),
     )
     with pytest.raises(DataCorrupt, match="grid"):
         load(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 cut off"])
-def test_a_file_that_is_no_table_is_refused(tmp_path, content) -> None:  # type: ignore[no-untyped-def] # fixture
+def test_a_file_that_is_no_table_is_refused(tmp_path, content) -> None:
     path = tmp_path / "table.npz"
     path.write_bytes(content)
     with pytest.raises(DataCorrupt):
         load(path)
 
 
-def test_an_absent_table_names_the_command_that_makes_it(tmp_path) -> None:  # type: ignore[no-untyped-def] # fixture
+def test_an_absent_table_names_the_command_that_makes_it(tmp_path) -> None:
     with pytest.raises(DataUnavailable, match="python -m"):
         load(tmp_path / "absent.npz")
 

@@ -9,10 +9,20 @@ from protocols.accounting.label_cones import log_label_probabilities
 from protocols.accounting.label_supremum import bit_supremum, label_supremum
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
-PAIRS = [(1e-3, 2.0), (0.02, 40.0), (0.05, 1.05), (0.1, 4.0), (0.1, 64.0), (0.3, 16.0), (0.7, 6.0), (1.0, 8.0), (2.5, 1.5)]
+PAIRS = [
+    (1e-3, 2.0),
+    (0.02, 40.0),
+    (0.05, 1.05),
+    (0.1, 4.0),
+    (0.1, 64.0),
+    (0.3, 16.0),
+    (0.7, 6.0),
+    (1.0, 8.0),
+    (2.5, 1.5),
+]
 
 
-def log_first_wins(x, y):  # type: ignore[no-untyped-def] # arrays of any shape
+def log_first_wins(x, y):
     """log P[A > 0, A > B], conditioning on A: 160 Gauss-Legendre nodes over the integrand's peak."""
     x, y = np.broadcast_arrays(x, y)
     peak = np.maximum(np.maximum(x, (x + y) / 2), 0.0)
@@ -21,24 +31,26 @@ def log_first_wins(x, y):  # type: ignore[no-untyped-def] # arrays of any shape
         ratio = np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi)
         peak = np.maximum(peak - 0.5 * ((peak - x) - ratio), 0.0)
     low, high = np.maximum(peak - 9.0, 0.0), peak + 9.0
-    fall = np.maximum((peak - x) - np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi), 0.0)
+    fall = np.maximum(
+        (peak - x) - np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi), 0.0
+    )
     high = np.minimum(high, np.where(fall > 4.0, peak + 40.0 / np.maximum(fall, 1.0), high))
     s = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * NODES
     logs = -((s - x[..., None]) ** 2) / 2 + log_ndtr(s - y[..., None])
     return logsumexp(logs, b=WEIGHTS, axis=-1) + np.log((high - low) / 2) - 0.5 * np.log(2 * np.pi)
 
 
-def divergence(x, y, d, order):  # type: ignore[no-untyped-def] # arrays of any shape
+def divergence(x, y, d, order):
     """D_a of the three outcomes at (x, y) against (x - d, y + d), without the module's own formulas."""
 
-    def log_law(x, y):  # type: ignore[no-untyped-def] # as above
+    def log_law(x, y):
         return np.stack([log_first_wins(x, y), log_first_wins(y, x), log_ndtr(-x) + log_ndtr(-y)])
 
     before, after = log_law(x, y), log_law(x - d, y + d)
     return logsumexp(order * before - (order - 1) * after, axis=0) / (order - 1)
 
 
-def bit_divergence(g, d, order):  # type: ignore[no-untyped-def] # arrays of any shape
+def bit_divergence(g, d, order):
     before = np.stack([log_ndtr(g), log_ndtr(-g)])
     after = np.stack([log_ndtr(g + d), log_ndtr(-g - d)])
     return logsumexp(order * before - (order - 1) * after, axis=0) / (order - 1)
