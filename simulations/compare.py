@@ -101,8 +101,8 @@ def compare_runs(a: Path, b: Path) -> Comparison:
     """Compares the runs in two folders.
 
     The interval of a difference is Student's t over paired seeds where both runs have the same seeds;
-    where they have not, none is given. Raises InvalidInput for a folder that holds no finished run, DataCorrupt for a
-    summary.json that is not what a run writes.
+    where they have not, none is given. Raises InvalidInput for a folder that holds no finished run,
+    DataCorrupt for a summary.json that is not what a run writes.
     """
     summary_a, config_a = _read(a)
     summary_b, config_b = _read(b)
@@ -126,8 +126,8 @@ def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
     path = folder / "summary.json"
     if not path.is_file():
         raise InvalidInput(
-            f"{folder} holds no summary.json; allowed: the folder of a finished run (its --out; --resume finishes "
-            "an interrupted one)"
+            f"{folder} holds no summary.json; allowed: the folder of a finished run (its --out; "
+            "--resume finishes an interrupted one)"
         )
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
@@ -146,7 +146,7 @@ def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
 
 
 def _check_rows(path: Path, summary: Summary, name: str, *, needed: str, optional: Sequence[str]) -> None:
-    """Raises DataCorrupt unless summary[name] lists objects that have the needed number; the others may be null."""
+    """Raises DataCorrupt unless summary[name] lists objects with the needed number; others may be null."""
     rows = summary[name]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise DataCorrupt(f"{path}: {name} is no list of objects; run it again with --resume")
@@ -186,7 +186,7 @@ def _figure(
 
 
 def _paired_half_width(seeds_a: list[Summary], seeds_b: list[Summary], key: str) -> float | None:
-    """The half-width of the 95 % interval of the mean difference over the same seeds; None where they differ."""
+    """The half-width of the 95 % interval of the mean difference over the same seeds; else None."""
     of_a, of_b = ({seed["seed"]: seed.get(key) for seed in seeds} for seeds in (seeds_a, seeds_b))
     if set(of_a) != set(of_b):
         return None
