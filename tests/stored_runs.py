@@ -39,7 +39,7 @@ def stored_run(
     teachers: int = 1,
     **settings: object,
 ) -> RunResult:
-    """A run over such votes, Gaussian accountant and proportional weights unless given; None leaves one out."""
+    """A run over such votes; Gaussian accountant, proportional weights unless given; None leaves one out."""
     given = {
         **write_votes(folder, parties=parties, queries=pool, classes=classes, teachers=teachers),
         "accountant": "gaussian",
