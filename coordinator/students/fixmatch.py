@@ -21,7 +21,7 @@ from coordinator.students.student import Student, StudentKind
 from coordinator.students.torch_student import PseudoLabels, Schedule, torch_device, train
 from coordinator.students.validation import check_released
 
-_SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=1000, most_steps=3000)
+_SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)
 _UNLABELLED_BATCH: Final = 96
 _THRESHOLD: Final = 0.95  # of the confidence above which a prediction becomes a label; tau in the paper
 _WEIGHT: Final = 1.0  # of the unlabelled loss; lambda_u in the paper

@@ -18,8 +18,9 @@ from coordinator.students.student import Student, StudentKind
 from protocols.errors import InvalidInput
 
 CLASSES = 10
-# Accuracy after 200 digits, 5 % of them mislabelled; measured 0.96, 0.90, 0.92, 0.98.
-LEAST_ACCURACY = {"cnn": 0.92, "mlp": 0.83, "random_forest": 0.86, "fixmatch": 0.94}
+# Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
+# 0.89 to 0.93, random forest 0.88 to 0.91, FixMatch 0.95 to 0.97.
+LEAST_ACCURACY = {"cnn": 0.90, "mlp": 0.86, "random_forest": 0.85, "fixmatch": 0.93}
 
 
 @cache
