@@ -40,7 +40,8 @@ def read_schema(path: Path) -> Schema:
             content = tomllib.load(file)
     except FileNotFoundError as error:
         raise DataUnavailable(
-            f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with --schema-file"
+            f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with "
+            "--schema-file"
         ) from error
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the schema {path} cannot be read: {error}; allowed: TOML") from error
