@@ -21,8 +21,8 @@ MIN_CLASSES, MAX_CLASSES, DEFAULT_CLASSES = 10, len(CHARACTERS), 10
 DEFAULT_SIZES = {"private": 60_000, "public": 10_000, "test": 2_000}
 
 # The difficulty. Chosen so that on the ten-class task a logistic regression trained on 240 rows is right 77 %
-# of the time, 250 of them together 94 %, and a small CNN that sees all rows 97 %. Most of it is noise: it makes
-# teachers err independently, where strong distortions would make linear teachers err alike.
+# of the time, 250 of them together 94 %, and a small CNN that sees all rows 97 %. Most of it is noise: it
+# makes teachers err independently, where strong distortions would make linear teachers err alike.
 ROTATION = np.deg2rad(9.0)  # uniform on +- this
 SHEAR = 0.1  # uniform on +- this
 INK_PIXELS = (20.0, 22.0)  # longer side of the ink in the image, uniform between
