@@ -94,9 +94,7 @@ def main() -> None:
     options = parser.parse_args()
     results = {}
     for name in sorted(ENGINES, reverse=True):  # in_process first: what Flower imports would count against it
-        results[name] = measure(
-            name, parties=options.parties, exchanges=options.exchanges, workers=options.workers
-        )
+        results[name] = measure(name, parties=options.parties, exchanges=options.exchanges, workers=options.workers)
         print(json.dumps(results[name]), flush=True)
     local = results["in_process"]
     ratios = {

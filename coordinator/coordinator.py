@@ -15,11 +15,11 @@ from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
 from protocols.errors import InvalidInput, MalformedMessage, QuorumNotReached
+from protocols.mechanisms import check_view
 from protocols.messages import Outcome, Refusal, Reply, Settled, VoteReply, VoteRequest
 from protocols.noise import StandardNormal
 from protocols.queries import QueryBatch
 from protocols.schedule import Batch, Stop, check_stop, next_batch
-from protocols.mechanisms import check_view
 from protocols.study import Study
 from protocols.transport import Transport
 from protocols.votes import ABSTAIN, NOT_ASKED, check_votes, count_votes
@@ -107,7 +107,9 @@ class Coordinator:
             except MalformedMessage as error:
                 refusals[party] = str(error)
         if len(votes) < study.quorum:
-            raise QuorumNotReached(f"{len(votes)} parties answered batch {batch.number}; allowed: at least {study.quorum}")
+            raise QuorumNotReached(
+                f"{len(votes)} parties answered batch {batch.number}; allowed: at least {study.quorum}"
+            )
         weights = np.array([study.weights[study.seats[party]] for party in votes])
         counts = count_votes(np.stack(list(votes.values())), weights, classes=study.classes)
         labels = study.mechanism.release(counts, self._noise, view=check_view(study.view))

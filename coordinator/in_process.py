@@ -26,6 +26,5 @@ class InProcess:
     def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
         missing = self._absent(requests) if self._absent else frozenset()
         return {
-            party: None if party in missing else self._handlers[party](request)
-            for party, request in requests.items()
+            party: None if party in missing else self._handlers[party](request) for party, request in requests.items()
         }

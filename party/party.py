@@ -105,7 +105,9 @@ class Party:
 
     def _check_study(self, digest: bytes) -> None:
         if digest != self._study.digest:
-            raise Refused("other_study", f"digest {digest.hex()[:16]} is not the approved {self._study.digest.hex()[:16]}")
+            raise Refused(
+                "other_study", f"digest {digest.hex()[:16]} is not the approved {self._study.digest.hex()[:16]}"
+            )
 
     def _amount(self, asked: int, answered: int) -> int:
         return int(self._study.budgets.amount(asked, answered)[self._seat])
@@ -114,7 +116,8 @@ class Party:
         votes = np.asarray(self._voter(batch), dtype=np.int64)
         if votes.shape != (self._study.teachers, len(batch.ids)):
             raise Refused(
-                "bad_votes", f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}"
+                "bad_votes",
+                f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}",
             )
         check_votes(votes, classes=self._study.classes)
         return votes

@@ -61,9 +61,7 @@ def weights(
         return on_lattice(epsilon / epsilon.mean())
     if rule != "exhaustive":
         raise InvalidInput(f"weights is {rule!r}; allowed: {', '.join(RULES)}")
-    budgets, member, sizes = np.unique(
-        np.stack([epsilon, delta]), axis=1, return_inverse=True, return_counts=True
-    )
+    budgets, member, sizes = np.unique(np.stack([epsilon, delta]), axis=1, return_inverse=True, return_counts=True)
     reserve = noise_reserve(
         mechanism,
         epsilon=budgets[0],

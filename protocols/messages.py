@@ -101,7 +101,9 @@ def decode(data: bytes) -> Message:
         raise MalformedMessage(f"{len(data)} bytes are not a Conclave message") from None
     kind = envelope.WhichOneof("body")
     if kind is None:
-        raise MalformedMessage("message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal")
+        raise MalformedMessage(
+            "message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal"
+        )
     body = getattr(envelope, kind)
     try:
         if kind == "vote_request":
@@ -127,11 +129,15 @@ def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarra
     """The array in `field`; its dtype, rank and byte count must be what is declared and expected."""
     shape = tuple(field.shape)
     if field.dtype != dtype or (rank is not None and len(shape) != rank) or not 1 <= len(shape) <= _RANK:
-        raise MalformedMessage(f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}")
+        raise MalformedMessage(
+            f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}"
+        )
     if max(shape) > MESSAGE_BYTES:
         raise MalformedMessage(f"array has a dimension of {max(shape)}; allowed: at most {MESSAGE_BYTES}")
     if prod(shape) * _DTYPES[dtype] != len(field.data):
-        raise MalformedMessage(f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element")
+        raise MalformedMessage(
+            f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element"
+        )
     array: ndarray = np.frombuffer(field.data, dtype=dtype)
     if dtype == "|b1" and array.view(np.uint8).max(initial=0) > 1:
         raise MalformedMessage("array of booleans holds other bytes; allowed: 0 and 1")

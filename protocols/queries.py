@@ -28,7 +28,9 @@ class QueryBatch:
         if self.number < 0:
             raise InvalidInput(f"batch number is {self.number}; allowed: at least 0")
         if len(self.ids) == 0 or len(self.ids) != len(self.inputs):
-            raise InvalidInput(f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1")
+            raise InvalidInput(
+                f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1"
+            )
         if len(np.unique(self.ids)) < len(self.ids) or self.ids.min() < 0:
             raise InvalidInput("query ids repeat or are negative; allowed: distinct positions in the pool")
         if not np.isfinite(self.inputs).all():

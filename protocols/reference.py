@@ -36,7 +36,8 @@ def run_batch(
         seat = study.seats[party]
         worst = math.ceil((queries * budgets.ask[seat] + queries * budgets.answer[seat]) * 1e9 * (1 + 1e-12))
         assert spent[party] + worst <= budgets.cap[seat], "the schedule must have sized the batch"
-    assert study.sigma_threshold is not None and study.threshold is not None
+    assert study.sigma_threshold is not None
+    assert study.threshold is not None
     labels = []
     for query in range(queries):
         counts = [0.0] * study.classes
@@ -53,7 +54,5 @@ def run_batch(
     after = dict(spent)
     for party in votes:
         seat = study.seats[party]
-        after[party] += math.ceil(
-            (queries * budgets.ask[seat] + answered * budgets.answer[seat]) * 1e9 * (1 + 1e-12)
-        )
+        after[party] += math.ceil((queries * budgets.ask[seat] + answered * budgets.answer[seat]) * 1e9 * (1 + 1e-12))
     return labels, after

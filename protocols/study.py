@@ -96,7 +96,9 @@ class Study:
         weights = self.weights
         units = weights * LATTICE
         if not (np.isfinite(weights).all() and (weights > 0).all() and (units == np.rint(units)).all()):
-            raise InvalidInput(f"weights span [{weights.min()}, {weights.max()}]; allowed: multiples of 1/{LATTICE}, > 0")
+            raise InvalidInput(
+                f"weights span [{weights.min()}, {weights.max()}]; allowed: multiples of 1/{LATTICE}, > 0"
+            )
         if self.teachers * weights.sum() > 2.0**33:
             raise InvalidInput(f"total weight is {self.teachers * weights.sum():g}; allowed: at most 2**33 votes")
         if self.threshold is not None and self.threshold > self.teachers * weights.sum():

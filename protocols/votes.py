@@ -45,7 +45,7 @@ def count_votes(
 
     Abstentions count nowhere; parties of weight 0 are skipped. Memory is bounded by chunks of parties.
     """
-    parties, teachers, queries = votes.shape
+    _, teachers, queries = votes.shape
     counts = np.zeros(queries * (classes + 1))
     offsets = np.arange(queries) * (classes + 1)
     present = np.flatnonzero(weights)

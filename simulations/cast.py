@@ -92,7 +92,7 @@ def cast_votes(
 
 
 def vote_rounds(exchange: Exchange, names: list[str], *, queries: int, on_stage: OnStage) -> ndarray:
-    """Votes of all parties on the pool, in rounds of at most _VOTE_CHUNK queries; int16 [parties, teachers, queries]."""
+    """Votes i16[parties, teachers, queries] on the pool, in rounds of at most _VOTE_CHUNK queries."""
     parts = []
     for start in range(0, queries, _VOTE_CHUNK):
         request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + _VOTE_CHUNK, queries)}
@@ -200,14 +200,15 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
     bounds = np.stack([ends - [len(shard) for shard in flat], ends], axis=1).reshape(len(shards), -1, 2)
     table = io.BytesIO()
     np.savez(table, records=np.concatenate(flat), bounds=bounds)
-    for path, content in (
-        (folder / "private_inputs.npy", lambda: _npy(dataset.private_inputs)),
-        (folder / "private_labels.npy", lambda: _npy(dataset.private_labels)),
-        (folder / f"{pool}.npy", lambda: _npy(dataset.public_inputs)),
-        (folder / "shards.npz", table.getvalue),
+    for name, array in (
+        ("private_inputs", dataset.private_inputs),
+        ("private_labels", dataset.private_labels),
+        (pool, dataset.public_inputs),
     ):
-        if not path.exists():
-            write_atomically(path, content())
+        if not (folder / f"{name}.npy").exists():
+            write_atomically(folder / f"{name}.npy", _npy(array))
+    if not (folder / "shards.npz").exists():
+        write_atomically(folder / "shards.npz", table.getvalue())
 
 
 def _npy(array: ndarray) -> bytes:

@@ -127,9 +127,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 def experiment_budgets(settings: Experiment) -> Budgets:
     """Every party's budget, assigned from the data seed."""
-    return parse_budgets(
-        settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed
-    )
+    return parse_budgets(settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed)
 
 
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:

@@ -26,4 +26,6 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     except OSError as error:
         if part is not None:
             part.unlink(missing_ok=True)
-        raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another --out") from error
+        raise StorageFailed(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+        ) from error

@@ -85,9 +85,7 @@ def partition(
         party, parties = _by_site(dataset, units, parties, rng)
     else:
         if parties is None:
-            raise InvalidInput(
-                f"partition {scheme.name} was given no number of parties; allowed: 1 to {len(units)}"
-            )
+            raise InvalidInput(f"partition {scheme.name} was given no number of parties; allowed: 1 to {len(units)}")
         what = "records" if dataset.private_patients is None else "patients"
         if not 1 <= parties <= len(units):
             raise InvalidInput(
@@ -242,8 +240,7 @@ def _by_site(
         return site, len(present)
     if not 1 <= parties <= len(present):
         raise InvalidInput(
-            f"parties is {parties}; allowed: 1 to {len(present)}, the sites of {dataset.name} with private "
-            f"records"
+            f"parties is {parties}; allowed: 1 to {len(present)}, the sites of {dataset.name} with private records"
         )
     holder = np.empty(len(present), dtype=np.int64)
     loads = [(0, party) for party in range(parties)]

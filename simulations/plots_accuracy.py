@@ -73,9 +73,7 @@ def against_baselines(figures: Summary) -> Drawing:
         _bars(upper, labels, text=lambda bar: count(bar.value), longest=max(longest, 1.0))
         upper.set_title("Labels released")
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    spoken = (
-        "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
-    )
+    spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
         "Labels, single parties and the plurality are held against the public pool's true labels, students "
         "against the test part. "
@@ -103,9 +101,7 @@ def teachers(accuracy: Float64[ndarray, "parties teachers"], *, plurality: float
     with style():
         figure = new_figure(height=3.0)
         axes = figure.add_subplot()
-        axes.set_title(
-            "How often a party's teachers are right" if several else "How often a party's teacher is right"
-        )
+        axes.set_title("How often a party's teachers are right" if several else "How often a party's teacher is right")
         axes.hist(by_party, bins=bins.tolist(), color=COLOURS["sky"], edgecolor="white", linewidth=0.6)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         percent_axis(axes.xaxis)
@@ -169,9 +165,7 @@ def _bars(axes: Axes, bars: list[Bar], *, text: Callable[[Bar], str], longest: f
             # Neither a count nor a share is below 0, nor a share above 1.
             low, end = max(0.0, bar.value - bar.half), min(longest, bar.value + bar.half)
             reach = [[bar.value - low], [end - bar.value]]
-            axes.errorbar(
-                bar.value, row, xerr=reach, fmt="none", ecolor=COLOURS["ink"], elinewidth=1.1, capsize=3
-            )
+            axes.errorbar(bar.value, row, xerr=reach, fmt="none", ecolor=COLOURS["ink"], elinewidth=1.1, capsize=3)
         axes.text(end + 0.012 * longest, row, text(bar), va="center")
     axes.set_yticks(rows, [bar.words for bar in bars])
     axes.set_ylim(-0.6, len(bars) - 0.4)

@@ -65,9 +65,7 @@ class BudgetGroups:
 def budget_groups(result: RunResult, exhausted_first: list[str]) -> BudgetGroups:
     """The groups of a run; exhausted_first: names of the parties whose budgets were out first."""
     given = np.stack([result.budgets.epsilon, result.budgets.delta, result.study.weights])
-    distinct, first, member, size = np.unique(
-        given, axis=1, return_index=True, return_inverse=True, return_counts=True
-    )
+    distinct, first, member, size = np.unique(given, axis=1, return_index=True, return_inverse=True, return_counts=True)
     out_first = np.zeros(distinct.shape[1], dtype=bool)
     out_first[member[[result.study.seats[name] for name in exhausted_first]]] = True
     return BudgetGroups(distinct[0], distinct[2], size, member, first, out_first)
@@ -186,9 +184,7 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
             axes.set_xlim(0, 1.16)
             axes.set_xticks(np.linspace(0, 1, 6))
             percent_axis(axes.xaxis)
-            axes.set_xlabel(
-                "share of the cap used" + (", mean over seeds; whiskers: all seeds" if several else "")
-            )
+            axes.set_xlabel("share of the cap used" + (", mean over seeds; whiskers: all seeds" if several else ""))
             axes.axvline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
             light_grid(axes, "x")
         else:
@@ -201,9 +197,7 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
                 linewidths=0,
                 rasterized=len(groups) > _MOST_VECTORS,
             )
-            axes.scatter(
-                groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3
-            )
+            axes.scatter(groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3)
             if groups.epsilon[-1] > 20 * groups.epsilon[0]:
                 axes.set_xscale("log")
                 axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

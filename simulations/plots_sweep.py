@@ -51,16 +51,12 @@ def sweep_figure(table: pd.DataFrame) -> Figure:
             "allowed: at least one row, and the column answered"
         )
     table = table.reset_index(drop=True)
-    shown = [
-        name for name in _ACCURACIES if name in table.columns and pd.to_numeric(table[name]).notna().any()
-    ]
+    shown = [name for name in _ACCURACIES if name in table.columns and pd.to_numeric(table[name]).notna().any()]
     panels = [("answered", "labels released"), *((name, _ACCURACIES[name]) for name in shown)]
     across = _across(table)
     with style():
         figure = new_figure(height=0.9 + 2.25 * len(panels))
-        for axes, (column, words) in zip(
-            figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True
-        ):
+        for axes, (column, words) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
             if across is None:
                 _by_rule(axes, table, column)
             else:
@@ -115,9 +111,7 @@ def _over(axes: Axes, table: pd.DataFrame, column: str, across: str) -> None:
         if (high > low).any():
             axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
         half = (
-            pd.to_numeric(rows["answered_ci95"])
-            if column == "answered" and "answered_ci95" in rows.columns
-            else None
+            pd.to_numeric(rows["answered_ci95"]) if column == "answered" and "answered_ci95" in rows.columns else None
         )
         if half is not None and half.notna().all() and len(x) == len(rows):
             axes.errorbar(
@@ -140,9 +134,7 @@ def _by_rule(axes: Axes, table: pd.DataFrame, column: str) -> None:
     rules = _rules(table)
     for i, rule in enumerate(rules):
         values = pd.to_numeric(_of_rule(table, rule)[column]).dropna().to_numpy(dtype=float)
-        axes.plot(
-            np.full(len(values), i), values, MARKERS[i], color=COLOURS[SERIES[i]], markersize=7, label=rule
-        )
+        axes.plot(np.full(len(values), i), values, MARKERS[i], color=COLOURS[SERIES[i]], markersize=7, label=rule)
     axes.set_xticks(range(len(rules)), rules)
     axes.set_xlim(-0.6, len(rules) - 0.4)
 

@@ -49,9 +49,7 @@ class StoredVotes:
         assert self.counts is not None
         return len(self.counts)
 
-    def group_counts(
-        self, member: Int64[ndarray, " parties"], groups: int
-    ) -> Float64[ndarray, "groups cells"] | None:
+    def group_counts(self, member: Int64[ndarray, " parties"], groups: int) -> Float64[ndarray, "groups cells"] | None:
         """Unweighted histograms of each group of parties, flattened; None where that would take too much memory.
 
         Kept from one call to the next: a sweep over budgets, weights and noise counts the votes once.

@@ -94,8 +94,7 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Ho
     except (BudgetExceeded, InvalidInput) as error:
         return {**row, "answered": 0.0, "note": str(error)}
     seeds = [
-        label_seed(study, source.stored, seed=seed, dropout=merged.dropout, truth=source.truth)
-        for seed in merged.seeds
+        label_seed(study, source.stored, seed=seed, dropout=merged.dropout, truth=source.truth) for seed in merged.seeds
     ]
     answered, answered_ci = mean_and_interval(np.array([len(seed.answered) for seed in seeds], dtype=float))
     accuracies = [seed.label_accuracy for seed in seeds if seed.label_accuracy is not None]

@@ -57,7 +57,9 @@ def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray,
 
 def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
-        raise InvalidInput(f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]")
+        raise InvalidInput(
+            f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]"
+        )
     counts = array.astype(np.float64)
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
         bad = int((~np.isfinite(counts) | (counts < 0) | (counts != np.rint(counts))).any(axis=1).argmax())

@@ -12,9 +12,7 @@ from simulations.pipeline import Host, RunResult, run
 from simulations.progress import Reporter
 
 
-def write_votes(
-    folder: Path, *, parties: int, queries: int, classes: int, teachers: int = 1
-) -> dict[str, object]:
+def write_votes(folder: Path, *, parties: int, queries: int, classes: int, teachers: int = 1) -> dict[str, object]:
     """Votes that are right about 7 times in 10, and the truth, as files; the settings that name them."""
     rng = np.random.default_rng(parties + queries + classes)
     truth = rng.integers(classes, size=queries)

@@ -64,9 +64,7 @@ class ImageChange:
         )
         maps = torch.from_numpy(rows.T.reshape(count, 2, 3)).to(inputs.device)
         grid = functional.affine_grid(maps, [count, 1, *inputs.shape[1:]], align_corners=False)
-        moved = functional.grid_sample(inputs[:, None], grid, padding_mode="border", align_corners=False)[
-            :, 0
-        ]
+        moved = functional.grid_sample(inputs[:, None], grid, padding_mode="border", align_corners=False)[:, 0]
         if self.contrast:
             moved = moved * torch.from_numpy(np.exp(contrast)).to(inputs.device)[:, None, None]
         if self.cutout:

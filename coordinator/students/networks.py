@@ -41,9 +41,7 @@ class Network:
     shapes: Callable[[tuple[int, ...], int], Shapes]
     logits: Callable[[Parameters, Tensor, Parameters | None], Tensor]
 
-    def initial(
-        self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int
-    ) -> Parameters:
+    def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
         """He-normal weights from the generator; batch norm starts as the identity, the last layer flat."""
         parameters: Parameters = {}
         for name, shape in self.shapes(input_shape, classes).items():
@@ -67,8 +65,7 @@ def is_image(input_shape: tuple[int, ...]) -> bool:
 def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
     if not is_image(input_shape):
         raise InvalidInput(
-            f"inputs of the cnn have shape {input_shape}; "
-            f"allowed: (height, width), each at least {_SMALLEST_IMAGE}"
+            f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least {_SMALLEST_IMAGE}"
         )
     first, second = _FILTERS
     height, width = ((length - 3) // 2 for length in input_shape)
@@ -110,9 +107,7 @@ def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | No
     return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
 
 
-def _norm(
-    parameters: Parameters, layer: str, values: Tensor, found: Parameters | None
-) -> tuple[Tensor, Tensor]:
+def _norm(parameters: Parameters, layer: str, values: Tensor, found: Parameters | None) -> tuple[Tensor, Tensor]:
     """The factor and the offset that batch norm applies to each channel of [rows, channels, ...]."""
     if f"{layer}.mean" in parameters:
         mean, variance = parameters[f"{layer}.mean"], parameters[f"{layer}.variance"]

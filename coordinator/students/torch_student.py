@@ -127,9 +127,7 @@ def train(
             batch = torch.cat([batch, pseudo.strong(queries, generator)])
             goals = torch.cat([goals, guesses])
             weights = torch.cat([weights, (confidence >= pseudo.threshold) * (pseudo.weight / len(queries))])
-        losses = functional.cross_entropy(
-            network.logits(parameters, batch, None) + offsets, goals, reduction="none"
-        )
+        losses = functional.cross_entropy(network.logits(parameters, batch, None) + offsets, goals, reduction="none")
         optimizer.zero_grad()
         (losses * weights).sum().backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
         optimizer.step()

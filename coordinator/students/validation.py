@@ -30,9 +30,7 @@ def check_released(
     if labels.min() < 0 or labels.max() >= classes:
         raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
     if len(unlabelled) and unlabelled.shape[1:] != inputs.shape[1:]:
-        raise InvalidInput(
-            f"unlabelled inputs have shape {unlabelled.shape[1:]}; allowed: {inputs.shape[1:]}"
-        )
+        raise InvalidInput(f"unlabelled inputs have shape {unlabelled.shape[1:]}; allowed: {inputs.shape[1:]}")
     if not (np.isfinite(inputs).all() and np.isfinite(unlabelled).all()):
         raise InvalidInput("inputs hold NaN or infinite features; allowed: finite numbers")
 

@@ -73,17 +73,11 @@ class LogisticRegressionKind(TeacherKind):
             raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
         types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
         if types != (np.float32, np.float32, np.int64, np.int64):
-            raise DataCorrupt(
-                f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape"
-            )
+            raise DataCorrupt(f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape")
         if seen.ndim != 1 or input_shape.ndim != 1 or not len(seen) or (seen < 0).any():
-            raise DataCorrupt(
-                f"{path} does not list the classes and the shape that its teacher was trained on"
-            )
+            raise DataCorrupt(f"{path} does not list the classes and the shape that its teacher was trained on")
         if weights.shape != (input_shape.prod(), len(seen)) or offsets.shape != seen.shape:
-            raise DataCorrupt(
-                f"{path}: weights {weights.shape}, offsets {offsets.shape}, classes {seen.shape} differ"
-            )
+            raise DataCorrupt(f"{path}: weights {weights.shape}, offsets {offsets.shape}, classes {seen.shape} differ")
         if not (np.isfinite(weights).all() and np.isfinite(offsets).all()):
             raise DataCorrupt(f"{path} holds NaN or infinite weights; allowed: finite numbers")
         return LinearTeacher(weights, offsets, seen, tuple(int(length) for length in input_shape))
@@ -99,9 +93,7 @@ def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " r
     rows = inputs.reshape(len(inputs), -1)
     seen = np.unique(labels)
     if len(seen) == 1:  # nothing to separate, and scikit-learn refuses to
-        return LinearTeacher(
-            np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:]
-        )
+        return LinearTeacher(np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:])
     model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():
         # Stopping before convergence is meant: see MAX_ITERATIONS.
@@ -110,6 +102,4 @@ def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " r
     weights, offsets = model.coef_.T, model.intercept_
     if len(seen) == 2:  # scikit-learn keeps one score, that of the second class
         weights, offsets = np.hstack([np.zeros_like(weights), weights]), np.append(0.0, offsets)
-    return LinearTeacher(
-        np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:]
-    )
+    return LinearTeacher(np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:])

@@ -48,9 +48,7 @@ class Network:
     learning_rate: float
     augmented: bool
 
-    def initial(
-        self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int
-    ) -> Parameters:
+    def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
         """He-normal weights from the generator; batch norm starts as the identity."""
         parameters: Parameters = {}
         for name, shape in self.trained(input_shape, classes).items():
@@ -68,9 +66,7 @@ class Network:
 
 def _cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
     if len(input_shape) != 2 or min(input_shape) < 8:
-        raise InvalidInput(
-            f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least 8"
-        )
+        raise InvalidInput(f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least 8")
     pooled = _FILTERS * ((input_shape[0] - 2) // 2) * ((input_shape[1] - 2) // 2)
     return {
         "conv.weight": (_FILTERS, 1, 3, 3),
@@ -145,9 +141,7 @@ def _convolved_statistics(
     exact, and spares a pass over the whole convolved batch.
     """
     height, width = images.shape[1] - 2, images.shape[2] - 2
-    patches = torch.stack(
-        [images[:, y : y + height, x : x + width] for y in range(3) for x in range(3)]
-    ).flatten(1)
+    patches = torch.stack([images[:, y : y + height, x : x + width] for y in range(3) for x in range(3)]).flatten(1)
     mean = patches.mean(1)
     centred = patches - mean[:, None]
     covariance = centred @ centred.T / patches.shape[1]
@@ -155,9 +149,7 @@ def _convolved_statistics(
     return filters @ mean, ((filters @ covariance) * filters).sum(1)
 
 
-CNN: Final = Network(
-    "cnn", _cnn_trained, lambda shape: _CNN_FOUND, _cnn_logits, learning_rate=0.02, augmented=True
-)
+CNN: Final = Network("cnn", _cnn_trained, lambda shape: _CNN_FOUND, _cnn_logits, learning_rate=0.02, augmented=True)
 MLP: Final = Network(
     "mlp",
     lambda shape, classes: _dense_trained(math.prod(shape), classes),

@@ -82,9 +82,7 @@ class TorchKind(TeacherKind):
         """
         return self.fit_with(shards, classes=classes, seeds=seeds, stacked=self.stacks)
 
-    def fit_with(
-        self, shards: list[Shard], *, classes: int, seeds: list[int], stacked: bool
-    ) -> list[Teacher]:
+    def fit_with(self, shards: list[Shard], *, classes: int, seeds: list[int], stacked: bool) -> list[Teacher]:
         """The same with stacked or looped training chosen by the caller."""
         check_shards(shards, classes, seeds)
         for inputs, _ in shards:
@@ -105,9 +103,7 @@ class TorchKind(TeacherKind):
         except (safetensors.SafetensorError, OSError) as failure:
             raise DataCorrupt(f"{path} is not a readable safetensors file: {failure}") from failure
         if about.get("teacher") != self.network.name:
-            raise DataCorrupt(
-                f"{path} holds a teacher of kind {about.get('teacher')!r}, not {self.network.name!r}"
-            )
+            raise DataCorrupt(f"{path} holds a teacher of kind {about.get('teacher')!r}, not {self.network.name!r}")
         try:
             classes = int(about["classes"])
             input_shape = tuple(int(length) for length in json.loads(about["input_shape"]))
@@ -118,9 +114,7 @@ class TorchKind(TeacherKind):
         if seen is None or seen.dtype != np.int64 or seen.ndim != 1 or not 0 < len(seen) <= classes:
             raise DataCorrupt(f"{path} does not list the classes that its teacher has seen")
         if seen.min() < 0 or seen.max() >= classes:
-            raise DataCorrupt(
-                f"{path} lists classes in [{seen.min()}, {seen.max()}]; allowed: [0, {classes - 1}]"
-            )
+            raise DataCorrupt(f"{path} lists classes in [{seen.min()}, {seen.max()}]; allowed: [0, {classes - 1}]")
         if {name: array.shape for name, array in arrays.items()} != shapes or not all(
             array.dtype == np.float32 and np.isfinite(array).all() for array in arrays.values()
         ):
@@ -147,7 +141,5 @@ def _device(name: str) -> torch.device:
     except RuntimeError as failure:
         raise InvalidInput(f"device is {name!r}; allowed: auto, cpu, cuda, cuda:N") from failure
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
-        raise InvalidInput(
-            f"device is {name!r}; allowed here: auto, cpu, and cuda where a CUDA device is present"
-        )
+        raise InvalidInput(f"device is {name!r}; allowed here: auto, cpu, and cuda where a CUDA device is present")
     return device

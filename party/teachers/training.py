@@ -39,10 +39,7 @@ def train_looped(
     network: Network, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
     """Trains one teacher after the other; the fastest way on a CPU."""
-    return [
-        _train([shard], network, classes, [seed], device)[0]
-        for shard, seed in zip(shards, seeds, strict=True)
-    ]
+    return [_train([shard], network, classes, [seed], device)[0] for shard, seed in zip(shards, seeds, strict=True)]
 
 
 def train_stacked(
@@ -78,8 +75,7 @@ def _train(
     generators = [np.random.default_rng(seed) for seed in seeds]
     initial = [network.initial(generator, tuple(input_shape), classes) for generator in generators]
     parameters = {
-        name: torch.stack([start[name] for start in initial]).to(device).requires_grad_()
-        for name in initial[0]
+        name: torch.stack([start[name] for start in initial]).to(device).requires_grad_() for name in initial[0]
     }
     inputs = torch.from_numpy(np.stack([shard[0] for shard in shards])).to(device)
     labels = torch.from_numpy(np.stack([shard[1] for shard in shards])).to(device)

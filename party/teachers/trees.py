@@ -32,9 +32,7 @@ _TRUSTED: Final = (
 )
 
 # For each node of a tree: its left and its right child, the feature it splits on, whether it is a leaf.
-Nodes = tuple[
-    Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]
-]
+Nodes = tuple[Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]]
 Model = Any  # a fitted scikit-learn classifier: scikit-learn has no types
 
 
@@ -73,9 +71,7 @@ class TreeKind(TeacherKind):
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Trains one teacher a shard, see TeacherKind.fit."""
         check_shards(shards, classes, seeds)
-        return [
-            self._fit_one(inputs, labels, seed) for (inputs, labels), seed in zip(shards, seeds, strict=True)
-        ]
+        return [self._fit_one(inputs, labels, seed) for (inputs, labels), seed in zip(shards, seeds, strict=True)]
 
     def _fit_one(
         self, inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"], seed: int

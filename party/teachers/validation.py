@@ -23,9 +23,7 @@ def check_shards(shards: list[Shard], classes: int, seeds: list[int]) -> None:
         if len(inputs) == 0:
             raise InvalidInput(f"shard {number} has 0 records; allowed: at least 1")
         if len(inputs) != len(labels):
-            raise InvalidInput(
-                f"shard {number} has {len(inputs)} inputs and {len(labels)} labels; allowed: equal"
-            )
+            raise InvalidInput(f"shard {number} has {len(inputs)} inputs and {len(labels)} labels; allowed: equal")
         if inputs.ndim < 2 or inputs[0].size == 0:
             raise InvalidInput(f"shard {number} has shape {inputs.shape}; allowed: [records, features, ...]")
         if labels.min() < 0 or labels.max() >= classes:

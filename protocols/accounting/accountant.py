@@ -57,7 +57,7 @@ class Accountant(ABC):
             raise InvalidInput(f"accountant {self.name!r} does not hold for view {view!r}; allowed: {allowed}")
 
 
-class _RenyiAccountant(ABC):
+class _RenyiAccountant:
     """The parts that every RDP accountant shares; see Accountant."""
 
     orders = ORDERS

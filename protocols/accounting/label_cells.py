@@ -23,9 +23,7 @@ from protocols.accounting.label_cones import LocalModel
 Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
 """(points, shifts) -> the outcomes there: label_cones.bit_model or label_cones.label_model."""
 
-RegionBound = Callable[
-    [Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]
-]
+RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
 """(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
 
 _LARGEST_EXPONENT = 600.0  # exp() of more is cut to exp(600); problems with G near that are not admitted
@@ -51,9 +49,7 @@ class Problems:
     tolerance: float
 
 
-def supremum(
-    problems: Problems, experiment: Experiment, region_bound: RegionBound
-) -> Float64[ndarray, " problems"]:
+def supremum(problems: Problems, experiment: Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
     """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
     best = problems.lower.copy()
     left_over = np.zeros_like(best)
@@ -129,9 +125,7 @@ def cell_bounds(
     stray = length**2 / 2.0 * np.minimum(2.0 * distance, 1.0)
     steep = np.full(len(value), -np.inf)
     for sign in product((-1.0, 1.0), repeat=axes):
-        exponent = np.minimum(
-            log_p - beta * (ratio - stray) + np.tensordot(sign, tilt, axes=1), _LARGEST_EXPONENT
-        )
+        exponent = np.minimum(log_p - beta * (ratio - stray) + np.tensordot(sign, tilt, axes=1), _LARGEST_EXPONENT)
         steep = np.maximum(steep, np.exp(exponent).sum(axis=0))
     return value, np.minimum(taylor, steep - 1.0)
 
@@ -243,18 +237,14 @@ def _tile(
     return owner, centres
 
 
-def _weighted_first(
-    log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]
-) -> Float64[ndarray, "..."]:
+def _weighted_first(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """e^log_weight (e^z - 1) without overflow where log_weight + z is moderate."""
     size = np.exp(np.minimum(log_weight + np.maximum(z, 0.0), _LARGEST_EXPONENT))
     weighted: Float64[ndarray, "..."] = -np.sign(z) * size * np.expm1(-np.abs(z))
     return weighted
 
 
-def _weighted_second(
-    log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]
-) -> Float64[ndarray, "..."]:
+def _weighted_second(log_weight: Float64[ndarray, "..."], z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """e^log_weight (e^z - 1 - z), accurate for small z and without overflow."""
     small = np.clip(z, -0.3, 0.3)
     series = np.zeros_like(z)

@@ -188,9 +188,7 @@ def _relative_growth(
 
 def _log_tie(x: Float64[ndarray, "..."], y: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """log of the density with which A = B > 0 is met as y grows: -d/dy P[A > 0, A > B]."""
-    tie: Float64[ndarray, "..."] = (
-        _log_phi((x - y) * _SQRT_HALF) + np.log(_SQRT_HALF) + log_ndtr((x + y) * _SQRT_HALF)
-    )
+    tie: Float64[ndarray, "..."] = _log_phi((x - y) * _SQRT_HALF) + np.log(_SQRT_HALF) + log_ndtr((x + y) * _SQRT_HALF)
     return tie
 
 

@@ -60,9 +60,7 @@ def label_rdp(
     return bound.reshape(shifts.shape)
 
 
-def _bit(
-    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
-) -> Float64[ndarray, " problems"]:
+def _bit(shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]) -> Float64[ndarray, " problems"]:
     """The threshold bound, from the table where it has the order and the shift."""
     bound = np.empty_like(shifts)
     tabled = covers(shifts, orders)
@@ -84,7 +82,5 @@ def _checked(
     try:
         shifts, wanted = np.broadcast_arrays(shifts, wanted)
     except ValueError as error:
-        raise InvalidInput(
-            f"d of shape {shifts.shape} and orders of shape {wanted.shape} do not broadcast"
-        ) from error
+        raise InvalidInput(f"d of shape {shifts.shape} and orders of shape {wanted.shape} do not broadcast") from error
     return shifts, wanted

@@ -59,9 +59,7 @@ class Table:
         return content.hexdigest()
 
 
-def covers(
-    shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
-) -> Bool[ndarray, " problems"]:
+def covers(shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]) -> Bool[ndarray, " problems"]:
     """Whether `interpolate` answers for a shift and an order."""
     position = np.minimum(np.searchsorted(ORDERS, orders), len(ORDERS) - 1)
     return (ORDERS[position] == orders) & (shifts >= SHIFTS[0]) & (shifts <= SHIFTS[-1])
@@ -107,9 +105,7 @@ def load(path: Path = TABLE_PATH) -> Table:
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
-        raise DataUnavailable(
-            f"{path} is absent; run python -m protocols.accounting.label_only_table"
-        ) from error
+        raise DataUnavailable(f"{path} is absent; run python -m protocols.accounting.label_only_table") from error
     try:
         with np.load(BytesIO(content), allow_pickle=False) as arrays:
             table = Table(bit=arrays["bit"], label=arrays["label"])
@@ -119,9 +115,7 @@ def load(path: Path = TABLE_PATH) -> Table:
     if not grid_matches:
         raise DataCorrupt(f"{path.name} was computed for another grid of orders and shifts; compute it again")
     if table.bit.shape != table.label.shape or digest != table.digest():
-        raise DataCorrupt(
-            f"{path.name} has checksum {table.digest()[:16]}; allowed: {digest[:16]}, which it states"
-        )
+        raise DataCorrupt(f"{path.name} has checksum {table.digest()[:16]}; allowed: {digest[:16]}, which it states")
     return table
 
 

@@ -85,9 +85,7 @@ def _bit_growth(
     beta = orders - 1.0
     gaussian = orders * beta * shifts**2 / 2.0
     left, right = shifts + _MARGIN, beta * shifts + _MARGIN
-    outside = np.maximum(
-        _tail(gaussian, shifts, orders, left, -1.0), _tail(gaussian, shifts, orders, right, 1.0)
-    )
+    outside = np.maximum(_tail(gaussian, shifts, orders, left, -1.0), _tail(gaussian, shifts, orders, right, 1.0))
     problems = Problems(shifts, orders, -left[:, None], right[:, None], np.zeros_like(shifts), tolerance)
     inside = supremum(problems, bit_model, lambda _owner, centres, _radius: np.full(len(centres), np.inf))
     return np.maximum(inside, outside)

@@ -109,19 +109,16 @@ class Ledger:
                 balance = self.balance(name)
                 if amount < 0 or balance.spent + amount > balance.cap:
                     raise BudgetExceeded(
-                        f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to {balance.cap - balance.spent} "
+                        f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to "
+                        f"{balance.cap - balance.spent} "
                         f"(cap {balance.cap}, spent {balance.spent})"
                     )
-                self._database.execute(
-                    "UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name)
-                )
+                self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name))
                 self._database.execute(
                     "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
                 )
 
-    def settle(
-        self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None
-    ) -> None:
+    def settle(self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None) -> None:
         """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
 
         `payload`, if given, replaces what is stored for the batch. Settling again with the same amounts changes

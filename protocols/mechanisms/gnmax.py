@@ -31,9 +31,7 @@ class GNMax(Mechanism):
         check_sigma("sigma", self.sigma)
 
     @classmethod
-    def build(
-        cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View
-    ) -> GNMax:
+    def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> GNMax:
         if sigma_threshold is not None or threshold is not None:
             raise InvalidInput("gnmax has no threshold; leave out threshold and sigma_threshold")
         return cls(sigma=sigma)
@@ -81,8 +79,6 @@ def histogram_rdp(
     return orders[None, :] * (sensitivity[:, None] / sigma) ** 2
 
 
-def histogram_mu_squared(
-    sensitivity: Float64[ndarray, " units"], *, sigma: float
-) -> Float64[ndarray, "units orders"]:
+def histogram_mu_squared(sensitivity: Float64[ndarray, " units"], *, sigma: float) -> Float64[ndarray, "units orders"]:
     """2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su 2022, Thm 1)."""
     return 2.0 * (sensitivity[:, None] / sigma) ** 2

@@ -40,9 +40,7 @@ class Mechanism(ABC):
 
     @classmethod
     @abstractmethod
-    def build(
-        cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View
-    ) -> Mechanism:
+    def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> Mechanism:
         """The mechanism with a study's noise. Raises InvalidInput for a parameter that is missing or has no use."""
 
     @abstractmethod

@@ -32,8 +32,7 @@ COLUMNS: tuple[Column, ...] = (
     Categorical(
         "workclass",
         tuple(
-            "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked "
-            "?".split()
+            "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?".split()
         ),
     ),
     Categorical(
@@ -59,9 +58,7 @@ COLUMNS: tuple[Column, ...] = (
             "Armed-Forces ?".split()
         ),
     ),
-    Categorical(
-        "relationship", tuple("Wife Own-child Husband Not-in-family Other-relative Unmarried".split())
-    ),
+    Categorical("relationship", tuple("Wife Own-child Husband Not-in-family Other-relative Unmarried".split())),
     Categorical("race", tuple("White Asian-Pac-Islander Amer-Indian-Eskimo Other Black".split())),
     Categorical("sex", ("Female", "Male")),
     Numeric("capital-gain", centre=0, scale=3, log=True),

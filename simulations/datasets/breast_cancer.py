@@ -25,9 +25,7 @@ def load(request: DatasetRequest) -> Dataset:
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
-        raise DataUnavailable(
-            "breast_cancer comes with scikit-learn: pip install 'conclave[sklearn]'"
-        ) from error
+        raise DataUnavailable("breast_cancer comes with scikit-learn: pip install 'conclave[sklearn]'") from error
     measured, labels = load_breast_cancer(return_X_y=True)
     labels = labels.astype(np.int64)
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
@@ -46,6 +44,5 @@ def load(request: DatasetRequest) -> Dataset:
         public_labels=labels[parts.public],
         test_inputs=inputs[parts.test],
         test_labels=labels[parts.test],
-        about="Breast tumours, 30 measurements, from scikit-learn; one row a patient, stratified "
-        "by diagnosis.",
+        about="Breast tumours, 30 measurements, from scikit-learn; one row a patient, stratified by diagnosis.",
     )

@@ -27,9 +27,7 @@ class Column(Protocol):
         """The column's header."""
         ...
 
-    def features(
-        self, values: pd.Series[str], public: Int64[ndarray, " public"]
-    ) -> Float32[ndarray, "rows features"]:
+    def features(self, values: pd.Series[str], public: Int64[ndarray, " public"]) -> Float32[ndarray, "rows features"]:
         """The features of every row; `values` are texts, missing ones NaN."""
         ...
 
@@ -48,9 +46,7 @@ class Numeric:
     log: bool = False
     may_miss: bool = False
 
-    def features(
-        self, values: pd.Series[str], public: Int64[ndarray, " public"]
-    ) -> Float32[ndarray, "rows features"]:
+    def features(self, values: pd.Series[str], public: Int64[ndarray, " public"]) -> Float32[ndarray, "rows features"]:
         """One feature, or two. Raises DataCorrupt naming the first row that is no finite number, or
         missing."""
         numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
@@ -82,9 +78,7 @@ class Categorical:
     categories: tuple[str, ...]
     may_miss: bool = False
 
-    def features(
-        self, values: pd.Series[str], public: Int64[ndarray, " public"]
-    ) -> Float32[ndarray, "rows features"]:
+    def features(self, values: pd.Series[str], public: Int64[ndarray, " public"]) -> Float32[ndarray, "rows features"]:
         """One feature a category. Raises DataCorrupt naming the first row of an unknown or missing
         category."""
         codes = category_codes(values, self.categories)
@@ -108,9 +102,7 @@ def encode(
     wrong."""
     absent = [column.name for column in columns if column.name not in table.columns]
     if absent:
-        raise DataCorrupt(
-            f"the table has no column {', '.join(absent)}; it has {', '.join(map(str, table.columns))}"
-        )
+        raise DataCorrupt(f"the table has no column {', '.join(absent)}; it has {', '.join(map(str, table.columns))}")
     return np.concatenate([column.features(table[column.name], public) for column in columns], axis=1)
 
 

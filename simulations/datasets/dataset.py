@@ -56,9 +56,7 @@ class Dataset:
                 )
             if not np.isfinite(inputs).all():
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
-                raise DataCorrupt(
-                    f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite"
-                )
+                raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
 
     @property
     def classes(self) -> int:

@@ -70,15 +70,12 @@ def render_templates(
         path = folder / f"{face}.ttf"
         if not path.is_file():
             raise DataUnavailable(
-                f"glyphs: matplotlib {matplotlib.__version__} has no face {face} in {folder}; reinstall "
-                f"matplotlib"
+                f"glyphs: matplotlib {matplotlib.__version__} has no face {face} in {folder}; reinstall matplotlib"
             )
         font = FT2Font(str(path))
         for column, character in enumerate(characters):
             if font.get_char_index(ord(character)) == 0:
-                raise DataUnavailable(
-                    f"glyphs: the face {face} has no character {character!r}; reinstall matplotlib"
-                )
+                raise DataUnavailable(f"glyphs: the face {face} has no character {character!r}; reinstall matplotlib")
             ink[row, column] = _draw(font, character)
     scale = np.stack([gaussian_filter(ink.astype(np.float32), (0, 0, blur, blur)) for blur in BLURS])
     return np.rint(scale).astype(np.uint8)

@@ -53,9 +53,7 @@ def load_medmnist(task: MedMnist, request: DatasetRequest) -> Dataset:
     is_test = np.repeat([False, False, True], [len(arrays[f"{part}_images"]) for part in official])
     # The part is hashed with the row: a file that moves an image from training to test is not the published
     # one.
-    check_content(
-        path, row_digests(images, np.stack([labels, is_test], axis=1)), task.checksum, ordered=False
-    )
+    check_content(path, row_digests(images, np.stack([labels, is_test], axis=1)), task.checksum, ordered=False)
     digests = np.array([digest.hex() for digest in row_digests(images)])
     order = np.lexsort((labels, is_test, digests))
     images, labels, is_test, digests = images[order], labels[order], is_test[order], digests[order]
@@ -66,9 +64,7 @@ def load_medmnist(task: MedMnist, request: DatasetRequest) -> Dataset:
     sizes = (request.private_size, request.public_size or task.public_size, 0)
     parts = cut(labels[pool], groups=copies, sizes=sizes, name=name, rng=rng)
     if request.test_size is not None and request.test_size != len(test):
-        chosen = cut(
-            labels[test], groups=None, sizes=(None, request.test_size, 0), name=f"{name} test part", rng=rng
-        )
+        chosen = cut(labels[test], groups=None, sizes=(None, request.test_size, 0), name=f"{name} test part", rng=rng)
         test = test[chosen.public]
     private, public = pool[parts.private], pool[parts.public]
     inputs = images * np.float32(1 / 255)

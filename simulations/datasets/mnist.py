@@ -82,8 +82,7 @@ def _read(data_dir: Path | None) -> tuple[Path, list[UInt8[ndarray, ...]]]:
     for array, dimensions in zip(arrays, (3, 1, 3, 1), strict=True):
         if array.dtype != np.uint8 or array.ndim != dimensions:
             raise DataCorrupt(
-                f"{path} holds an array {array.dtype}{list(array.shape)}; allowed: uint8 with {dimensions} "
-                f"dimensions"
+                f"{path} holds an array {array.dtype}{list(array.shape)}; allowed: uint8 with {dimensions} dimensions"
             )
     for images, labels in (arrays[:2], arrays[2:]):
         if len(images) != len(labels):
@@ -99,7 +98,5 @@ def _read_idx(path: Path) -> UInt8[ndarray, ...]:
     header = 4 + 4 * rank
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
     if content[:3] != b"\0\0\x08" or rank == 0 or len(content) != header + math.prod(shape):
-        raise DataCorrupt(
-            f"{path} is no idx file of unsigned bytes: {len(content)} bytes do not fit its header"
-        )
+        raise DataCorrupt(f"{path} is no idx file of unsigned bytes: {len(content)} bytes do not fit its header")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

@@ -31,16 +31,12 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
     if "x" not in arrays:
         arrays = _joined(path, arrays)
     if not {"x", "y"} <= set(arrays) or not set(arrays) <= _ONE_POOL:
-        raise DataCorrupt(
-            f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}"
-        )
+        raise DataCorrupt(f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}")
     inputs = _inputs(path, arrays["x"])
     labels, class_names = _labels(path, arrays)
     for name in ("y", "site", "patient", "split"):
         if name in arrays and arrays[name].shape != (len(inputs),):
-            raise DataCorrupt(
-                f"{path}: {name} has shape {list(arrays[name].shape)}; allowed: [{len(inputs)}], as x"
-            )
+            raise DataCorrupt(f"{path}: {name} has shape {list(arrays[name].shape)}; allowed: [{len(inputs)}], as x")
     pool = Pool(
         path=path,
         name=path.stem,
@@ -81,14 +77,9 @@ def _joined(path: Path, arrays: _Arrays) -> _Arrays:
 
 
 def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "records ..."]:
-    if (
-        x.ndim not in (2, 3)
-        or x.size == 0
-        or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8)
-    ):
+    if x.ndim not in (2, 3) or x.size == 0 or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8):
         raise DataCorrupt(
-            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features] or [N, height, "
-            f"width]"
+            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features] or [N, height, width]"
         )
     inputs = x.astype(np.float32)
     if x.ndim == 3 and x.dtype == np.uint8:
@@ -107,9 +98,7 @@ def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "recor
 def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
     labels = arrays["y"]
     if not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
-        raise DataCorrupt(
-            f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one a row"
-        )
+        raise DataCorrupt(f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one a row")
     if "classes" in arrays:
         names = tuple(str(name) for name in arrays["classes"].reshape(-1))
     else:
@@ -117,9 +106,7 @@ def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tu
     wrong = (labels < 0) | (labels >= len(names))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataCorrupt(
-            f"{path}: y, row {row} (counted from 0): {labels[row]}; allowed: 0 to {len(names) - 1}"
-        )
+        raise DataCorrupt(f"{path}: y, row {row} (counted from 0): {labels[row]}; allowed: 0 to {len(names) - 1}")
     return labels.astype(np.int64), names
 
 

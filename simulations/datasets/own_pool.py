@@ -109,9 +109,7 @@ def _own_split(
         pairs = np.unique(np.stack([patient, part], axis=1), axis=0)
         shared = len(pairs) - len(np.unique(patient))
         if shared:
-            raise DataCorrupt(
-                f"{pool.path}: {shared} patients have records in several parts; allowed: in one"
-            )
+            raise DataCorrupt(f"{pool.path}: {shared} patients have records in several parts; allowed: in one")
     indices = [np.flatnonzero(part == number) for number in range(3)]
     for name, found, size in zip(PARTS, counts, sizes, strict=True):
         if size is not None and size > found:

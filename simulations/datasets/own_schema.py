@@ -40,8 +40,7 @@ def read_schema(path: Path) -> Schema:
             content = tomllib.load(file)
     except FileNotFoundError as error:
         raise DataUnavailable(
-            f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with "
-            "--schema-file"
+            f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with --schema-file"
         ) from error
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the schema {path} cannot be read: {error}; allowed: TOML") from error
@@ -92,9 +91,7 @@ def _column(table: dict[str, object], where: str) -> Column:
         return Categorical(name, tuple(categories), may_miss=may_miss)
     centre, scale = _number(table, "centre", where), _number(table, "scale", where)
     if (centre is None) != (scale is None) or (scale is not None and scale <= 0):
-        raise InvalidInput(
-            f"{where}: centre is {centre}, scale is {scale}; allowed: neither, or both with scale > 0"
-        )
+        raise InvalidInput(f"{where}: centre is {centre}, scale is {scale}; allowed: neither, or both with scale > 0")
     return Numeric(name, centre=centre, scale=scale, log=_flag(table, "log", where), may_miss=may_miss)
 
 
@@ -104,13 +101,9 @@ def _shares(content: dict[str, object], path: Path) -> tuple[float, float, float
         raise InvalidInput(f"{path}: [shares] is {table!r}; allowed: private, public and test")
     if "split" in content and "shares" in content:
         raise InvalidInput(f"{path}: both split and [shares] are given; allowed: one of them")
-    private, public, test = (
-        _number(table, part, f"{path}, [shares]") or 0.0 for part in ("private", "public", "test")
-    )
+    private, public, test = (_number(table, part, f"{path}, [shares]") or 0.0 for part in ("private", "public", "test"))
     if min(private, public, test) <= 0 or not math.isclose(private + public + test, 1, abs_tol=1e-6):
-        raise InvalidInput(
-            f"{path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1"
-        )
+        raise InvalidInput(f"{path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1")
     return private, public, test
 
 

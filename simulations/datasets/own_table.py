@@ -19,9 +19,7 @@ from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
 
 
-def load_table(
-    path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None, int | None, int | None]
-) -> Dataset:
+def load_table(path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
     """The table's data set. Raises DataCorrupt naming file, column and row, InvalidInput on sizes."""
     table = _read(path)
     named = [
@@ -35,9 +33,7 @@ def load_table(
     if absent:
         raise DataCorrupt(f"{path} has no column {', '.join(absent)}; it has {', '.join(table.columns)}")
     if len(table) == 0:
-        raise DataCorrupt(
-            f"{path} has no rows; allowed: at least one each for the private, public and test part"
-        )
+        raise DataCorrupt(f"{path} has no rows; allowed: at least one each for the private, public and test part")
     pool = Pool(
         path=path,
         name=schema.name,
@@ -69,9 +65,7 @@ def _read(path: Path) -> pd.DataFrame:
                 frame[field.name] = frame[field.name].replace("nan", np.nan)
         return frame
     except (OSError, ValueError, pd.errors.ParserError, pyarrow.ArrowException) as error:
-        raise DataCorrupt(
-            f"{path} cannot be read: {error}; allowed: UTF-8 CSV with a header, or Parquet"
-        ) from error
+        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: UTF-8 CSV with a header, or Parquet") from error
 
 
 def _codes(path: Path, values: pd.Series[str], known: Sequence[str]) -> Int64[ndarray, " rows"]:
@@ -89,7 +83,6 @@ def _names(path: Path, values: pd.Series[str]) -> Shaped[ndarray, " rows"]:
     missing = values.isna().to_numpy()
     if missing.any():
         raise DataCorrupt(
-            f"{path}: column {values.name}, row {int(np.argmax(missing))} (counted from 0): missing; "
-            f"allowed: a name"
+            f"{path}: column {values.name}, row {int(np.argmax(missing))} (counted from 0): missing; allowed: a name"
         )
     return values.to_numpy(dtype=str)

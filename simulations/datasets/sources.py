@@ -102,9 +102,7 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, Shaped
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: an npz of plain arrays") from error
 
 
-def row_digests(
-    inputs: Shaped[ndarray, "rows ..."], labels: Shaped[ndarray, "rows ..."] | None = None
-) -> list[bytes]:
+def row_digests(inputs: Shaped[ndarray, "rows ..."], labels: Shaped[ndarray, "rows ..."] | None = None) -> list[bytes]:
     """The SHA-256 of each row's bytes, followed by its label's byte (labels are uint8) where there are
     labels."""
     rows = np.ascontiguousarray(inputs).reshape(len(inputs), -1)

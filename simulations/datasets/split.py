@@ -63,9 +63,7 @@ def cut(
     )
 
 
-def choose(
-    available: int, size: int | None, name: str, rng: np.random.Generator
-) -> Int64[ndarray, " chosen"]:
+def choose(available: int, size: int | None, name: str, rng: np.random.Generator) -> Int64[ndarray, " chosen"]:
     """`size` of `available` private records, uniformly, ascending; all when size is None. Raises
     InvalidInput."""
     if size is None:

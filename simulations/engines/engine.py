@@ -25,9 +25,7 @@ OnReply = Callable[[int, int], None]
 class Exchange(Protocol):
     """Sends one message to each named party and returns one reply (or None) for each."""
 
-    def __call__(
-        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
-    ) -> dict[str, bytes | None]: ...
+    def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]: ...
 
 
 class Host(Protocol):

@@ -114,9 +114,7 @@ class _FlowerExchange:
         nodes = simulation.nodes()
         self._node = {party: nodes[index % len(nodes)] for index, party in enumerate(parties)}
 
-    def __call__(
-        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
-    ) -> dict[str, bytes | None]:
+    def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]:
         check_asked(requests, self._node)
         replies = Replies(requests, on_reply)
         shards: dict[int, ConfigRecord] = {}

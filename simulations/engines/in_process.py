@@ -73,9 +73,7 @@ class _Worker:
         try:
             code = self.process.wait(timeout=_STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            return EngineFailed(
-                f"{self.title} (process {self.process.pid}) closed its connection and runs on"
-            )
+            return EngineFailed(f"{self.title} (process {self.process.pid}) closed its connection and runs on")
         how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else "it ended by itself"
         return EngineFailed(f"{self.title} (process {self.process.pid}) died with exit code {code}: {how}")
 
@@ -120,9 +118,7 @@ class _WorkerExchange:
         self._home = {party: workers[index % len(workers)] for index, party in enumerate(parties)}
         self._number = 0
 
-    def __call__(
-        self, requests: Mapping[str, bytes], on_reply: OnReply | None = None
-    ) -> dict[str, bytes | None]:
+    def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]:
         check_asked(requests, self._home)
         self._number += 1
         replies = Replies(requests, on_reply)

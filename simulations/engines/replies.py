@@ -44,9 +44,7 @@ def check_asked(requests: Mapping[str, bytes], parties: Collection[str]) -> None
     """Raises InvalidInput if a request is for a party that the engine does not host."""
     strangers = [party for party in requests if party not in parties]
     if strangers:
-        raise InvalidInput(
-            f"requests names party {strangers[0]!r}; allowed: the {len(parties)} parties of this run"
-        )
+        raise InvalidInput(f"requests names party {strangers[0]!r}; allowed: the {len(parties)} parties of this run")
 
 
 def describe_error(error: ConclaveError) -> dict[str, str]:

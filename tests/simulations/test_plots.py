@@ -22,9 +22,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def words_of(figure) -> str:
     """All text of a figure."""
     return " ".join(
-        "".join(text.itertext())
-        for text in ElementTree.fromstring(svg_text(figure)).iter()
-        if "text" in text.tag
+        "".join(text.itertext()) for text in ElementTree.fromstring(svg_text(figure)).iter() if "text" in text.tag
     )
 
 
@@ -120,9 +118,7 @@ def test_the_group_that_ran_out_first_is_named(tmp_path):
 
 def test_nobody_ran_out_when_the_pool_ended_first(tmp_path):
     run = stored_run(tmp_path, pool=2)
-    assert "nobody ran out" in words_of(
-        shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure
-    )
+    assert "nobody ran out" in words_of(shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +253,7 @@ def test_a_sweep_of_rules_alone_names_them():
 
 
 def test_a_sweep_counts_the_settings_that_afford_nothing():
-    table = pd.concat(
-        [sweep_table(note=""), pd.DataFrame([{"weights": "uniform", "answered": 0.0, "note": "no"}])]
-    )
+    table = pd.concat([sweep_table(note=""), pd.DataFrame([{"weights": "uniform", "answered": 0.0, "note": "no"}])])
     assert "1 of them" in words_of(sweep_figure(table))
 
 

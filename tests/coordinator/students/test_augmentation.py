@@ -39,23 +39,18 @@ def test_shifts_stay_within_their_range_and_reach_it() -> None:
 
 def test_the_strong_change_of_images_is_stronger_than_the_weak_one() -> None:
     moved = [
-        (change(blob(), np.random.default_rng(0)) - blob()).abs().mean()
-        for change in (WEAK_IMAGES, STRONG_IMAGES)
+        (change(blob(), np.random.default_rng(0)) - blob()).abs().mean() for change in (WEAK_IMAGES, STRONG_IMAGES)
     ]
     assert moved[1] > 1.2 * moved[0]
 
 
 def test_cutout_hides_a_square_of_at_most_its_size() -> None:
     images = torch.ones(200, 20, 20)
-    hidden = (ImageChange(rotation=0, shift=0, cutout=0.25)(images, np.random.default_rng(0)) == 0).sum(
-        (1, 2)
-    )
+    hidden = (ImageChange(rotation=0, shift=0, cutout=0.25)(images, np.random.default_rng(0)) == 0).sum((1, 2))
     assert hidden.max() == 25
     assert hidden.min() > 0
 
 
 def test_dropout_sets_its_share_of_features_to_zero() -> None:
-    zeros = (
-        (RowChange(noise=0.1, dropout=0.2)(torch.ones(200, 50), np.random.default_rng(0)) == 0).float().mean()
-    )
+    zeros = (RowChange(noise=0.1, dropout=0.2)(torch.ones(200, 50), np.random.default_rng(0)) == 0).float().mean()
     assert abs(zeros - 0.2) < 0.02  # 5 standard deviations of 10,000 draws

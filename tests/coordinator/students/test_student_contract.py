@@ -49,9 +49,7 @@ def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     return student_kind(name, device="cpu")
 
 
-def fit(
-    kind: StudentKind, images: ndarray, labels: ndarray, rest: ndarray = NOTHING, seed: int = 0
-) -> Student:
+def fit(kind: StudentKind, images: ndarray, labels: ndarray, rest: ndarray = NOTHING, seed: int = 0) -> Student:
     return kind.fit(images, labels, unlabelled=rest, classes=CLASSES, seed=seed)
 
 

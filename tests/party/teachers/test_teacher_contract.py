@@ -111,17 +111,13 @@ def test_two_absent_ends_of_the_classes_are_mapped_back(kind: TeacherKind) -> No
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.integers(1, 12), start=st.integers(0, 1000), seed=st.integers(0, 2**63))
-def test_any_small_shard_predicts_among_its_classes(
-    kind: TeacherKind, rows: int, start: int, seed: int
-) -> None:
+def test_any_small_shard_predicts_among_its_classes(kind: TeacherKind, rows: int, start: int, seed: int) -> None:
     trained_on = shard(start, start + rows)
     assert set(predictions(kind, trained_on, seed)) <= set(trained_on[1])
 
 
 def test_the_same_seed_gives_the_same_teacher(kind: TeacherKind) -> None:
-    np.testing.assert_array_equal(
-        predictions(kind, shard(0, 40), seed=5), predictions(kind, shard(0, 40), seed=5)
-    )
+    np.testing.assert_array_equal(predictions(kind, shard(0, 40), seed=5), predictions(kind, shard(0, 40), seed=5))
 
 
 @pytest.mark.parametrize(
@@ -150,9 +146,7 @@ def test_training_leaves_global_random_generators_and_its_input_alone(kind: Teac
 
 
 @pytest.mark.parametrize("trained_on", [shard(0, 40), shard_of([1, 6], 9), shard_of([4], 3)])
-def test_a_saved_teacher_predicts_the_same_when_loaded(
-    kind: TeacherKind, trained_on: Shard, tmp_path: Path
-) -> None:
+def test_a_saved_teacher_predicts_the_same_when_loaded(kind: TeacherKind, trained_on: Shard, tmp_path: Path) -> None:
     (teacher,) = kind.fit([trained_on], classes=CLASSES, seeds=[3])
     teacher.save(tmp_path / "teacher")
     assert [file.name for file in tmp_path.iterdir()] == ["teacher"]

@@ -24,10 +24,7 @@ def digit_shards(*sizes: int) -> list[Shard]:
     source = load_digits()
     images, labels = (source.images / 16).astype(np.float32), source.target.astype(np.int64)
     stops = np.cumsum(sizes)
-    return [
-        (images[stop - size : stop], labels[stop - size : stop])
-        for size, stop in zip(sizes, stops, strict=True)
-    ]
+    return [(images[stop - size : stop], labels[stop - size : stop]) for size, stop in zip(sizes, stops, strict=True)]
 
 
 def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dense() -> None:

@@ -15,7 +15,9 @@ from protocols.mechanisms import make_mechanism
 CONFIDENT = make_mechanism("confident_gnmax", sigma=40.0, sigma_threshold=150.0, threshold=200.0, view="label")
 
 
-def filters(epsilon, delta=1e-5, *, account="label_only", sensitivity=1.0, view="label", mechanism=CONFIDENT, limit=9000):
+def filters(
+    epsilon, delta=1e-5, *, account="label_only", sensitivity=1.0, view="label", mechanism=CONFIDENT, limit=9000
+):
     epsilon = np.atleast_1d(np.asarray(epsilon, float))
     return budget_filters(
         accountant=accountant(account),

@@ -24,11 +24,7 @@ def log_label_law(counts):
     gaps = counts[:, None] - counts[None, :]
     np.fill_diagonal(gaps, np.inf)
     others = log_ndtr(NODES[:, None, None] + gaps).sum(axis=2)
-    return (
-        logsumexp(others - NODES[:, None] ** 2 / 2, axis=0)
-        + np.log(NODES[1] - NODES[0])
-        - np.log(2 * np.pi) / 2
-    )
+    return logsumexp(others - NODES[:, None] ** 2 / 2, axis=0) + np.log(NODES[1] - NODES[0]) - np.log(2 * np.pi) / 2
 
 
 def renyi(log_p, log_q, order):
@@ -78,9 +74,7 @@ def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(gaps, shift,
     order=any_orders, seed=st.integers(0, 2**32),
 )  # fmt: skip
 @settings(max_examples=40, deadline=None)
-def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(
-    gaps, shift, order, seed
-) -> None:
+def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(gaps, shift, order, seed) -> None:
     """A unit of total weight `shift` spreads it over classes and abstention in any two ways."""
     rng, counts = np.random.default_rng(seed), np.array(gaps)
     spread = shift * rng.dirichlet(np.full(len(gaps) + 1, 0.5), size=2)[:, :-1]
@@ -132,9 +126,7 @@ def test_orders_off_the_grid_agree_with_their_neighbours_on_it() -> None:
     d = 0.07
     between = 0.5 * (ORDERS[30:60:5] + ORDERS[31:61:5])
     direct = label_rdp(d, between, classes=3) / between
-    below, above = (
-        label_rdp(d, ORDERS[i : i + 30 : 5], classes=3) / ORDERS[i : i + 30 : 5] for i in (30, 31)
-    )
+    below, above = (label_rdp(d, ORDERS[i : i + 30 : 5], classes=3) / ORDERS[i : i + 30 : 5] for i in (30, 31))
     assert (below <= direct * (1 + 3e-4)).all()
     assert (direct <= above * (1 + 3e-4)).all()
 

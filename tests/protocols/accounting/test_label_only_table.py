@@ -17,9 +17,7 @@ def fresh_generator() -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-@pytest.mark.parametrize(
-    ("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)]
-)
+@pytest.mark.parametrize(("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)])
 def test_nodes_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     rng = fresh_generator()
     row, column = rng.integers(len(SHIFTS), size=60), rng.integers(len(ORDERS), size=60)
@@ -31,9 +29,7 @@ def test_nodes_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     assert (stored <= direct * (1 + 6e-5)).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)]
-)
+@pytest.mark.parametrize(("name", "supremum", "factor"), [("bit", bit_supremum, 0.5), ("label", label_supremum, 1.0)])
 def test_chords_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     rng = fresh_generator()
     shifts = np.exp(rng.uniform(np.log(SHIFTS[0]), np.log(SHIFTS[-1]), size=60))

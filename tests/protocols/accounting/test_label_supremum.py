@@ -31,9 +31,7 @@ def log_first_wins(x, y):
         ratio = np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi)
         peak = np.maximum(peak - 0.5 * ((peak - x) - ratio), 0.0)
     low, high = np.maximum(peak - 9.0, 0.0), peak + 9.0
-    fall = np.maximum(
-        (peak - x) - np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi), 0.0
-    )
+    fall = np.maximum((peak - x) - np.exp(-((peak - y) ** 2) / 2 - log_ndtr(peak - y)) / np.sqrt(2 * np.pi), 0.0)
     high = np.minimum(high, np.where(fall > 4.0, peak + 40.0 / np.maximum(fall, 1.0), high))
     s = (low + high)[..., None] / 2 + (high - low)[..., None] / 2 * NODES
     logs = -((s - x[..., None]) ** 2) / 2 + log_ndtr(s - y[..., None])

@@ -1,4 +1,5 @@
 import sqlite3
+from typing import ClassVar
 
 import pytest
 from hypothesis import settings
@@ -16,7 +17,7 @@ def digest(number: int) -> bytes:
 class LedgerLaws(RuleBasedStateMachine):
     """Any order of reserve and settle keeps every account within its cap and agrees with a dictionary."""
 
-    caps = {"a": 100, "b": 250}
+    caps: ClassVar = {"a": 100, "b": 250}
 
     @initialize()
     def open(self) -> None:

@@ -46,7 +46,9 @@ def test_caps_convert_back_to_their_epsilon(epsilon, delta):
 def test_epsilon_falls_in_delta_and_never_exceeds_mironov(value, low, factor):
     rdp = np.full(7, value)
     assert (rdp_to_epsilon(rdp, ORDERS, delta=low * factor) <= rdp_to_epsilon(rdp, ORDERS, delta=low)).all()
-    assert (rdp_to_epsilon(rdp, ORDERS, delta=low) <= np.maximum(rdp_to_epsilon_mironov(rdp, ORDERS, delta=low), 0)).all()
+    assert (
+        rdp_to_epsilon(rdp, ORDERS, delta=low) <= np.maximum(rdp_to_epsilon_mironov(rdp, ORDERS, delta=low), 0)
+    ).all()
 
 
 @given(st.lists(st.floats(0, 2), min_size=7, max_size=7), st.lists(st.floats(0, 2), min_size=7, max_size=7))

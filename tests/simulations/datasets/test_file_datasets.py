@@ -58,9 +58,7 @@ def test_every_data_set_loads_with_its_name_and_says_how_it_is_split(name):
         assert inputs.ndim == (3 if dataset.kind == "image" else 2)
 
 
-@pytest.mark.parametrize(
-    "name", ["digits", "breast_cancer", pytest.param("heart_disease", marks=needs_files)]
-)
+@pytest.mark.parametrize("name", ["digits", "breast_cancer", pytest.param("heart_disease", marks=needs_files)])
 def test_classes_other_than_the_data_sets_own_and_options_of_glyphs_are_refused(name):
     classes = _load(name).classes
     with pytest.raises(InvalidInput, match=f"classes is {classes + 1}; allowed: {classes}"):
@@ -92,8 +90,7 @@ def test_more_private_records_than_there_are_is_refused(name):
 
 @pytest.mark.parametrize(
     "name",
-    ["digits"]
-    + [pytest.param(name, marks=needs_files) for name in ("mnist", "pneumoniamnist", "breastmnist")],
+    ["digits"] + [pytest.param(name, marks=needs_files) for name in ("mnist", "pneumoniamnist", "breastmnist")],
 )
 def test_no_image_is_in_two_parts(name):
     dataset = _load(name)
@@ -214,9 +211,7 @@ def test_medmnist_keeps_the_official_test_part(name, test, pool, positive):
 @pytest.fixture
 def breast(tmp_path):
     """Writes a changed copy of breastmnist; returns the folder."""
-    with np.load(
-        Path(os.environ["CONCLAVE_DATA"], "breastmnist", "breastmnist.npz"), allow_pickle=False
-    ) as archive:
+    with np.load(Path(os.environ["CONCLAVE_DATA"], "breastmnist", "breastmnist.npz"), allow_pickle=False) as archive:
         arrays = dict(archive)
 
     def write(change):
@@ -264,9 +259,7 @@ def _flat_labels(arrays):
 
 
 @needs_files
-@pytest.mark.parametrize(
-    "change", [_one_pixel, _one_label, _missing_row, _from_test_to_training, _flat_labels]
-)
+@pytest.mark.parametrize("change", [_one_pixel, _one_label, _missing_row, _from_test_to_training, _flat_labels])
 def test_a_changed_medmnist_file_is_refused(change, breast):
     with pytest.raises(DataCorrupt, match=r"breastmnist\.npz.*(expected [0-9a-f]{64}|allowed: uint8)"):
         breast(change)
@@ -289,9 +282,7 @@ def test_a_missing_or_changed_row_of_a_table_is_refused_and_a_compressed_copy_is
     for wrong in (content.split(b"\n", 1)[1], content.replace(b"63,1,4,140", b"64,1,4,140", 1)):
         assert wrong != content
         victim.write_bytes(wrong)
-        with pytest.raises(
-            DataCorrupt, match=r"processed\.va\.data does not hold the published rows.*expected"
-        ):
+        with pytest.raises(DataCorrupt, match=r"processed\.va\.data does not hold the published rows.*expected"):
             datasets.load("heart_disease", request)
 
 

@@ -103,9 +103,7 @@ def test_patients_are_never_in_two_parts(csv):
         return table.assign(age=table["person"] / 1000)
 
     dataset = _load(csv(unique_age), SCHEMA.replace("centre = 50\nscale = 10", "centre = 0\nscale = 1"))
-    people = [
-        set(part[:, 0]) for part in (dataset.private_inputs, dataset.public_inputs, dataset.test_inputs)
-    ]
+    people = [set(part[:, 0]) for part in (dataset.private_inputs, dataset.public_inputs, dataset.test_inputs)]
     assert sum(map(len, people)) == len(set.union(*people))
 
 
@@ -243,9 +241,7 @@ def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
         9,
     )
     rows = arrays["x"].reshape(60, -1).astype(np.float64)
-    table = _load(
-        _npz(tmp_path, x=rows, y=arrays["y"], site=np.arange(60) % 2), None, public_size=5, test_size=5
-    )
+    table = _load(_npz(tmp_path, x=rows, y=arrays["y"], site=np.arange(60) % 2), None, public_size=5, test_size=5)
     assert (table.kind, table.private_inputs.shape, table.site_names) == ("table", (50, 108), ("0", "1"))
     assert table.private_inputs.max() == 255
 

@@ -25,9 +25,7 @@ from simulations.datasets.sources import (
     row_digests,
 )
 
-FILE_DATASETS = ("mnist", "adult", "diabetes130", "heart_disease", "eicu_demo", "pneumoniamnist") + (
-    "breastmnist",
-)
+FILE_DATASETS = ("mnist", "adult", "diabetes130", "heart_disease", "eicu_demo", "pneumoniamnist") + ("breastmnist",)
 SOURCE = Source(folder="toy", url="https://example.org/toy.npz", steps="download toy.npz")
 
 

@@ -82,9 +82,7 @@ def test_one_worker_that_dies_does_not_wait_for_the_others(folder: Path) -> None
         InProcess(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"exit", "b": b"wait"}))
 
 
-def test_a_factory_that_fails_is_told_with_its_traceback(
-    folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_factory_that_fails_is_told_with_its_traceback(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     spec = HostSpec("counting_host:open_broken", {"folder": str(folder)})
     with pytest.raises(EngineFailed, match=r"(?s)worker 1 of 1.*RuntimeError: this factory is broken"):
         InProcess(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))
@@ -93,9 +91,7 @@ def test_a_factory_that_fails_is_told_with_its_traceback(
 
 def test_the_body_runs_in_the_callers_thread_and_its_result_comes_back() -> None:
     spec = HostSpec("echo_host:open_host")
-    assert (
-        InProcess(workers=1).run(spec, ["a"], lambda exchange: threading.get_ident()) == threading.get_ident()
-    )
+    assert InProcess(workers=1).run(spec, ["a"], lambda exchange: threading.get_ident()) == threading.get_ident()
 
 
 def test_an_exception_of_the_body_is_the_callers() -> None:

@@ -9,9 +9,7 @@ from protocols.errors import StorageFailed
 from simulations.engines.log_file import logged_to
 
 
-def test_records_go_to_the_file_and_the_handlers_come_back(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_records_go_to_the_file_and_the_handlers_come_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("a_noisy_package")
     handler = logging.StreamHandler()
     logger.addHandler(handler)

@@ -46,9 +46,7 @@ def test_a_gpu_that_is_hidden_is_not_present(monkeypatch: pytest.MonkeyPatch, hi
 
 def test_a_gpu_is_present_exactly_if_it_has_a_device_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert gpu_present() == any(
-        name.startswith("nvidia") and name[6:].isdigit() for name in os.listdir("/dev")
-    )
+    assert gpu_present() == any(name.startswith("nvidia") and name[6:].isdigit() for name in os.listdir("/dev"))
 
 
 def test_cores_are_those_of_the_cpu_affinity_at_most() -> None:
