@@ -28,7 +28,7 @@ from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.files import write_atomically
 
 # Queries that one vote message covers at most, so that progress is seen on a large pool.
-_VOTE_CHUNK = 20_000
+VOTE_ROUND = 20_000
 # Parties whose teachers are trained at once where a kind stacks them on a GPU.
 _STACKED_PARTIES = 250
 
@@ -54,6 +54,7 @@ def cast_votes(
     engine: Engine,
     cache_dir: Path,
     on_stage: OnStage,
+    round_size: int = VOTE_ROUND,
 ) -> Cast:
     """Trains the teachers that are not cached and casts their votes.
 
@@ -84,18 +85,21 @@ def cast_votes(
         nonlocal trained
         replies = _all(exchange, names, {"stage": "train"}, lambda done, total: on_stage("teachers", done, total))
         trained = sum(json.loads(reply)["trained"] for reply in replies.values())
-        return vote_rounds(exchange, names, queries=len(dataset.public_inputs), on_stage=on_stage)
+        queries = len(dataset.public_inputs)
+        return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
 
     votes = engine.run(spec, names, body)
     write_atomically(votes_path, _npy(votes))
     return Cast(votes, trained, folder)
 
 
-def vote_rounds(exchange: Exchange, names: list[str], *, queries: int, on_stage: OnStage) -> ndarray:
-    """Votes i16[parties, teachers, queries] on the pool, in rounds of at most _VOTE_CHUNK queries."""
+def vote_rounds(
+    exchange: Exchange, names: list[str], *, queries: int, round_size: int, on_stage: OnStage
+) -> Integer[ndarray, "parties teachers queries"]:
+    """Votes i16[parties, teachers, queries] on the pool, in rounds of at most `round_size` queries."""
     parts = []
-    for start in range(0, queries, _VOTE_CHUNK):
-        request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + _VOTE_CHUNK, queries)}
+    for start in range(0, queries, round_size):
+        request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + round_size, queries)}
         replies = _all(exchange, names, request, lambda done, total: on_stage("votes", done, total))
         rows = [np.load(io.BytesIO(replies[name]), allow_pickle=False) for name in names]
         parts.append(np.stack(rows))
