@@ -130,9 +130,12 @@ def budget_filters(
 
 
 def affordable_queries(
-    caps: Float64[ndarray, "units orders"], cost: QueryCost, *, answer_rate: float
-) -> Float64[ndarray, "units orders"]:
-    """How many queries each cap affords at each order when a share `answer_rate` is answered (a real number)."""
+    caps: Float64[ndarray, "... orders"], cost: QueryCost, *, answer_rate: float
+) -> Float64[ndarray, "... units orders"]:
+    """How many queries each cap affords at each order when a share `answer_rate` is answered (a real number).
+
+    caps: one row a unit, or [budgets, 1, orders] to hold every budget against every unit.
+    """
     per_query = cost.ask + answer_rate * cost.answer
     return np.maximum(caps, 0.0) / per_query
 
