@@ -18,7 +18,7 @@ import platformdirs
 
 from simulations.experiment import experiment, experiment_budgets, make_study
 from simulations.label import label_seed
-from simulations.pipeline import Host, votes_source
+from simulations.pipeline import Host, read_inputs, votes_source
 from simulations.progress import Reporter
 from simulations.votes_file import StoredVotes
 
@@ -32,12 +32,12 @@ def main() -> None:
         print("not measured: CONCLAVE_DATA is not set")
         return
     cache = os.environ.get("CONCLAVE_CACHE") or platformdirs.user_cache_dir("conclave")
-    host = Host(
-        data_dir=Path(os.environ["CONCLAVE_DATA"]), cache_dir=Path(cache), engine="in_process", workers=None
-    )
+    host = Host(data_dir=Path(os.environ["CONCLAVE_DATA"]), cache_dir=Path(cache), engine="in_process", workers=None)
     base = {"parties": 250, "dataset": "mnist", "teacher": arguments.teacher, "queries": 9000, "student": "none"}
     start = time.perf_counter()
-    source = votes_source(experiment(**base), host=host, reporter=Reporter(quiet=False))
+    reporter = Reporter(quiet=False)
+    inputs = read_inputs(experiment(**base), host=host, reporter=reporter)
+    source = votes_source(inputs, host=host, reporter=reporter)
     print(f"votes in {time.perf_counter() - start:.0f} s")
     stored: StoredVotes = source.stored
     assert stored.votes is not None

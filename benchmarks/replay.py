@@ -63,7 +63,7 @@ def main() -> None:
     stored = make_votes(250, 9000)
     # A budget so large that all 9,000 queries are asked, which is the most work that a setting can be.
     everything = {"sigma": 400.0, "budgets": "2:0.34,4:0.43,6:0.23"}
-    setting(stored, **everything).budgets  # loads the label-only table
+    _ = setting(stored, **everything).budgets  # loads the label-only table
     stored.group_counts(np.zeros(250, dtype=int), 1)
     times, asked = [], 0
     for index in range(20):
@@ -74,7 +74,7 @@ def main() -> None:
         asked = sum(size for size, _ in result.labelling.batches)
     print(
         f"replay, 250 parties x 9,000 queries x 10 classes ({asked} asked): median {np.median(times) * 1e3:.1f} ms a "
-        f"setting (budgets, weights, accounting and aggregation; min {min(times) * 1e3:.1f}, max {max(times) * 1e3:.1f})"
+        f"setting (budgets, weights, accounts, aggregation; min {min(times) * 1e3:.1f}, max {max(times) * 1e3:.1f})"
     )
 
     study = setting(stored, **everything)

@@ -24,14 +24,13 @@ from protocols.errors import (
     QuorumNotReached,
     StorageFailed,
 )
-from simulations.experiment import Experiment, experiment_budgets, make_study, read_config, write_config
+from simulations.experiment import Experiment, read_config, write_config
 from simulations.files import write_atomically
 from simulations.options import given_settings, host_from, settings_flags, settings_from
-from simulations.pipeline import Host, load_dataset, party_count, run
+from simulations.pipeline import read_inputs, run, study_of
 from simulations.plan import Plan, make_plan
 from simulations.progress import Reporter
 from simulations.sweep import read_sweep, run_sweep
-from simulations.votes_file import read_votes
 
 Flags = dict[str, Any]
 
@@ -104,16 +103,19 @@ def run_flags(**flags: Any) -> None:
     reporter, host = _reporter(flags), host_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
     _say_defaults(settings, reporter)
+    inputs = read_inputs(settings, host=host, reporter=reporter)
+    budgets, study = study_of(inputs)
+    plan = make_plan(study, budgets)
     if flags["dry_run"]:
-        _print_plan(_plan(settings, host), as_json=flags["as_json"])
+        _print_plan(plan, as_json=flags["as_json"])
         return
-    _plan_must_afford(settings, host)
+    _must_afford(plan)
     out = _out(flags, settings)
     from simulations.plots import write_figures
     from simulations.report import write_report
     from simulations.results import write_results
 
-    result = run(settings, host=host, reporter=reporter)
+    result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
     with reporter.stage("report"):
         figures = write_results(result, out)
         write_figures(result, out)
@@ -136,9 +138,10 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --parties 250 --budgets 1:0.34,2:0.43,3:0.23
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
     """
-    settings = settings_from(flags)
-    _say_defaults(settings, _reporter(flags))
-    _print_plan(_plan(settings, host_from(flags)), as_json=flags["as_json"])
+    settings, reporter = settings_from(flags), _reporter(flags)
+    _say_defaults(settings, reporter)
+    budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
+    _print_plan(make_plan(study, budgets), as_json=flags["as_json"])
 
 
 @cli.command(name="sweep", epilog=_EPILOG)
@@ -209,43 +212,15 @@ def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
     reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
 
 
-def _plan(settings: Experiment, host: Host) -> Plan:
-    settings, classes, queries = _shape(settings, host)
-    budgets = experiment_budgets(settings)
-    return make_plan(make_study(settings, budgets, classes=classes, queries=queries), budgets)
-
-
-def _shape(settings: Experiment, host: Host) -> tuple[Experiment, int, int]:
-    """Parties (as settings), classes and queries, without training: from the votes' file or the data set."""
-    if settings.votes is not None:
-        given = settings.parties if "parties" in settings.model_fields_set else None
-        stored, parties = read_votes(
-            Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
+def _must_afford(plan: Plan) -> None:
+    """Raises BudgetExceeded, before anything is trained, when no label can be released."""
+    answers = [group.answers_all for group in plan.groups]
+    if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
+        poorest = min(plan.groups, key=lambda group: group.answers_all)
+        raise BudgetExceeded(
+            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at sigma {plan.study.sigma:g} "
+            "votes; allowed: a larger budget, more parties or a larger --sigma (see `conclave-simulate plan`)"
         )
-        changes: Flags = {"parties": parties}
-        if stored.votes is None and "weights" not in settings.model_fields_set:
-            changes["weights"] = "uniform"
-        return settings.model_copy(update=changes), stored.classes, settings.queries or stored.queries
-    if settings.dataset == "glyphs":
-        small = settings.model_copy(update={"private_size": 2000, "queries": 100, "teachers_per_party": 1})
-        dataset = load_dataset(small, host.data_dir)
-        return settings, dataset.classes, settings.queries or 9000
-    dataset = load_dataset(settings, host.data_dir)
-    shaped = settings.model_copy(update={"parties": party_count(settings, dataset)})
-    return shaped, dataset.classes, len(dataset.public_labels)
-
-
-def _plan_must_afford(settings: Experiment, host: Host) -> None:
-    """Raises BudgetExceeded before anything is trained when no label can be released."""
-    if settings.votes is not None or settings.dataset == "glyphs":
-        plan = _plan(settings, host)
-        answers = plan.answers_all if settings.stop == "first-exhausted" else max(g.answers_all for g in plan.groups)
-        if answers < 1:
-            poorest = min(plan.groups, key=lambda group: group.answers_all)
-            raise BudgetExceeded(
-                f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at sigma {plan.study.sigma:g} "
-                "votes; allowed: a larger budget, more parties or a larger --sigma (see `conclave-simulate plan`)"
-            )
 
 
 def _out(flags: Flags, settings: Experiment) -> Path:

@@ -113,9 +113,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         if config_a.get(name) != config_b.get(name)
     ]
     figures = [
-        _figure(
-            name, (_number(a, summary_a, keys), _number(b, summary_b, keys)), summary_a, summary_b, by_seed
-        )
+        _figure(name, (_number(a, summary_a, keys), _number(b, summary_b, keys)), summary_a, summary_b, by_seed)
         for name, keys, by_seed in _FIGURES
     ]
     warnings = _warnings((summary_a, config_a), (summary_b, config_b))

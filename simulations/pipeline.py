@@ -27,7 +27,7 @@ from simulations.experiment import Experiment, experiment_budgets, make_study
 from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
 from simulations.partition import parse_partition, partition, teacher_shards
 from simulations.progress import Reporter
-from simulations.replay import StoredVotes
+from simulations.replay import StoredVotes, check_fit
 from simulations.students import check_student, non_private_accuracy, student_accuracy
 from simulations.votes_file import read_labels, read_votes
 
@@ -40,6 +40,36 @@ class Host:
     cache_dir: Path
     engine: str
     workers: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a run starts from, read and checked: a data set cut into shards, or stored votes.
+
+    shards: for each party, the private records of each of its teachers.
+    """
+
+    settings: Experiment
+    dataset: Dataset | None
+    shards: list[list[Int64[ndarray, " records"]]] | None
+    stored: StoredVotes | None
+    truth: Int64[ndarray, " queries"] | None
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        if self.stored is not None:
+            return self.stored.classes
+        assert self.dataset is not None
+        return self.dataset.classes
+
+    @property
+    def queries(self) -> int:
+        """The size of the public pool."""
+        if self.stored is not None:
+            return self.stored.queries
+        assert self.dataset is not None
+        return len(self.dataset.public_labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +110,50 @@ class RunResult:
     live_checked: bool
 
 
-def run(settings: Experiment, *, host: Host, reporter: Reporter) -> RunResult:
-    """The whole run. Raises ConclaveError; what was finished before stays cached."""
+def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
+    """Reads and checks everything that a run needs before anything is trained, spent or written.
+
+    Raises InvalidInput, DataUnavailable or DataCorrupt.
+    """
     check_student(settings.student)
-    source = votes_source(settings, host=host, reporter=reporter)
-    settings = source.settings
-    budgets = experiment_budgets(settings)
-    study = make_study(settings, budgets, classes=source.stored.classes, queries=source.stored.queries)
+    if settings.votes is not None:
+        return _stored_inputs(settings)
+    scheme = parse_partition(settings.partition)
+    teacher_kind(settings.teacher)
+    open_engine(host.engine, workers=host.workers)
+    with reporter.stage(f"data, {settings.dataset}") as stage:
+        dataset = load_dataset(settings, host.data_dir)
+        stage.result = (
+            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
+            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
+        )
+    settings = settings.model_copy(update={"parties": party_count(settings, dataset)})
+    holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
+    shards = [
+        teacher_shards(
+            records,
+            None if dataset.private_patients is None else dataset.private_patients[records],
+            teachers=settings.teachers_per_party,
+            seed=settings.data_seed,
+        )
+        for records in holdings
+    ]
+    return Inputs(settings, dataset, shards, None, dataset.public_labels)
+
+
+def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
+    """The budgets of the parties and the study that they take part in. Raises InvalidInput."""
+    budgets = experiment_budgets(inputs.settings)
+    study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
+    if inputs.stored is not None:
+        check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
+    return budgets, study
+
+
+def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter) -> RunResult:
+    """Everything that takes time. Raises ConclaveError; what was finished before stays cached."""
+    settings = inputs.settings
+    source = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
         seeds = []
         for done, seed in enumerate(settings.seeds, 1):
@@ -105,37 +172,17 @@ def run(settings: Experiment, *, host: Host, reporter: Reporter) -> RunResult:
     return RunResult(settings, study, budgets, source, seeds, students, accuracy, plural, baselines, live)
 
 
-def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Source:
-    """The votes of a run: from --votes, or by training teachers and casting their votes."""
-    if settings.votes is not None:
-        return _stored_source(settings)
-    teacher_kind(settings.teacher)
-    with reporter.stage(f"data, {settings.dataset}") as stage:
-        dataset = load_dataset(settings, host.data_dir)
-        stage.result = (
-            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
-            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
-        )
-    settings = settings.model_copy(update={"parties": party_count(settings, dataset)})
-    holdings = partition(
-        dataset,
-        parties=settings.parties,
-        scheme=parse_partition(settings.partition),
-        seed=settings.data_seed,
-    )
-    shards = [
-        teacher_shards(
-            records,
-            None if dataset.private_patients is None else dataset.private_patients[records],
-            teachers=settings.teachers_per_party,
-            seed=settings.data_seed,
-        )
-        for records in holdings
-    ]
+def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
+    """The votes of a run: those of a file, or by training teachers and casting their votes."""
+    settings = inputs.settings
+    if inputs.stored is not None:
+        return Source(settings, None, inputs.stored, inputs.truth, None)
+    assert inputs.dataset is not None
+    assert inputs.shards is not None
     with reporter.stages() as on_stage:
         cast = cast_votes(
-            dataset,
-            shards,
+            inputs.dataset,
+            inputs.shards,
             teacher=settings.teacher,
             seed=settings.data_seed,
             engine=open_engine(host.engine, workers=host.workers),
@@ -146,13 +193,8 @@ def votes_source(settings: Experiment, *, host: Host, reporter: Reporter) -> Sou
         f"teachers and votes: {cast.trained} of {cast.votes.shape[0] * cast.votes.shape[1]} teachers trained now, "
         "the rest from the cache"
     )
-    return Source(
-        settings,
-        dataset,
-        StoredVotes(dataset.classes, cast.votes, None),
-        dataset.public_labels,
-        np.array([len(records) for records in holdings]),
-    )
+    sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
+    return Source(settings, inputs.dataset, StoredVotes(inputs.dataset.classes, cast.votes, None), inputs.truth, sizes)
 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
@@ -178,7 +220,7 @@ def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
     return datasets.load(settings.dataset, request)
 
 
-def _stored_source(settings: Experiment) -> Source:
+def _stored_inputs(settings: Experiment) -> Inputs:
     """Votes from a file; the number of parties is what the file holds."""
     assert settings.votes is not None
     given = settings.parties if "parties" in settings.model_fields_set else None
@@ -201,7 +243,7 @@ def _stored_source(settings: Experiment) -> Source:
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
     if "weights" not in settings.model_fields_set and stored.votes is None:
         changes["weights"] = "uniform"
-    return Source(settings.model_copy(update=changes), None, stored, truth, None)
+    return Inputs(settings.model_copy(update=changes), None, None, stored, truth)
 
 
 def _labelled(study: Study, source: Source, seed: int, dropout: float) -> SeedResult:

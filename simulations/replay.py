@@ -85,7 +85,7 @@ def replay(study: Study, stored: StoredVotes, *, noise: StandardNormal, presence
     presence(batch number) says which parties answer that batch (None: all). Raises InvalidInput when the votes do
     not fit the study, QuorumNotReached as a coordinator does.
     """
-    _check_fit(study, stored, presence)
+    check_fit(study, stored, drops=presence is not None)
     budgets, view = study.budgets, check_view(study.view)
     labels = np.full(stored.queries, NOT_ASKED, dtype=np.int64)
     spent = np.zeros(len(study.roster), dtype=np.int64)
@@ -159,7 +159,8 @@ def _counter(
     return by_party
 
 
-def _check_fit(study: Study, stored: StoredVotes, presence: Presence | None) -> None:
+def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
+    """Raises InvalidInput unless these votes can be replayed under the study; drops: whether parties may be absent."""
     if stored.classes != study.classes:
         raise InvalidInput(f"votes are for {stored.classes} classes; the study has {study.classes}")
     if stored.queries > study.query_limit:
@@ -172,5 +173,5 @@ def _check_fit(study: Study, stored: StoredVotes, presence: Presence | None) -> 
     if len(np.unique(study.weights)) > 1:
         raise InvalidInput("vote counts hold no parties, so weights must be uniform; give votes as class ids instead")
     uneven = len(np.unique(study.budgets.cap)) > 1 or len(np.unique(study.budgets.order)) > 1
-    if presence is not None or (study.stop == "drop-exhausted" and uneven):
+    if drops or (study.stop == "drop-exhausted" and uneven):
         raise InvalidInput("vote counts hold no parties, so none can drop out; give votes as class ids instead")

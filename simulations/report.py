@@ -67,8 +67,7 @@ def render_report(result: RunResult, figures: Summary) -> str:
         figures=figures,
         stop=stop_words(figures["stop"]),
         drawings=[
-            {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption}
-            for drawing in drawings(result, figures)
+            {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawings(result, figures)
         ],
         comparisons=_comparisons(result, figures),
         groups=groups[:MOST_GROUPS],
@@ -99,11 +98,7 @@ def _title(result: RunResult) -> str:
 
 def _lead(result: RunResult, figures: Summary) -> str:
     parties = parties_words(figures["parties"])
-    did = (
-        "voted"
-        if result.source.dataset is None
-        else "trained teachers on their own records and let them vote"
-    )
+    did = "voted" if result.source.dataset is None else "trained teachers on their own records and let them vote"
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
         f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "

@@ -83,9 +83,7 @@ def interval(half: float | None, *, seeds: int, points: bool) -> str:
     """The half-width of a 95 % interval over seeds, or why there is none; points: `half` is of a share."""
     if half is None:
         return "one seed: no interval" if seeds == 1 else "known for one seed only: no interval"
-    return (
-        f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
-    )
+    return f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
 
 
 def stop_words(reason: str) -> str:
@@ -116,9 +114,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
         kind = "counts of votes a class" if stored.votes is None else "each party's votes"
-        lines.append(
-            ("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training")
-        )
+        lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
     else:
         data = source.dataset
         lines += [
@@ -130,8 +126,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             ),
             (
                 "Teachers",
-                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards "
-                "of its data",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards of its data",
             ),
         ]
     lines += [
@@ -171,9 +166,7 @@ def _parties(result: RunResult) -> str:
         words += f"budgets ε = {', '.join(each)}"
     else:
         middle = np.median(result.budgets.epsilon)
-        words += (
-            f"budgets ε from {epsilon[0]:g} to {epsilon[-1]:g}, median {middle:g} ({result.settings.budgets})"
-        )
+        words += f"budgets ε from {epsilon[0]:g} to {epsilon[-1]:g}, median {middle:g} ({result.settings.budgets})"
     sizes = result.source.party_sizes
     if sizes is None:
         return words

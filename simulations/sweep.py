@@ -12,7 +12,7 @@ import pandas as pd
 from protocols.errors import BudgetExceeded, InvalidInput
 from simulations.experiment import Experiment, experiment, experiment_budgets, make_study, parse_seeds, read_toml
 from simulations.label import label_seed, mean_and_interval
-from simulations.pipeline import Host, Source, votes_source
+from simulations.pipeline import Host, Source, read_inputs, votes_source
 from simulations.progress import Reporter
 from simulations.students import student_accuracy
 
@@ -71,7 +71,8 @@ def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
     for settings in sweep.settings:
         key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))
         if key not in sources:
-            sources[key] = votes_source(settings, host=host, reporter=reporter)
+            inputs = read_inputs(settings, host=host, reporter=reporter)
+            sources[key] = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"sweep of {len(sweep.settings)} settings") as stage:
         for done, settings in enumerate(sweep.settings, 1):
             key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from simulations.experiment import experiment
-from simulations.pipeline import Host, RunResult, run
+from simulations.pipeline import Host, RunResult, read_inputs, run, study_of
 from simulations.progress import Reporter
 
 
@@ -46,11 +46,11 @@ def stored_run(
         **settings,
     }
     host = Host(data_dir=None, cache_dir=folder / "cache", engine="in_process", workers=1)
-    return run(
-        experiment(**{name: value for name, value in given.items() if value is not None}),
-        host=host,
-        reporter=Reporter(quiet=True),
-    )
+    reporter = Reporter(quiet=True)
+    settings_given = experiment(**{name: value for name, value in given.items() if value is not None})
+    inputs = read_inputs(settings_given, host=host, reporter=reporter)
+    budgets, study = study_of(inputs)
+    return run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
 
 
 def with_students(result: RunResult, accuracies: list[float | None]) -> RunResult:

@@ -1,0 +1,224 @@
+"""The command line as a person uses it: exit codes, refusals before anything is spent, resuming, JSON."""
+
+import json
+import tomllib
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from protocols.errors import EngineFailed, StorageFailed
+from simulations.command import run_command
+from tests.studies import make_votes
+
+VOTES, TRUTH = make_votes(60, 400)
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Stored votes and labels in the working folder, and a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    np.save("votes.npy", VOTES[:, 0])
+    np.save("truth.npy", TRUTH)
+    return ["--votes", "votes.npy", "--votes-kind", "ids", "--labels", "truth.npy", "--quiet"]
+
+
+def run(*arguments) -> int:
+    return run_command([str(a) for a in arguments])
+
+
+def test_a_replay_writes_everything_that_a_run_promises(stored, tmp_path, capsys):
+    assert run("run", *stored, "--budgets", "1:0.5,3:0.5", "--seeds", "0-2", "--out", "out", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["parties"], summary["queries"]) == (60, 400)
+    assert summary["accounting"] == "worst_case_label_only"
+    assert (summary["unit"], summary["view"], summary["adjacency"]) == ("record", "label", "replace-one")
+    assert [group["budget"] for group in summary["groups"]] == [1.0, 3.0]
+    for group in summary["groups"]:
+        assert group["epsilon_spent"] <= group["epsilon_guaranteed"] <= group["budget"]
+        assert 0.9 < group["share_of_budget_used"] <= 1
+    assert summary["live_checked"]
+    assert summary["exhausted_first"]
+    table = pq.read_table(tmp_path / "out" / "queries.parquet").to_pydict()
+    first = np.array(table["seed"]) == 0
+    labels = np.array(table["label"])[first]
+    assert (labels >= 0).sum() == summary["seeds"][0]["answered"]
+    assert np.array_equal(np.array(table["answered"])[first], labels >= 0)
+    lines = (tmp_path / "out" / "parties.csv").read_text().splitlines()
+    assert len(lines) == 61
+    assert {"config.toml", "env.json", "report.html", "figures"} <= {p.name for p in (tmp_path / "out").iterdir()}
+    assert tomllib.loads((tmp_path / "out" / "config.toml").read_text())["budgets"] == "1:0.5,3:0.5"
+    assert not [p for p in (tmp_path / "out").rglob("*") if p.name.startswith(".")]
+
+
+def test_the_run_sub_command_is_the_default_and_config_toml_repeats_a_run(stored, tmp_path, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(*stored, "--budgets", "2", "--out", "b", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(*stored, "--budgets", "2", "--out", "a") == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert run(*stored, "--budgets", "2", "--out", "a", "--resume", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert run(*stored, "--budgets", "3", "--out", "a", "--resume") == 2
+    assert "started with budgets = '2', not '3'" in capsys.readouterr().err
+    assert run(*stored, "--resume") == 2
+    assert run("--resume", "--out", "absent", "--quiet") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--budgets", "-1"], 2, "epsilon is -1.0; allowed: finite and > 0"),
+        (["--budgets", "nan"], 2, "epsilon is nan"),
+        (["--budgets", "inf"], 2, "epsilon is inf"),
+        (["--delta", "0"], 2, "delta is 0.0; allowed: greater than 0"),
+        (["--delta", "1"], 2, "delta is 1.0; allowed: less than 1"),
+        (["--sigma", "0"], 2, "sigma is 0.0; allowed: greater than 0"),
+        (["--sigma", "nan"], 2, "sigma is nan"),
+        (["--threshold", "61"], 2, "threshold is 61; allowed: at most the total weight, 60 votes"),
+        (["--threshold", "nan"], 2, "threshold is nan"),
+        (["--classes", "5"], 2, "allowed: class ids in [0, 4]"),
+        (["--parties", "59"], 2, "--parties is 59"),
+        (["--queries", "401"], 2, "queries is 401; allowed: at most the 400"),
+        (["--labels", "votes.npy"], 2, "one dimension"),
+        (["--unit", "site"], 2, "'record'"),
+        (["--view", "clear"], 2, "'label'"),
+        (["--mechanism", "max"], 2, "'gnmax'"),
+        (["--weights", "vanishing"], 2, "'uniform'"),
+        (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
+        (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
+        (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
+        (["--mechanism", "gnmax", "--threshold", "3"], 2, "gnmax has no threshold"),
+        (["--seeds", "3-1"], 2, "seeds are '3-1'"),
+        (["--seeds", "0,0"], 2, "each seed once"),
+        (["--workers", "0"], 2, "workers is 0; allowed: at least 1"),
+        (["--quorum", "61"], 2, "quorum is 61; allowed: at most the 60 parties"),
+        (["--dropout", "1"], 2, "dropout is 1.0; allowed: less than 1"),
+        (["--votes", "absent.npy"], 3, "absent.npy does not exist"),
+        (["--votes", "broken.npy"], 4, "is not a NumPy file"),
+        (["--budgets", "1", "--sigma", "0.5"], 5, "affords no query"),
+        (["--surprise"], 2, "--surprise"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_leaves_nothing_behind(stored, tmp_path, capsys, flags, code, reason):
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY broken")
+    assert run(*stored, "--out", "out", *flags) == code
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--dataset", "cifar"], 2, "allowed: glyphs, digits"),
+        (["--teacher", "oracle"], 2, "allowed: cnn, mlp"),
+        (["--student", "oracle"], 2, "or none to stop after the labels"),
+        (["--engine", "slurm"], 2, "allowed: flower, in_process"),
+        (["--partition", "dirichlet:-1"], 2, "dirichlet"),
+        (["--parties", "0"], 2, "parties is 0"),
+        (["--parties", "3000"], 2, "3000"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], 3, "mnist"),
+    ],
+)
+def test_unknown_names_list_the_known_before_anything_is_trained(tmp_path, monkeypatch, capsys, flags, code, reason):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "20", "--budgets", "8", *flags]
+    assert run(*flags, "--quiet", "--out", "out") == code
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "cache" / "teachers").exists()
+
+
+def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
+    flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]
+    assert run("plan", *flags, "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert run(*flags, "--dry-run", "--json", "--out", "out") == 0
+    assert json.loads(capsys.readouterr().out) == plan
+    poor, rich = plan["groups"]
+    assert plan["answers_if_all_answered"] == poor["answers_all"] < rich["answers_all"]
+    assert poor["epsilon_guaranteed"] == pytest.approx(1, rel=1e-6)
+    assert not (tmp_path / "out").exists()
+    assert run("plan", *flags) == 0
+    text = capsys.readouterr().out
+    assert str(poor["answers_all"]) in text
+    assert "worst_case_label_only" in text
+
+
+def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored, "--out", "out", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 8
+    best = {(row["weights"], row["budgets"]): row["answered"] for row in rows if row["sigma"] == 10.0}
+    assert best["exhaustive", "1:0.5,3:0.5"] > best["uniform", "1:0.5,3:0.5"]
+    assert best["exhaustive", "2.0"] == best["uniform", "2.0"] > 0
+    assert all(row["answered"] == 0 and row["note"] for row in rows if row["sigma"] == 0.5)
+    assert (tmp_path / "out" / "sweep.csv").read_text().count("\n") == 9
+    assert list((tmp_path / "out" / "figures").glob("sweep.*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[base]\nparties = 3\n", "allowed: [base] and [grid]"),
+        ("[grid]\nsigma = 3\n", "a list of at least one value"),
+        ("[grid]\nsigma = []\n", "a list of at least one value"),
+        ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
+        ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
+        ("[grid\n", "is not TOML"),
+    ],
+)
+def test_a_sweep_file_that_is_wrong_is_refused(stored, tmp_path, capsys, text, reason):
+    (tmp_path / "sweep.toml").write_text(text)
+    assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(stored, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a") == 0
+    assert run(*stored, "--budgets", "3", "--out", "b") == 0
+    capsys.readouterr()
+    assert run("compare", "a", "b") == 0
+    assert "budgets" in capsys.readouterr().out
+    assert run("compare", "a", "b", "--json") == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+    assert run("compare", "a", "absent") == 2
+
+
+def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch, capsys):
+    def raising(error):
+        def fail(*arguments, **keywords):
+            raise error
+
+        return fail
+
+    monkeypatch.setattr("simulations.command.run", raising(StorageFailed("the disk is full")))
+    assert run(*stored, "--out", "a") == 6
+    monkeypatch.setattr("simulations.command.run", raising(EngineFailed("a worker died")))
+    assert run(*stored, "--out", "b") == 7
+    monkeypatch.setattr("simulations.command.run", raising(KeyboardInterrupt()))
+    assert run(*stored, "--out", "c") == 130
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_help_has_examples_and_exit_codes(capsys):
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    assert "conclave-simulate --parties 250" in text
+    assert "Exit codes" in text
+    for command in ("run", "plan", "sweep", "compare"):
+        assert run(command, "--help") == 0
+        assert "--json" in capsys.readouterr().out
