@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from party.teachers.logistic_regression import MAX_ITERATIONS
@@ -34,7 +35,7 @@ def main() -> None:
                 [[records] for records in holdings],
                 teacher="logistic_regression",
                 seed=0,
-                engine=open_engine(name, workers=None),
+                engine=partial(open_engine, name, workers=None),
                 cache_dir=Path(cache),
                 on_stage=lambda stage, done, total: None,
                 round_size=1000,

@@ -51,7 +51,7 @@ def cast_votes(
     *,
     teacher: str,
     seed: int,
-    engine: Engine,
+    engine: Callable[[], Engine],
     cache_dir: Path,
     on_stage: OnStage,
     round_size: int = VOTE_ROUND,
@@ -60,7 +60,7 @@ def cast_votes(
 
     shards: for each party, the private records of each of its teachers (disjoint, non-empty, as many for every
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
-    alone, not on the engine.
+    alone, not on the engine, which is opened only when something is not cached.
     """
     train_key = _key(
         "teachers", dataset.private_inputs, dataset.private_labels, *[s for p in shards for s in p],
@@ -88,7 +88,8 @@ def cast_votes(
         queries = len(dataset.public_inputs)
         return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
 
-    votes = engine.run(spec, names, body)
+    on_stage("starting the engine", 0, 1)
+    votes = engine().run(spec, names, body)
     write_atomically(votes_path, _npy(votes))
     return Cast(votes, trained, folder)
 

@@ -22,7 +22,7 @@ from simulations.budgets import Budgets
 from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.engines import open_engine
+from simulations.engines import check_engine, open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
 from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
 from simulations.partition import parse_partition, partition, teacher_shards
@@ -120,7 +120,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         return _stored_inputs(settings)
     scheme = parse_partition(settings.partition)
     teacher_kind(settings.teacher)
-    open_engine(host.engine, workers=host.workers)
+    check_engine(host.engine)
     with reporter.stage(f"data, {settings.dataset}") as stage:
         dataset = load_dataset(settings, host.data_dir)
         stage.result = (
@@ -185,7 +185,8 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
             inputs.shards,
             teacher=settings.teacher,
             seed=settings.data_seed,
-            engine=open_engine(host.engine, workers=host.workers),
+            # Opened only if something is not cached: importing Flower takes seconds.
+            engine=lambda: open_engine(host.engine, workers=host.workers),
             cache_dir=host.cache_dir,
             on_stage=on_stage,
         )

@@ -15,7 +15,7 @@ from coordinator.students.student import Student, StudentKind
 from coordinator.students.torch_student import Schedule, torch_device, train
 from coordinator.students.validation import check_released
 
-_SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=150, most_steps=3000)
+_SCHEDULE: Final = Schedule(batch=32, epochs=16, fewest_steps=150, most_steps=3000)
 
 
 @dataclass(frozen=True)

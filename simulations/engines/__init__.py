@@ -14,14 +14,19 @@ ENGINES: dict[str, str] = {
 }
 
 
+def check_engine(name: str) -> None:
+    """Raises InvalidInput, listing the known names, unless `name` is in ENGINES; imports nothing."""
+    if name not in ENGINES:
+        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}")
+
+
 def open_engine(name: str, *, workers: int | None) -> Engine:
     """The engine of that name, with `workers` worker processes (None: as suits this machine); starts nothing.
 
     Raises InvalidInput for a name that is not in ENGINES or fewer than one worker, EngineFailed when what the
     engine runs on is not installed.
     """
-    if name not in ENGINES:
-        raise InvalidInput(f"engine is {name!r}; allowed: {', '.join(sorted(ENGINES))}")
+    check_engine(name)
     module, _, attribute = ENGINES[name].partition(":")
     try:
         engine_class = getattr(importlib.import_module(module), attribute)
