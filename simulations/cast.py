@@ -23,7 +23,7 @@ import party.teachers
 from party.teachers import teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.errors import EngineFailed
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.files import write_atomically
 
@@ -62,11 +62,11 @@ def cast_votes(
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
     """
-    train_key = _key(
-        "teachers", dataset.private_inputs, dataset.private_labels, *[s for p in shards for s in p],
-        text=f"{teacher} {seed} {dataset.classes} {len(shards[0])} {teacher_source()}",
-    )  # fmt: skip
-    vote_key = _key("votes", dataset.public_inputs, text=train_key)
+    train_key = content_digest(
+        *[shard for of_party in shards for shard in of_party],
+        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {_source()}",
+    )
+    vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
     votes_path = cache_dir / "votes" / f"{vote_key}.npy"
     if votes_path.exists():
@@ -178,7 +178,7 @@ def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) 
 
 
 @cache
-def teacher_source() -> str:
+def _source() -> str:
     """The hash of the source of teachers and of this file: another code version trains anew."""
     assert party.teachers.__file__ is not None
     digest = hashlib.sha256()
@@ -220,11 +220,3 @@ def _npy(array: ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
-
-
-def _key(stage: str, *arrays: ndarray, text: str) -> str:
-    digest = hashlib.sha256(f"{stage} {text}".encode())
-    for array in arrays:
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:32]

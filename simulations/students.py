@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from numpy import ndarray
 import coordinator.students
 from coordinator.students import student_kind
 from protocols.errors import InvalidInput
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, content_digest
 from simulations.files import write_atomically
 
 
@@ -34,7 +35,8 @@ def student_accuracy(
     if len(labels) == 0:
         return None
     rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), positions)
-    key = _key(dataset, student, seed, "released", dataset.public_inputs, positions, labels)
+    about = f"released {dataset.public_digest} {dataset.test_digest} {student} {seed} {dataset.classes} {_source()}"
+    key = content_digest(positions, labels, text=about)
 
     def train() -> float:
         trained = student_kind(student).fit(
@@ -51,7 +53,8 @@ def student_accuracy(
 
 def non_private_accuracy(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> float:
     """Test accuracy of the same kind of model trained on all pooled private data with its true labels."""
-    key = _key(dataset, student, seed, "pooled", dataset.private_inputs, dataset.private_labels)
+    about = f"pooled {dataset.private_digest} {dataset.test_digest} {student} {seed} {dataset.classes} {_source()}"
+    key = content_digest(text=about)
 
     def train() -> float:
         trained = student_kind(student).fit(
@@ -75,21 +78,12 @@ def check_student(name: str) -> None:
             raise InvalidInput(f"{error}; or none to stop after the labels") from None
 
 
-def _cached(path: Path, train: object) -> float:
-    assert callable(train)
+def _cached(path: Path, train: Callable[[], float]) -> float:
     if path.exists():
         return float(json.loads(path.read_text())["accuracy"])
-    accuracy = float(train())
+    accuracy = train()
     write_atomically(path, json.dumps({"accuracy": accuracy}))
     return accuracy
-
-
-def _key(dataset: Dataset, student: str, seed: int, what: str, *arrays: ndarray) -> str:
-    digest = hashlib.sha256(f"{what} {student} {seed} {dataset.classes} {_source()}".encode())
-    for array in (*arrays, dataset.test_inputs, dataset.test_labels):
-        digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()[:32]
 
 
 @cache

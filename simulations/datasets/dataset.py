@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -58,7 +60,31 @@ class Dataset:
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
                 raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
 
+    @cached_property
+    def private_digest(self) -> str:
+        """A name of the private part's content, for caches."""
+        return content_digest(self.private_inputs, self.private_labels)
+
+    @cached_property
+    def public_digest(self) -> str:
+        """A name of the public inputs, for caches."""
+        return content_digest(self.public_inputs)
+
+    @cached_property
+    def test_digest(self) -> str:
+        """A name of the test part's content, for caches."""
+        return content_digest(self.test_inputs, self.test_labels)
+
     @property
     def classes(self) -> int:
         """The number of classes, at least 2."""
         return len(self.class_names)
+
+
+def content_digest(*arrays: ndarray, text: str = "") -> str:
+    """32 hexadecimal digits that name the arrays' dtypes, shapes and bytes, and a text (BLAKE2b, 16 bytes)."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for array in arrays:
+        digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

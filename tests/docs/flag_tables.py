@@ -1,0 +1,64 @@
+"""The tables of flags in docs/reference/command-line.md, made from the command line itself.
+
+    python tests/docs/flag_tables.py     rewrites them; test_docs.py compares them
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from simulations.command import cli
+from simulations.experiment import Experiment
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
+HOST = ("data_dir", "cache_dir", "engine", "workers")
+_MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def options(command: str) -> list[click.Option]:
+    """The options of a sub-command, in the order of its help."""
+    return [one for one in cli.commands[command].params if isinstance(one, click.Option)]
+
+
+def groups() -> dict[str, list[click.Option]]:
+    """The tables of the page by name: settings and host as `run` has them, then what each command has alone."""
+    run = options("run")
+    tables = {
+        "settings": [one for one in run if one.name in Experiment.model_fields],
+        "host": [one for one in run if one.name in HOST],
+    }
+    shared = {*Experiment.model_fields, *HOST}
+    return tables | {name: [one for one in options(name) if one.name not in shared] for name in cli.commands}
+
+
+def page_with_tables(text: str) -> str:
+    """The page with every table between its marks as the command line is now."""
+    tables = groups()
+    return _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
+
+
+def _table(rows: list[click.Option]) -> str:
+    lines = ["| flag | value | meaning |", "|---|---|---|"]
+    for option in rows:
+        flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+        lines.append(f"| {flags} | {_value(option)} | {_escaped(option.help or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def _value(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return _escaped(" | ".join(f"`{choice}`" for choice in option.type.choices))
+    return {"integer": "integer", "float": "number", "path": "path"}.get(option.type.name, "text")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
