@@ -20,12 +20,12 @@ from jaxtyping import Float32, Int64, Integer
 from numpy import ndarray
 
 import party.teachers
+from party.files import write_atomically
 from party.teachers import teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.errors import EngineFailed
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
-from simulations.files import write_atomically
 
 # Queries that one vote message covers at most, so that progress is seen on a large pool.
 VOTE_ROUND = 20_000

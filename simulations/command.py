@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from party.files import write_atomically
 from protocols.errors import (
     BudgetExceeded,
     ConclaveError,
@@ -25,7 +26,6 @@ from protocols.errors import (
     StorageFailed,
 )
 from simulations.experiment import Experiment, read_config, write_config
-from simulations.files import write_atomically
 from simulations.options import given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import read_inputs, run, study_of
 from simulations.plan import Plan, make_plan

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 from numpy import ndarray
 
+from party.files import write_atomically
 from party.party import Party, Voter
 from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage
@@ -20,7 +21,6 @@ from protocols.messages import Refusal, Reply, Request, Settled, VoteReply, deco
 from protocols.queries import QueryBatch
 from protocols.study import Study, read_study, write_study
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.files import write_atomically
 
 
 class PartyHost:

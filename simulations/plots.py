@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simulations.files import write_atomically
+from party.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots_accuracy import against_baselines, teachers
 from simulations.plots_budgets import budget_groups, shares, spending

@@ -12,8 +12,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from party.files import write_atomically
 from simulations.experiment import write_config
-from simulations.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots import drawings, inline_svg
 from simulations.report_words import (

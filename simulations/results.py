@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from party.files import write_atomically
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import NANO
 from protocols.study import ADJACENCY
 from simulations.experiment import write_config
-from simulations.files import write_atomically
 from simulations.label import mean_and_interval
 from simulations.pipeline import RunResult
 

@@ -14,9 +14,9 @@ from numpy import ndarray
 
 import coordinator.students
 from coordinator.students import student_kind
+from party.files import write_atomically
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset, content_digest
-from simulations.files import write_atomically
 
 
 def student_accuracy(

@@ -15,7 +15,7 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from party.teachers.saving import write_whole
+from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.errors import DataCorrupt
@@ -51,7 +51,7 @@ class LinearTeacher(Teacher):
             seen=self.seen,
             input_shape=np.array(self.input_shape, np.int64),
         )
-        write_whole(path, content.getvalue())
+        write_atomically(path, content.getvalue())
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from party.files import write_atomically
 from party.teachers.networks import CNN, MLP, Network, Parameters
-from party.teachers.saving import write_whole
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.training import seen_offsets, train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
@@ -60,7 +60,7 @@ class TorchTeacher(Teacher):
             "classes": str(self.classes),
             "input_shape": json.dumps(self.input_shape),
         }
-        write_whole(path, safetensors.numpy.save(arrays, about))
+        write_atomically(path, safetensors.numpy.save(arrays, about))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy import ndarray
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from skops.io.exceptions import UntrustedTypesFoundException
 
-from party.teachers.saving import write_whole
+from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.errors import DataCorrupt
@@ -55,7 +55,7 @@ class TreeTeacher(Teacher):
     def save(self, path: Path) -> None:
         """Writes a skops file. Raises StorageFailed."""
         about = {"kind": self.kind, "seen": self.seen.tolist(), "input_shape": list(self.input_shape)}
-        write_whole(path, skops.io.dumps({"about": json.dumps(about), "model": self.model}))
+        write_atomically(path, skops.io.dumps({"about": json.dumps(about), "model": self.model}))
 
 
 @dataclass(frozen=True)

@@ -27,5 +27,5 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         if part is not None:
             part.unlink(missing_ok=True)
         raise StorageFailed(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another --out"
+            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
