@@ -119,5 +119,8 @@ class Party:
                 "bad_votes",
                 f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}",
             )
-        check_votes(votes, classes=self._study.classes)
+        try:
+            check_votes(votes, classes=self._study.classes)
+        except InvalidInput as error:
+            raise Refused("bad_votes", str(error)) from None
         return votes

@@ -51,6 +51,14 @@ _EPILOG = (
 )
 
 
+class _Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run whose folder is known."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out = out
+
+
 class _RunByDefault(click.Group):
     """`conclave-simulate --parties 250` means `conclave-simulate run --parties 250`."""
 
@@ -115,11 +123,14 @@ def run_flags(**flags: Any) -> None:
     from simulations.report import write_report
     from simulations.results import write_results
 
-    result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
-    with reporter.stage("report"):
-        figures = write_results(result, out)
-        write_figures(result, out)
-        write_report(result, figures, out)
+    try:
+        result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
+        with reporter.stage("report"):
+            figures = write_results(result, out)
+            write_figures(result, out)
+            write_report(result, figures, out)
+    except KeyboardInterrupt:
+        raise _Interrupted(out) from None
     if flags["as_json"]:
         click.echo(json.dumps(figures, indent=2))
     else:
@@ -191,8 +202,13 @@ def run_command(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return 2
-    except (KeyboardInterrupt, click.Abort):
-        print("\ninterrupted; what was finished is kept: run the same command with --resume --out DIR", file=sys.stderr)
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        # click makes an Abort of every KeyboardInterrupt.
+        if isinstance(stopped.__cause__, _Interrupted):
+            rest = f"what was finished is kept: go on with --resume --out {stopped.__cause__.out}"
+        else:
+            rest = "nothing was written: run the same command again"
+        print(f"\ninterrupted; {rest}", file=sys.stderr)
         return _INTERRUPTED
     except ConclaveError as error:
         print(f"error: {error}", file=sys.stderr)
