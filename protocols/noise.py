@@ -12,7 +12,7 @@ from math import pi, sqrt
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from protocols.errors import InvalidInput
 from protocols.randomness import RandomSource
@@ -22,9 +22,8 @@ StandardNormal = Callable[[tuple[int, ...]], Float64[ndarray, "..."]]
 # |z| > 9.8 has probability below 2**-70 for one draw; such draws are counted in the total variation distance.
 _REACH = 9.8
 _TAIL = 2.0**-70
-# Relative error allowed for scipy's ndtri (Cephes: peak 5e-16), with its argument's rounding (Mills' ratio times
-# 2**-53) and the products and sums that follow: at most 16 units of 2**-53 in total.
-_UNITS = 16 * 2.0**-53
+# Values of |z| at which `float_noise_distance` may split; any would be valid.
+_SPLITS = np.linspace(3.0, _REACH, 35)
 
 
 def simulated(rng: np.random.Generator) -> StandardNormal:
@@ -55,16 +54,24 @@ def cryptographic(source: RandomSource) -> StandardNormal:
 def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> float:
     """Upper bound of the total variation distance between the label (or bit) of float64 noise and the ideal one.
 
-    Couple each float draw with the ideal draw of the same bits: the noisy counts differ by at most
-    eta = (total_weight + _REACH sigma) _UNITS, but for a tail of probability _TAIL a draw. The argmax differs
-    only if the two largest noisy counts lie within 2 eta: for each class, given the others, with probability at
-    most 2 eta / (sigma sqrt(2 pi)) (the density of a Gaussian is at most 1/(sigma sqrt(2 pi))); a union bound over
-    the classes ends the proof. The threshold bit is the case of one class.
+    Couple each float draw with the ideal draw of the same bits. A noisy count n + sigma z then differs by at most
+    eta(|z|) = (2 total_weight + sigma (10 |z| + 4)) 2**-53: scipy's ndtri has a relative error of at most 7.2e-16 =
+    6.5 units of 2**-53 (Cephes' documented peak), its argument two units, which move z by at most Mills' ratio,
+    2 * 1.26; the product with sigma and the sum add one unit each; weights are exact. The argmax differs only if two
+    noisy counts at the top lie within eta of both, 2 eta in all:
+    - with |z| <= r for both: for each class, given the others, with probability at most 2 eta(r) / (sigma sqrt(2 pi)),
+      as the density of a Gaussian is at most 1/(sigma sqrt(2 pi)); a union bound over the classes;
+    - with |z| > r for one: for each ordered pair with probability at most 2 Phi(-r) 4 eta(9.8) / (sigma sqrt(2 pi));
+    - |z| > 9.8 somewhere: 2**-70 a draw, ideal and float.
+    The bound holds for every r; the least is returned. The threshold bit is the case of one class (no pairs).
 
     sigma: votes, > 0; total_weight: votes; classes >= 1.
     """
-    eta = (total_weight + _REACH * sigma) * _UNITS
-    return classes * (2 * eta / (sigma * sqrt(2 * pi)) + 2 * _TAIL)
+    density = 1 / (sigma * sqrt(2 * pi))
+    eta = (2 * total_weight + sigma * (10 * _SPLITS + 4)) * 2.0**-53
+    near = classes * 2 * eta * density
+    far = classes * (classes - 1) * 2 * ndtr(-_SPLITS) * 4 * eta[-1] * density
+    return float((near + far).min()) + 2 * classes * _TAIL
 
 
 def check_sigma(name: str, sigma: float) -> None:

@@ -106,6 +106,9 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
     """
     if flags["sweep_file"]:
+        for name in ("dry_run", "resume"):
+            if flags[name]:
+                raise InvalidInput(f"--{name.replace('_', '-')} has no meaning with --sweep; leave one of them out")
         _sweep(flags)
         return
     reporter, host = _reporter(flags), host_from(flags)
@@ -118,7 +121,7 @@ def run_flags(**flags: Any) -> None:
         _print_plan(plan, as_json=flags["as_json"])
         return
     _must_afford(plan)
-    out = _out(flags, settings)
+    out = _out(flags, inputs.settings)
     from simulations.plots import write_figures
     from simulations.report import write_report
     from simulations.results import write_results
@@ -321,7 +324,9 @@ def _print_summary(figures: Flags, out: Path) -> None:
         rows,
     )
     accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
-    click.echo(f"labels released  {figures['answered']:g} of {figures['asked']:g} asked ({figures['stop']})")
+    decimals = 0 if len(figures["seeds"]) == 1 else 1
+    released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
+    click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
     click.echo(f"label accuracy   {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")

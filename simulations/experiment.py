@@ -10,22 +10,19 @@ import tomllib
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from protocols.accounting.accountant import accountant, default_accountant
 from protocols.errors import InvalidInput
 from protocols.individualization import weights
-from protocols.mechanisms import check_view, make_mechanism
+from protocols.mechanisms import check_view, make_mechanism, mechanism_class
 from protocols.schedule import check_stop
 from protocols.study import Seat, Study, Unit, votes_per_unit
 from simulations.budgets import Budgets, parse_budgets
 
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
-THRESHOLD_SHARE, SIGMA_THRESHOLD_SHARE, SIGMA_SHARE = 0.8, 0.6, 0.16
-
-MechanismName = Literal["gnmax", "confident_gnmax"]
+SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8}
 
 
 class Experiment(BaseModel):
@@ -55,7 +52,7 @@ class Experiment(BaseModel):
     unit: Literal["record", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
-    mechanism: MechanismName = "confident_gnmax"
+    mechanism: str = "confident_gnmax"
     sigma: float | None = Field(None, gt=0)
     sigma_threshold: float | None = Field(None, gt=0)
     threshold: float | None = None
@@ -135,45 +132,38 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     view, unit = check_view(settings.view), _unit(settings.unit)
     teachers = settings.teachers_per_party
     total = float(teachers * settings.parties)
-    confident = settings.mechanism == "confident_gnmax"
-    if settings.threshold is not None and settings.threshold > total:
+    if settings.threshold is not None and not settings.threshold <= total:
         raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {total:g} votes")
-    threshold = settings.threshold
-    sigma_threshold = settings.sigma_threshold
-    if confident and threshold is None:
-        threshold = THRESHOLD_SHARE * total
-    if confident and view == "label" and sigma_threshold is None:
-        sigma_threshold = SIGMA_THRESHOLD_SHARE * total
-    sigma = SIGMA_SHARE * total if settings.sigma is None else settings.sigma
+    taken = mechanism_class(settings.mechanism).parameters(view=view)
+    noise = {
+        name: share * total if getattr(settings, name) is None and name in taken else getattr(settings, name)
+        for name, share in SHARES.items()
+    }
     account = default_accountant(view) if settings.accountant is None else accountant(settings.accountant)
     account.check(view)
     weight = weights(
         settings.weights,
         accountant=account,
-        mechanism=make_mechanism(
-            settings.mechanism, sigma=sigma, sigma_threshold=sigma_threshold, threshold=threshold, view=view
-        ),
+        mechanism=make_mechanism(settings.mechanism, **noise, view=view),
         epsilon=budgets.epsilon,
         delta=budgets.delta,
         sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
         # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
-        sigma=sigma / teachers**0.5,
+        sigma=noise["sigma"] / teachers**0.5,
         view=view,
         classes=classes,
         query_limit=queries,
         answer_rate=settings.answer_rate,
     )
     # Rounding weights down to the lattice must not push a threshold at the very top above the total.
-    if threshold is not None:
-        threshold = min(threshold, float(teachers * weight.sum()))
+    if noise["threshold"] is not None:
+        noise["threshold"] = min(noise["threshold"], float(teachers * weight.sum()))
     seats = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
     return Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
         mechanism_name=settings.mechanism,
-        sigma=sigma,
-        sigma_threshold=sigma_threshold,
-        threshold=threshold,
+        **noise,
         unit=unit,
         view=view,
         accountant_name=account.name,
@@ -189,8 +179,3 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
 
 def _unit(unit: str) -> Unit:
     return "party" if unit == "party" else "record"
-
-
-def mean_weight(study: Study) -> float:
-    """The mean weight of a vote: 1, less the rounding to the lattice."""
-    return float(np.mean(study.weights))

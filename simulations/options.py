@@ -11,6 +11,7 @@ import click
 import platformdirs
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS
 from simulations.experiment import Experiment, experiment, parse_seeds
 from simulations.pipeline import Host
 
@@ -50,7 +51,7 @@ _SETTINGS = [
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", "label_only | gaussian | gaussian_dp [the tightest that the view allows]."),
-    _flag("--mechanism", "gnmax | confident_gnmax [confident_gnmax].", type=click.Choice(["gnmax", "confident_gnmax"])),
+    _flag("--mechanism", "gnmax | confident_gnmax [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
     _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
     _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),

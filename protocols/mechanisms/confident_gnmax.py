@@ -39,6 +39,10 @@ class ConfidentGNMax(Mechanism):
             raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
 
     @classmethod
+    def parameters(cls, *, view: View) -> tuple[str, ...]:
+        return ("sigma", "threshold") if view == "histogram" else ("sigma", "sigma_threshold", "threshold")
+
+    @classmethod
     def build(
         cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View
     ) -> ConfidentGNMax:

@@ -31,6 +31,10 @@ class GNMax(Mechanism):
         check_sigma("sigma", self.sigma)
 
     @classmethod
+    def parameters(cls, *, view: View) -> tuple[str, ...]:
+        return ("sigma",)
+
+    @classmethod
     def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> GNMax:
         if sigma_threshold is not None or threshold is not None:
             raise InvalidInput("gnmax has no threshold; leave out threshold and sigma_threshold")

@@ -40,6 +40,11 @@ class Mechanism(ABC):
 
     @classmethod
     @abstractmethod
+    def parameters(cls, *, view: View) -> tuple[str, ...]:
+        """Which of sigma, sigma_threshold and threshold (all in votes) it takes under a view."""
+
+    @classmethod
+    @abstractmethod
     def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> Mechanism:
         """The mechanism with a study's noise. Raises InvalidInput for a parameter that is missing or has no use."""
 

@@ -49,10 +49,30 @@ def test_the_noise_distance_covers_the_chance_of_a_near_tie():
     for eta in (0.05, 0.2):
         bound = classes * 2 * eta / (sigma * np.sqrt(2 * np.pi))
         assert (gap <= 2 * eta).mean() <= bound
-    # And the function is that bound at eta = (total + 9.8 sigma) 16 / 2**53, with the tails.
-    eta = (250 + 9.8 * 40) * 16 * 2.0**-53
-    expected = 10 * (2 * eta / (40 * np.sqrt(2 * np.pi)) + 2 * 2.0**-70)
-    assert float_noise_distance(sigma=40, classes=10, total_weight=250) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 10, 150, 10_000])
+@pytest.mark.parametrize("sigma", [0.5, 40.0, 1e4])
+def test_the_noise_distance_is_below_its_bound_at_any_split_and_above_the_smallest_possible(sigma, classes):
+    got = float_noise_distance(sigma=sigma, classes=classes, total_weight=250.0)
+    unit, density = 2.0**-53, 1 / (sigma * np.sqrt(2 * np.pi))
+    at_reach = classes * 2 * (500 + sigma * 102) * unit * density
+    assert got <= at_reach * (1 + 1e-3 * classes) + 2 * classes * 2.0**-70
+    assert got >= classes * 2 * (500 + sigma * 34) * unit * density
+
+
+def test_float_noise_is_as_near_the_ideal_as_the_distance_assumes():
+    """n + sigma z in float64 against 200-bit arithmetic from the same bits: within eta(|z|), 300 draws."""
+    mp.prec = 200
+    source, sigma, count = seeded_source(3), 40.0, 249.0
+    words = source(16 * 300)
+    draws = count + sigma * cryptographic(lambda size: words[:size])((300,))
+    for index, draw in enumerate(draws):
+        high, low = np.frombuffer(words, dtype="<u8")[2 * index : 2 * index + 2].tolist()
+        u = mpf(high % 2**63) / mpf(2) ** 64 + (mpf(low) + mpf(1) / 2) / mpf(2) ** 128
+        z = mp.findroot(lambda z, u=u: mp.ncdf(z) - u, float(ndtri(float(u))))
+        exact = mpf(count) + mpf(sigma) * (z if high >= 2**63 else -z)
+        assert abs(mpf(float(draw)) - exact) <= (2 * 250 + sigma * (10 * abs(z) + 4)) * mpf(2) ** -53
 
 
 def test_simulation_streams_depend_on_seed_stage_and_path_alone():
