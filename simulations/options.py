@@ -10,8 +10,13 @@ from typing import TypeVar
 import click
 import platformdirs
 
+from coordinator.students import STUDENTS
+from party.teachers import TEACHERS
+from protocols.accounting.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
+from simulations.datasets import DATASETS
+from simulations.engines import ENGINES
 from simulations.experiment import Experiment, experiment, parse_seeds
 from simulations.pipeline import Host
 
@@ -27,12 +32,10 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
 
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
-    _flag("--dataset", "glyphs (default; needs no file), digits, breast_cancer, mnist, adult, diabetes130, "
-          "heart_disease, eicu_demo, pneumoniamnist, breastmnist, or your own FILE.csv|.parquet|.npz."),
+    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs, which needs no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
     _flag("--partition", "iid | dirichlet:A | size-skew:S | by-site [iid]."),
-    _flag("--teacher", "cnn | mlp | logistic_regression | random_forest | hist_gradient_boosting "
-          "[logistic_regression]."),
+    _flag("--teacher", f"{' | '.join(TEACHERS)} [logistic_regression]."),
     _flag("--teachers-per-party", "Teachers of each party, on disjoint shards [1].", type=int),
     _flag("--private-size", "Private records in all [all that the data set has].", type=int),
     _flag("--classes", "Number of classes (glyphs: 10 to 150; stored votes: checked).", type=int),
@@ -50,8 +53,8 @@ _SETTINGS = [
           type=click.Choice(["record", "party"])),
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
-    _flag("--accountant", "label_only | gaussian | gaussian_dp [the tightest that the view allows]."),
-    _flag("--mechanism", "gnmax | confident_gnmax [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
+    _flag("--accountant", f"{' | '.join(ACCOUNTANTS)} [the tightest that the view allows]."),
+    _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
     _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
     _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),
@@ -62,7 +65,7 @@ _SETTINGS = [
     _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),
     _flag("--quorum", "Parties that must answer each batch [1].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
-    _flag("--student", "cnn | mlp | random_forest | fixmatch | none (stop after the labels) [cnn]."),
+    _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
     _flag("--data-seed", "Seed of data, partition, teachers and who gets which budget [0].", type=int),
@@ -71,7 +74,7 @@ _HOST_FLAGS = [
     _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
     _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
           type=click.Path()),
-    _flag("--engine", "flower | in_process [flower].", default="flower"),
+    _flag("--engine", f"{' | '.join(ENGINES)} [flower].", default="flower"),
     _flag("--workers", "Worker processes [one a core].", type=int),
 ]  # fmt: skip
 
