@@ -25,10 +25,13 @@ Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]
 
 
 class Party:
-    """One party of a study that it approved. `ledger` must hold no other study's account of the same name."""
+    """One party of a study that it approved, with a ledger of its own for that study."""
 
     def __init__(self, name: str, *, study: Study, ledger: Ledger, voter: Voter) -> None:
-        """Opens the party's account with the cap of its own budget. Raises InvalidInput if it is not on the roster."""
+        """Opens the party's account with the cap of its own budget.
+
+        Raises InvalidInput if it is not on the roster or the ledger is of another study.
+        """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
         self.name = name
@@ -36,6 +39,7 @@ class Party:
         self._seat = study.seats[name]
         self._ledger = ledger
         self._voter = voter
+        ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
 
     def handle(self, request: Request) -> Reply:
@@ -76,14 +80,15 @@ class Party:
             )
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = VoteReply(batch.digest, self._votes(batch))
+            reply = VoteReply(request.digest, self._votes(batch))
             # Spend, then speak: charge and reply are written together, before anything leaves.
+            amount = self._amount(len(batch.ids), len(batch.ids))
             self._ledger.reserve(
-                batch.number, batch.digest, {self.name: self._amount(len(batch.ids), len(batch.ids))}, encode(reply)
+                batch.number, request.digest, {self.name: amount}, encode(reply), queries=batch.ids.tolist()
             )
             return reply
-        if stored.digest != batch.digest:
-            raise Refused("batch_reused", f"batch {batch.number} was answered before, for other queries")
+        if stored.digest != request.digest:
+            raise Refused("batch_reused", f"batch {batch.number} was answered before, in another request")
         reply_again = decode(stored.payload)
         assert isinstance(reply_again, VoteReply)
         return reply_again
@@ -94,9 +99,7 @@ class Party:
         stored = None if number is None else self._ledger.stored(number)
         if number is None or stored is None:
             raise Refused("unknown_batch", "the outcome is of a batch that was never charged")
-        reply = decode(stored.payload)
-        assert isinstance(reply, VoteReply)
-        asked = reply.votes.shape[1]
+        asked = stored.queries
         if len(outcome.answered) != asked:
             raise Refused("bad_outcome", f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
         amount = self._amount(asked, int(outcome.answered.sum()))
@@ -113,7 +116,10 @@ class Party:
         return int(self._study.budgets.amount(asked, answered)[self._seat])
 
     def _votes(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
-        votes = np.asarray(self._voter(batch), dtype=np.int64)
+        given = np.asarray(self._voter(batch))
+        if not np.issubdtype(given.dtype, np.integer):
+            raise Refused("bad_votes", f"teachers gave votes of type {given.dtype}; allowed: integers")
+        votes = given.astype(np.int64)
         if votes.shape != (self._study.teachers, len(batch.ids)):
             raise Refused(
                 "bad_votes",

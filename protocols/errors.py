@@ -6,7 +6,6 @@
     ├── DataCorrupt         a file whose content is not what it should be (checksum, format)
     ├── BudgetExceeded      a charge that would pass a cap; nothing was charged and nothing was released
     ├── Refused             a party will not answer a request; nothing was charged
-    ├── QuorumNotReached    too few parties answered a batch; nothing was released, reservations stand
     ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
     ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
     └── EngineFailed        the engine that runs the parties stopped working
@@ -43,10 +42,6 @@ class Refused(ConclaveError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
-
-
-class QuorumNotReached(ConclaveError):
-    """Fewer parties than the quorum answered a batch; nothing was released and the reservations stand."""
 
 
 class MalformedMessage(ConclaveError):

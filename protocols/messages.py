@@ -6,7 +6,9 @@ checked before anything is allocated. Protobuf is used here and nowhere else.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -25,10 +27,21 @@ _RANK = 8
 
 @dataclass(frozen=True, eq=False)
 class VoteRequest:
-    """Coordinator to party: vote on these queries under this study. `batch.digest` names the request."""
+    """Coordinator to party: vote on these queries under this study. `digest` names the request.
+
+    study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that
+    lost its ledger asks under another run, and cannot have votes twice for one charge.
+    """
 
     study: bytes
+    run: bytes
     batch: QueryBatch
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over study, run and batch."""
+        parts = b"".join(len(part).to_bytes(1, "big") + part for part in (self.study, self.run, self.batch.digest))
+        return hashlib.sha256(b"conclave request 1\n" + parts).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +88,7 @@ def encode(message: Message) -> bytes:
     match message:
         case VoteRequest():
             body = envelope.vote_request
-            body.study, body.number = message.study, message.batch.number
+            body.study, body.run, body.number = message.study, message.run, message.batch.number
             _fill(body.ids, message.batch.ids.astype("<i8"))
             _fill(body.inputs, message.batch.inputs.astype("<f4"))
         case VoteReply():
@@ -108,7 +121,9 @@ def decode(data: bytes) -> Message:
     try:
         if kind == "vote_request":
             batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
-            return VoteRequest(_digest(body.study), batch)
+            if len(body.run) > 64:
+                raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
+            return VoteRequest(_digest(body.study), body.run, batch)
         if kind == "vote_reply":
             return VoteReply(_digest(body.batch_digest), _array(body.votes, "<i8", 2))
         if kind == "outcome":
@@ -134,6 +149,8 @@ def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarra
         )
     if max(shape) > MESSAGE_BYTES:
         raise MalformedMessage(f"array has a dimension of {max(shape)}; allowed: at most {MESSAGE_BYTES}")
+    if prod(size for size in shape if size) > MESSAGE_BYTES:
+        raise MalformedMessage(f"array has the shape {shape}; allowed: at most {MESSAGE_BYTES} elements")
     if prod(shape) * _DTYPES[dtype] != len(field.data):
         raise MalformedMessage(
             f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element"

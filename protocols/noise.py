@@ -75,6 +75,6 @@ def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> 
 
 
 def check_sigma(name: str, sigma: float) -> None:
-    """Raises InvalidInput unless sigma is a positive finite number of votes."""
-    if not (np.isfinite(sigma) and sigma > 0):
-        raise InvalidInput(f"{name} is {sigma}; allowed: a finite number of votes > 0")
+    """Raises InvalidInput unless sigma is a positive finite number of votes, within what float64 squares safely."""
+    if not (np.isfinite(sigma) and 1e-9 <= sigma <= 1e12):
+        raise InvalidInput(f"{name} is {sigma}; allowed: a finite number of votes > 0, from 1e-9 to 1e12")

@@ -22,11 +22,11 @@ class QueryBatch:
 
     number: int
     ids: Int64[ndarray, " queries"]
-    inputs: Float32[ndarray, "queries ..."]
+    inputs: Float32[ndarray, "rows ..."]
 
     def __post_init__(self) -> None:
-        if self.number < 0:
-            raise InvalidInput(f"batch number is {self.number}; allowed: at least 0")
+        if not 0 <= self.number < 2**63:
+            raise InvalidInput(f"batch number is {self.number}; allowed: 0 to 2**63 - 1")
         if len(self.ids) == 0 or len(self.ids) != len(self.inputs):
             raise InvalidInput(
                 f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Integer
 from numpy import ndarray
 
 from protocols.study import Study
@@ -17,7 +17,7 @@ from protocols.votes import ABSTAIN
 
 def run_batch(
     study: Study,
-    votes: dict[str, Int64[ndarray, "teachers queries"]],
+    votes: dict[str, Integer[ndarray, "teachers queries"]],
     spent: dict[str, int],
     *,
     threshold_noise: Float64[ndarray, " queries"],

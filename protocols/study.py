@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -21,6 +22,7 @@ from numpy import ndarray
 
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
+from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, check_view, make_mechanism
 from protocols.schedule import check_stop
@@ -60,7 +62,7 @@ class Study:
     sigma: float
     sigma_threshold: float | None
     threshold: float | None
-    unit: Unit
+    unit: str
     view: str
     accountant_name: str
     teachers: int
@@ -79,8 +81,8 @@ class Study:
             ("batch_limit", self.batch_limit, 1),
             ("quorum", self.quorum, 1),
         ):
-            if value < least:
-                raise InvalidInput(f"{what} is {value}; allowed: at least {least}")
+            if not least <= value < 2**53:
+                raise InvalidInput(f"{what} is {value}; allowed: from {least}, below 2**53")
         if not self.roster:
             raise InvalidInput("the roster is empty; allowed: at least one party")
         if self.quorum > len(self.roster):
@@ -90,6 +92,10 @@ class Study:
         if not 0 <= self.answer_rate <= 1:
             raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
         names = [seat.party for seat in self.roster]
+        for name in (self.name, *names):
+            if not (name and name.isprintable()):
+                raise InvalidInput(f"the name {name!r} is empty or has control characters; allowed: printable text")
+        check_budget(np.array([seat.epsilon for seat in self.roster]), np.array([seat.delta for seat in self.roster]))
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidInput(f"party {twice!r} is on the roster twice; allowed: once")
@@ -173,7 +179,7 @@ def read_study(path: Path) -> Study:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(f"study file {path} does not exist") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"study file {path} is not TOML: {error}") from None
     seats = table.pop("party", [])
     if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
@@ -186,7 +192,7 @@ def write_study(study: Study) -> str:
     """The study as TOML; read_study gives an equal study back."""
 
     def line(key: str, value: object) -> str:
-        return f"{key} = {json.dumps(value)}" if isinstance(value, str) else f"{key} = {value!r}"
+        return f"{key} = {json.dumps(value, ensure_ascii=False)}" if isinstance(value, str) else f"{key} = {value!r}"
 
     values = asdict(study)
     seats = values.pop("roster")
@@ -208,8 +214,8 @@ def _typed(kind: type[Seat] | type[Study], table: dict[str, Any], path: Path) ->
         if value is None and "None" not in type_name:
             raise InvalidInput(f"study file {path}: key {key!r} is missing")
         if value is not None and "float" in type_name and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        accepted = {"str": str, "int": int, "float": float, "Unit": str, "tuple[Seat, ...]": tuple}
+            value = float(value) if abs(value) < 2**53 else math.inf
+        accepted = {"str": str, "int": int, "float": float, "tuple[Seat, ...]": tuple}
         needed = accepted[type_name.removesuffix(" | None")]
         if value is not None and (not isinstance(value, needed) or isinstance(value, bool)):
             raise InvalidInput(f"study file {path}: {key} is {value!r}; allowed: {type_name}")

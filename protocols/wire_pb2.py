@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protocols/wire.proto\x12\x0b\x63onclave.v1\"3\n\x05\x41rray\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"q\n\x0bVoteRequest\x12\r\n\x05study\x18\x01 \x01(\x0c\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x1f\n\x03ids\x18\x03 \x01(\x0b\x32\x12.conclave.v1.Array\x12\"\n\x06inputs\x18\x04 \x01(\x0b\x32\x12.conclave.v1.Array\"D\n\tVoteReply\x12\x14\n\x0c\x62\x61tch_digest\x18\x01 \x01(\x0c\x12!\n\x05votes\x18\x02 \x01(\x0b\x32\x12.conclave.v1.Array\"T\n\x07Outcome\x12\r\n\x05study\x18\x01 \x01(\x0c\x12\x14\n\x0c\x62\x61tch_digest\x18\x02 \x01(\x0c\x12$\n\x08\x61nswered\x18\x03 \x01(\x0b\x32\x12.conclave.v1.Array\".\n\x07Settled\x12\x14\n\x0c\x62\x61tch_digest\x18\x01 \x01(\x0c\x12\r\n\x05spent\x18\x02 \x01(\x04\"\'\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xed\x01\n\x08\x45nvelope\x12\x30\n\x0cvote_request\x18\x01 \x01(\x0b\x32\x18.conclave.v1.VoteRequestH\x00\x12,\n\nvote_reply\x18\x02 \x01(\x0b\x32\x16.conclave.v1.VoteReplyH\x00\x12\'\n\x07outcome\x18\x03 \x01(\x0b\x32\x14.conclave.v1.OutcomeH\x00\x12\'\n\x07settled\x18\x04 \x01(\x0b\x32\x14.conclave.v1.SettledH\x00\x12\'\n\x07refusal\x18\x05 \x01(\x0b\x32\x14.conclave.v1.RefusalH\x00\x42\x06\n\x04\x62odyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protocols/wire.proto\x12\x0b\x63onclave.v1\"3\n\x05\x41rray\x12\r\n\x05\x64type\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"~\n\x0bVoteRequest\x12\r\n\x05study\x18\x01 \x01(\x0c\x12\x0b\n\x03run\x18\x02 \x01(\x0c\x12\x0e\n\x06number\x18\x03 \x01(\x04\x12\x1f\n\x03ids\x18\x04 \x01(\x0b\x32\x12.conclave.v1.Array\x12\"\n\x06inputs\x18\x05 \x01(\x0b\x32\x12.conclave.v1.Array\"D\n\tVoteReply\x12\x14\n\x0c\x62\x61tch_digest\x18\x01 \x01(\x0c\x12!\n\x05votes\x18\x02 \x01(\x0b\x32\x12.conclave.v1.Array\"T\n\x07Outcome\x12\r\n\x05study\x18\x01 \x01(\x0c\x12\x14\n\x0c\x62\x61tch_digest\x18\x02 \x01(\x0c\x12$\n\x08\x61nswered\x18\x03 \x01(\x0b\x32\x12.conclave.v1.Array\".\n\x07Settled\x12\x14\n\x0c\x62\x61tch_digest\x18\x01 \x01(\x0c\x12\r\n\x05spent\x18\x02 \x01(\x04\"\'\n\x07Refusal\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xed\x01\n\x08\x45nvelope\x12\x30\n\x0cvote_request\x18\x01 \x01(\x0b\x32\x18.conclave.v1.VoteRequestH\x00\x12,\n\nvote_reply\x18\x02 \x01(\x0b\x32\x16.conclave.v1.VoteReplyH\x00\x12\'\n\x07outcome\x18\x03 \x01(\x0b\x32\x14.conclave.v1.OutcomeH\x00\x12\'\n\x07settled\x18\x04 \x01(\x0b\x32\x14.conclave.v1.SettledH\x00\x12\'\n\x07refusal\x18\x05 \x01(\x0b\x32\x14.conclave.v1.RefusalH\x00\x42\x06\n\x04\x62odyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,15 +34,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ARRAY']._serialized_start=37
   _globals['_ARRAY']._serialized_end=88
   _globals['_VOTEREQUEST']._serialized_start=90
-  _globals['_VOTEREQUEST']._serialized_end=203
-  _globals['_VOTEREPLY']._serialized_start=205
-  _globals['_VOTEREPLY']._serialized_end=273
-  _globals['_OUTCOME']._serialized_start=275
-  _globals['_OUTCOME']._serialized_end=359
-  _globals['_SETTLED']._serialized_start=361
-  _globals['_SETTLED']._serialized_end=407
-  _globals['_REFUSAL']._serialized_start=409
-  _globals['_REFUSAL']._serialized_end=448
-  _globals['_ENVELOPE']._serialized_start=451
-  _globals['_ENVELOPE']._serialized_end=688
+  _globals['_VOTEREQUEST']._serialized_end=216
+  _globals['_VOTEREPLY']._serialized_start=218
+  _globals['_VOTEREPLY']._serialized_end=286
+  _globals['_OUTCOME']._serialized_start=288
+  _globals['_OUTCOME']._serialized_end=372
+  _globals['_SETTLED']._serialized_start=374
+  _globals['_SETTLED']._serialized_end=420
+  _globals['_REFUSAL']._serialized_start=422
+  _globals['_REFUSAL']._serialized_end=461
+  _globals['_ENVELOPE']._serialized_start=464
+  _globals['_ENVELOPE']._serialized_end=701
 # @@protoc_insertion_point(module_scope)

@@ -17,16 +17,18 @@ class Array(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
-    __slots__ = ("study", "number", "ids", "inputs")
+    __slots__ = ("study", "run", "number", "ids", "inputs")
     STUDY_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     study: bytes
+    run: bytes
     number: int
     ids: Array
     inputs: Array
-    def __init__(self, study: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    def __init__(self, study: _Optional[bytes] = ..., run: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
 class VoteReply(_message.Message):
     __slots__ = ("batch_digest", "votes")

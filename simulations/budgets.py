@@ -58,8 +58,8 @@ def parse_budgets(text: str, *, parties: int, delta: float, seed: int) -> Budget
 def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray, " parties"]:
     kind, _, arguments = text.partition(":")
     values = [_number(part, text) for part in arguments.split(",")]
-    if len(values) != 2:
-        raise InvalidInput(f"budgets are {text!r}; allowed: {kind} with two numbers ({FORMS})")
+    if len(values) != 2 or not np.isfinite(values).all():
+        raise InvalidInput(f"budgets are {text!r}; allowed: {kind} with two finite numbers ({FORMS})")
     first, second = values
     if kind == "uniform":
         if not 0 < first < second:
@@ -78,7 +78,7 @@ def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
     pairs = [part.partition(":") for part in text.split(",")]
     epsilon = np.array([_number(value, text) for value, _, _ in pairs])
     shares = np.array([_number(share, text) for _, _, share in pairs])
-    if (shares <= 0).any() or abs(shares.sum() - 1) > 1e-6:
+    if not (shares > 0).all() or not abs(shares.sum() - 1) <= 1e-6:
         raise InvalidInput(f"shares of {text!r} are {shares.tolist()}; allowed: each > 0, adding up to 1")
     exact = shares * parties
     sizes = np.floor(exact).astype(int)
@@ -91,19 +91,19 @@ def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
 
 def _from_csv(path: Path, *, parties: int) -> Budgets:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         raise InvalidInput(f"budgets file {path} does not exist") from None
-    except (csv.Error, UnicodeDecodeError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise InvalidInput(f"budgets file {path} is not CSV: {error}") from None
     if not rows or not {"party", "epsilon", "delta"} <= set(rows[0]):
         raise InvalidInput(f"budgets file {path}: allowed: rows with the columns party, epsilon, delta")
     if len(rows) != parties:
         raise InvalidInput(f"budgets file {path} has {len(rows)} parties; --parties is {parties}")
     names = tuple(row["party"] for row in rows)
-    if len(set(names)) < len(names):
-        raise InvalidInput(f"budgets file {path} names a party twice; allowed: once")
+    if not all(names) or len(set(names)) < len(names):
+        raise InvalidInput(f"budgets file {path} names a party twice or not at all; allowed: once")
     budgets = Budgets(
         names,
         np.array([_number(row["epsilon"], f"{path}, party {row['party']}") for row in rows]),

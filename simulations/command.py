@@ -22,7 +22,6 @@ from protocols.errors import (
     DataUnavailable,
     EngineFailed,
     InvalidInput,
-    QuorumNotReached,
     StorageFailed,
 )
 from simulations.experiment import Experiment, read_config, write_config
@@ -41,13 +40,12 @@ EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
     (BudgetExceeded, 5),
     (StorageFailed, 6),
     (EngineFailed, 7),
-    (QuorumNotReached, 8),
     (ConclaveError, 1),
 )
 _INTERRUPTED = 130
 _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 8 quorum; 130 interrupted (run again with --resume)."
+    "nothing; 6 the disk; 7 the engine; 130 interrupted (run again with --resume)."
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -63,7 +63,7 @@ class Experiment(BaseModel):
     dropout: float = Field(0.0, ge=0, lt=1)
     student: str = "cnn"
     baselines: bool = True
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
 
 
@@ -118,7 +118,7 @@ def read_toml(path: Path) -> dict[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(f"file {path} does not exist") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} is not TOML: {error}") from None
 
 

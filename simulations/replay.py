@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float64, Int64, Integer
 from numpy import ndarray
 
 from coordinator.coordinator import Labelling
-from protocols.errors import InvalidInput, QuorumNotReached
+from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
 from protocols.noise import StandardNormal
 from protocols.randomness import simulation_rng
-from protocols.schedule import Batch, check_stop, next_batch
+from protocols.schedule import Batch, Stop, check_stop, next_batch
 from protocols.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 
@@ -83,7 +83,7 @@ def replay(study: Study, stored: StoredVotes, *, noise: StandardNormal, presence
     """What the study would have released had these votes been cast live.
 
     presence(batch number) says which parties answer that batch (None: all). Raises InvalidInput when the votes do
-    not fit the study, QuorumNotReached as a coordinator does.
+    not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
     budgets, view = study.budgets, check_view(study.view)
@@ -106,9 +106,10 @@ def replay(study: Study, stored: StoredVotes, *, noise: StandardNormal, presence
     ):
         voting = step.active if presence is None else step.active & presence(len(batches))
         if voting.sum() < study.quorum:
-            raise QuorumNotReached(
-                f"{voting.sum()} parties answered batch {len(batches)}; allowed: at least {study.quorum}"
-            )
+            # As a coordinator does: nothing is released, the reservations stand.
+            spent = spent + np.where(step.active, budgets.amount(step.size, step.size), 0)
+            step = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
+            break
         batch = slice(asked, asked + step.size)
         released = study.mechanism.release(count(voting, batch), noise, view=view)
         labels[batch] = released
@@ -117,6 +118,7 @@ def replay(study: Study, stored: StoredVotes, *, noise: StandardNormal, presence
         batches.append((step.size, answered))
         history.append(spent)
         asked += step.size
+    assert isinstance(step, Stop)
     labelling = Labelling(labels, batches, step, spent)
     return Replay(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 

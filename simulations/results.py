@@ -139,7 +139,7 @@ def _exhausted_first(result: RunResult) -> list[str]:
         out = budgets.affordable(spent, limit=1) < 1
         if out.any():
             return [result.study.roster[i].party for i in np.flatnonzero(out)]
-    return []
+    return [result.study.roster[i].party for i in np.flatnonzero(seed.labelling.stop.exhausted)]
 
 
 def _groups(result: RunResult) -> list[Summary]:

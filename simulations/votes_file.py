@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Int64
@@ -11,6 +14,9 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.votes import check_votes
 from simulations.replay import StoredVotes
+
+_MOST_CLASSES = 10_000
+_LARGEST_COUNT = 10_000_000
 
 
 def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
@@ -65,8 +71,11 @@ def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVote
         bad = int((~np.isfinite(counts) | (counts < 0) | (counts != np.rint(counts))).any(axis=1).argmax())
         raise InvalidInput(f"vote counts in {path}, row {bad}: {counts[bad].tolist()}; allowed: whole numbers >= 0")
     sums = counts.sum(axis=1)
-    if (sums != sums[0]).any() or sums[0] < 1:
-        raise InvalidInput(f"rows of {path} sum to {sums.min():g} to {sums.max():g} votes; allowed: all the same, >= 1")
+    if (sums != sums[0]).any() or not 1 <= sums[0] <= _LARGEST_COUNT:
+        raise InvalidInput(
+            f"rows of {path} sum to {sums.min():g} to {sums.max():g} votes; "
+            f"allowed: all the same, 1 to {_LARGEST_COUNT}"
+        )
     if classes is not None and classes != counts.shape[1]:
         raise InvalidInput(f"--classes is {classes}; {path} has {counts.shape[1]}")
     return StoredVotes(counts.shape[1], None, counts), int(sums[0])
@@ -80,6 +89,8 @@ def _ids(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, 
         )
     votes = array if array.ndim == 3 else array[:, None, :]
     found = max(2, int(votes.max()) + 1)
+    if found > _MOST_CLASSES:
+        raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
     check_votes(votes, classes=found if classes is None else classes)
     return StoredVotes(found if classes is None else classes, votes, None), len(votes)
 
@@ -89,7 +100,7 @@ def _load(path: Path, *, key: str | None = None) -> ndarray:
         content = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise DataUnavailable(f"{path} does not exist; give the path of a .npy file") from None
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, MemoryError, BadZipFile, TokenError) as error:
         raise DataCorrupt(f"{path} is not a NumPy file without pickle: {error}") from None
     if isinstance(content, np.ndarray):
         return content
@@ -98,6 +109,6 @@ def _load(path: Path, *, key: str | None = None) -> ndarray:
             raise InvalidInput(f"{path} holds {', '.join(content)}; name one of them as {path}:KEY")
         try:
             array: ndarray = content[key]
-        except ValueError as error:
+        except (ValueError, OSError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
             raise DataCorrupt(f"{path}:{key} cannot be read without pickle: {error}") from None
         return array

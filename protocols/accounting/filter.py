@@ -2,9 +2,9 @@
 
 At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that
 order would pass the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman
-& Zrnic 2021, arXiv 2008.11193, Thm 3.3 and 4.3; mu^2 in place of the order for Gaussian DP, Smith & Thakurta
-2022). The guarantee is the CAP. What was spent on the answers that came out is an odometer's reading, not an
-epsilon: operators see it as budget used.
+& Zrnic 2021, arXiv 2008.11193, the Renyi filter and its individual version; mu^2 in place of the order for Gaussian
+DP, Smith & Thakurta 2022). The guarantee is the CAP. What was spent on the answers that came out is an
+odometer's reading, not an epsilon: operators see it as budget used.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
     first = log_ndtr(-epsilon / mu + mu / 2)
     second = epsilon + log_ndtr(-epsilon / mu - mu / 2)
     gap = np.minimum(second - first, 0.0)
-    result: Float64[ndarray, "..."] = np.exp(first) * -np.expm1(gap)
-    return result
+    return np.asarray(np.exp(first) * -np.expm1(gap))
 
 
 def gdp_mu(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
@@ -33,15 +32,14 @@ def gdp_mu(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> 
     Bisection on gdp_delta, which increases in mu; the lower end of the last bracket is returned. epsilon > 0,
     0 < delta < 1.
     """
-    epsilon, delta = np.broadcast_arrays(np.asarray(epsilon, float), np.asarray(delta, float))
-    # delta(0) <= delta already at mu = 2 ndtri((1+delta)/2) > delta; above, mu^2/2 <= epsilon + ... grows slowly.
-    low = np.full(epsilon.shape, 1e-12)
-    high = np.sqrt(2 * epsilon) + 40.0
+    wanted, limit = np.broadcast_arrays(np.atleast_1d(epsilon), np.atleast_1d(delta))
+    low = np.full(wanted.shape, 1e-12)
+    high = np.sqrt(2 * wanted) + 40.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        fits = gdp_delta(middle, epsilon) <= delta
+        fits = gdp_delta(middle, wanted) <= limit
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return low * (1 - 1e-12)
+    return (low * (1 - 1e-12)).reshape(np.broadcast_shapes(epsilon.shape, delta.shape))
 
 
 def gdp_epsilon(mu: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
@@ -49,12 +47,13 @@ def gdp_epsilon(mu: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> 
 
     Bisection on gdp_delta, which decreases in epsilon. mu >= 0, 0 < delta < 1.
     """
-    mu, delta = np.broadcast_arrays(np.asarray(mu, float), np.asarray(delta, float))
-    safe = np.maximum(mu, 1e-12)
-    low = np.zeros(mu.shape)
+    spent, limit = np.broadcast_arrays(np.atleast_1d(mu), np.atleast_1d(delta))
+    safe = np.maximum(spent, 1e-12)
+    low = np.zeros(spent.shape)
     high = safe * safe / 2 + 40.0 * safe
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        fits = gdp_delta(safe, middle) <= delta
+        fits = gdp_delta(safe, middle) <= limit
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    return np.where(mu > 0, high * (1 + 1e-12), 0.0)
+    epsilon = np.where(spent > 0, high * (1 + 1e-12), 0.0)
+    return epsilon.reshape(np.broadcast_shapes(mu.shape, delta.shape))

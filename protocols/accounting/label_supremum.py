@@ -69,7 +69,8 @@ def _bound(
 ) -> Float64[ndarray, " problems"]:
     """The least of the Gaussian bound and, where it is computed, ln(1 + growth)/(a - 1)."""
     bound = gaussian.copy()
-    chosen = np.flatnonzero(computed(lengths, orders))
+    # A label's length is sqrt(2) d; the least d is the same for bit and label, that of the table.
+    chosen = np.flatnonzero(computed(lengths, orders) & (shifts >= _LEAST_SHIFT))
     chosen = chosen[np.argsort(shifts[chosen], kind="stable")]  # equal shifts share their cells
     for start in range(0, len(chosen), _CHUNK):
         chunk = chosen[start : start + _CHUNK]

@@ -9,11 +9,13 @@ are whole nano-units of an accountant's spend.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 
@@ -23,8 +25,14 @@ CREATE TABLE IF NOT EXISTS account (
     settled INTEGER NOT NULL DEFAULT 0, reserved INTEGER NOT NULL DEFAULT 0,
     CHECK (settled >= 0 AND reserved >= 0 AND settled + reserved <= cap)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS binding (
+    one INTEGER PRIMARY KEY CHECK (one = 1), study BLOB NOT NULL, run BLOB NOT NULL
+) STRICT;
 CREATE TABLE IF NOT EXISTS batch (
     number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE IF NOT EXISTS asked (
+    query INTEGER PRIMARY KEY, number INTEGER NOT NULL REFERENCES batch
 ) STRICT;
 CREATE TABLE IF NOT EXISTS charge (
     number INTEGER NOT NULL REFERENCES batch, account TEXT NOT NULL REFERENCES account,
@@ -50,22 +58,29 @@ class Balance:
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """A batch that was charged: the digest of the request and what is sent for it."""
+    """A batch that was charged: the digest of the request, what is sent for it, and how many queries it asked."""
 
+    number: int
     digest: bytes
     payload: bytes
     settled: bool
+    queries: int
 
 
 class Ledger:
-    """Accounts with caps in one SQLite file (or ":memory:"). Use as a context manager."""
+    """Accounts with caps of ONE study in one SQLite file (or ":memory:"). Use as a context manager.
+
+    Methods may be called from several threads; each is one step.
+    """
 
     def __init__(self, path: Path | str) -> None:
         """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger."""
+        self._lock = threading.RLock()
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA foreign_keys = ON")
             self._database.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
@@ -82,6 +97,21 @@ class Ledger:
         """Closes the file; what was committed stays."""
         self._database.close()
 
+    def bind(self, *, study: bytes, run: bytes) -> bytes:
+        """Ties a new ledger to a study and to one run of it; returns the run that it is tied to.
+
+        `run` (any bytes, random where one matters) is kept only if the ledger is new. Raises InvalidInput for a
+        ledger of another study: batches and queries are counted per ledger.
+        """
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO binding VALUES (1, ?, ?)", (study, run))
+            bound, stored_run = self._database.execute("SELECT study, run FROM binding").fetchone()
+            if bound != study:
+                raise InvalidInput(
+                    f"this ledger is of study {bound.hex()[:16]}; allowed: {study.hex()[:16]}, or a new one"
+                )
+            return bytes(stored_run)
+
     def open_accounts(self, caps: Mapping[str, int]) -> None:
         """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none then."""
         with self._transaction():
@@ -93,18 +123,28 @@ class Ledger:
                     raise InvalidInput(f"cap of {name!r} is {row[0]} nano-units in this ledger; {cap} was asked for")
                 self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
 
-    def reserve(self, number: int, digest: bytes, amounts: Mapping[str, int], payload: bytes) -> None:
-        """Charges every account its amount and stores the payload, all in one transaction, or nothing.
+    def reserve(
+        self, number: int, digest: bytes, amounts: Mapping[str, int], payload: bytes, *, queries: Sequence[int]
+    ) -> None:
+        """Charges every account its amount and stores the payload and the queries, in one transaction, or nothing.
 
-        Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when the batch number was
-        charged before (a caller that wants idempotence looks at `stored` first).
+        queries: positions in the pool; each may be asked once in a ledger's life, so that a study asks no more
+        than its query limit. Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when
+        the batch number or digest was charged before (a caller that wants idempotence looks at `stored` first),
+        Refused("query_repeated") when a query was asked in another batch.
         """
         with self._transaction():
-            if self.stored(number) is not None:
+            if self.stored(number) is not None or self.number_of(digest) is not None:
                 raise Refused("batch_reused", f"batch {number} was charged before; allowed: a new number")
             self._database.execute(
                 "INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", (number, digest, payload)
             )
+            try:
+                self._database.executemany("INSERT INTO asked VALUES (?, ?)", [(query, number) for query in queries])
+            except sqlite3.IntegrityError:
+                raise Refused(
+                    "query_repeated", f"batch {number} asks a query again; allowed: each query once"
+                ) from None
             for name, amount in amounts.items():
                 balance = self.balance(name)
                 if amount < 0 or balance.spent + amount > balance.cap:
@@ -130,9 +170,7 @@ class Ledger:
                 raise Refused("unknown_batch", f"batch {number} was never charged")
             if stored.digest != digest:
                 raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
-            charges = dict(
-                self._database.execute("SELECT account, reserved FROM charge WHERE number = ?", (number,)).fetchall()
-            )
+            charges = self.charged(number)
             if set(charges) != set(amounts):
                 raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
             if stored.settled:
@@ -158,41 +196,60 @@ class Ledger:
 
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""
-        row = self._database.execute(
-            "SELECT digest, payload, settled FROM batch WHERE number = ?", (number,)
-        ).fetchone()
-        return None if row is None else StoredBatch(row[0], row[1], bool(row[2]))
+        rows = self._rows(
+            "SELECT digest, payload, settled, (SELECT count(*) FROM asked WHERE asked.number = batch.number) "
+            "FROM batch WHERE number = ?",
+            (number,),
+        )
+        return StoredBatch(number, rows[0][0], rows[0][1], bool(rows[0][2]), rows[0][3]) if rows else None
 
     def number_of(self, digest: bytes) -> int | None:
         """The number of the batch that was charged under this digest, or None."""
-        row = self._database.execute("SELECT number FROM batch WHERE digest = ?", (digest,)).fetchone()
-        return None if row is None else int(row[0])
+        rows = self._rows("SELECT number FROM batch WHERE digest = ?", (digest,))
+        return int(rows[0][0]) if rows else None
+
+    def batch_count(self) -> int:
+        """How many batches were charged."""
+        return int(self._rows("SELECT count(*) FROM batch", ())[0][0])
+
+    def charged(self, number: int) -> dict[str, int]:
+        """What each account was reserved for a batch; empty for a batch that was never charged."""
+        return dict(self._rows("SELECT account, reserved FROM charge WHERE number = ?", (number,)))
 
     def balance(self, name: str) -> Balance:
         """One account. Raises InvalidInput for a name that has none."""
-        query = "SELECT cap, settled, reserved FROM account WHERE name = ?"
-        row = self._database.execute(query, (name,)).fetchone()
-        if row is None:
+        rows = self._rows("SELECT cap, settled, reserved FROM account WHERE name = ?", (name,))
+        if not rows:
             raise InvalidInput(f"no account {name!r} in this ledger")
-        return Balance(*row)
+        return Balance(*rows[0])
 
     def balances(self) -> dict[str, Balance]:
         """All accounts."""
-        rows = self._database.execute("SELECT name, cap, settled, reserved FROM account").fetchall()
+        rows = self._rows("SELECT name, cap, settled, reserved FROM account", ())
         return {name: Balance(*rest) for name, *rest in rows}
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """All rows of a query. Raises StorageFailed when the file cannot be read or is closed."""
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise StorageFailed(f"ledger: {error}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back."""
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._lock:
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                raise StorageFailed(f"ledger: {error}; nothing was charged") from error
             try:
                 yield
-            except BaseException:
-                self._database.execute("ROLLBACK")
+                self._database.execute("COMMIT")
+            except BaseException as error:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise StorageFailed(f"ledger: {error}; nothing was charged") from error
                 raise
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            raise StorageFailed(f"ledger: {error}; nothing was charged") from error

@@ -22,7 +22,7 @@ class RdpCurve:
     """
 
     orders: Float64[ndarray, " orders"]
-    values: Float64[ndarray, " orders"]
+    values: Float64[ndarray, " values"]
 
     def __post_init__(self) -> None:
         check_orders(self.orders)

@@ -84,5 +84,5 @@ def histogram_rdp(
 
 
 def histogram_mu_squared(sensitivity: Float64[ndarray, " units"], *, sigma: float) -> Float64[ndarray, "units orders"]:
-    """2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su 2022, Thm 1)."""
+    """2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su, arXiv 1905.02383, Thm 2.7)."""
     return 2.0 * (sensitivity[:, None] / sigma) ** 2

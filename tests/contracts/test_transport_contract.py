@@ -56,10 +56,13 @@ def exercise(transport):
     other = QueryBatch(0, again.ids, again.inputs + 1)
     return {
         "labelling": labelling,
-        "repeated": transport(dict.fromkeys(NAMES, VoteRequest(STUDY.digest, again))),
-        "reused": transport({"p1": VoteRequest(STUDY.digest, other)}),
+        "repeated": transport(dict.fromkeys(NAMES, VoteRequest(STUDY.digest, coordinator.run, again))),
+        "reused": transport({"p1": VoteRequest(STUDY.digest, coordinator.run, other)}),
         "mixed": transport(
-            {"p0": VoteRequest(bytes(32), other), "p5": Outcome(STUDY.digest, bytes(32), np.ones(3, bool))}
+            {
+                "p0": VoteRequest(bytes(32), coordinator.run, other),
+                "p5": Outcome(STUDY.digest, bytes(32), np.ones(3, bool)),
+            }
         ),
     }
 

@@ -9,6 +9,7 @@ from protocols.queries import QueryBatch
 from tests.studies import make_study, make_votes
 
 VOTES, _ = make_votes(1, 1000)
+RUN = b"one run"
 
 
 def batch(number: int, start: int = 0, size: int = 5, fill: float = 0.0) -> QueryBatch:
@@ -24,27 +25,34 @@ def study_of(party: Party) -> bytes:
     return party._study.digest
 
 
+def named(party: Party, queries: QueryBatch) -> bytes:
+    """What names the request for these queries."""
+    return VoteRequest(study_of(party), RUN, queries).digest
+
+
 def test_a_vote_is_charged_at_its_worst_case_and_settled_downwards():
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
         budgets = party._study.budgets
-        reply = party.handle(VoteRequest(study_of(party), batch(0)))
+        reply = party.handle(VoteRequest(study_of(party), RUN, batch(0)))
         assert isinstance(reply, VoteReply)
         np.testing.assert_array_equal(reply.votes, VOTES[0][:, :5])
         assert ledger.balance("p0").reserved == budgets.amount(5, 5)[0]
-        settled = party.handle(Outcome(study_of(party), batch(0).digest, np.array([True, False, False, True, False])))
-        assert settled == Settled(batch(0).digest, int(budgets.amount(5, 2)[0]))
+        settled = party.handle(
+            Outcome(study_of(party), named(party, batch(0)), np.array([True, False, False, True, False]))
+        )
+        assert settled == Settled(named(party, batch(0)), int(budgets.amount(5, 2)[0]))
         assert ledger.balance("p0").spent == budgets.amount(5, 2)[0]
 
 
 def test_the_same_request_gets_the_stored_reply_and_costs_nothing():
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
-        first = party.handle(VoteRequest(study_of(party), batch(0)))
+        first = party.handle(VoteRequest(study_of(party), RUN, batch(0)))
         spent = ledger.balance("p0").spent
         # Even if the teachers would now answer otherwise.
         party._voter = lambda b: np.zeros((1, len(b.ids)), dtype=np.int64)
-        again = party.handle(VoteRequest(study_of(party), batch(0)))
+        again = party.handle(VoteRequest(study_of(party), RUN, batch(0)))
         assert encode(first) == encode(again)
         assert ledger.balance("p0").spent == spent
 
@@ -52,20 +60,22 @@ def test_the_same_request_gets_the_stored_reply_and_costs_nothing():
 @pytest.mark.parametrize(
     ("request_of", "code"),
     [
-        (lambda study: VoteRequest(bytes(32), batch(1)), "other_study"),
-        (lambda study: VoteRequest(study, batch(0, fill=1.0)), "batch_reused"),
-        (lambda study: VoteRequest(study, batch(0, start=5)), "batch_reused"),
-        (lambda study: VoteRequest(study, batch(1, size=101)), "batch_too_large"),
-        (lambda study: VoteRequest(study, batch(1, start=998)), "query_limit"),
+        (lambda study: VoteRequest(bytes(32), RUN, batch(1)), "other_study"),
+        (lambda study: VoteRequest(study, RUN, batch(0, fill=1.0)), "batch_reused"),
+        (lambda study: VoteRequest(study, RUN, batch(0, start=5)), "batch_reused"),
+        (lambda study: VoteRequest(study, b"another run", batch(0)), "batch_reused"),
+        (lambda study: VoteRequest(study, RUN, batch(1, start=4)), "query_repeated"),
+        (lambda study: VoteRequest(study, RUN, batch(1, size=101)), "batch_too_large"),
+        (lambda study: VoteRequest(study, RUN, batch(1, start=998)), "query_limit"),
         (lambda study: Outcome(study, bytes(32), np.ones(5, bool)), "unknown_batch"),
-        (lambda study: Outcome(study, batch(0).digest, np.ones(4, bool)), "bad_outcome"),
-        (lambda study: Outcome(bytes(32), batch(0).digest, np.ones(5, bool)), "other_study"),
+        (lambda study: Outcome(study, VoteRequest(study, RUN, batch(0)).digest, np.ones(4, bool)), "bad_outcome"),
+        (lambda study: Outcome(bytes(32), VoteRequest(study, RUN, batch(0)).digest, np.ones(5, bool)), "other_study"),
     ],
 )
 def test_a_refused_request_costs_nothing_and_has_a_stable_code(request_of, code):
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
-        party.handle(VoteRequest(study_of(party), batch(0)))
+        party.handle(VoteRequest(study_of(party), RUN, batch(0)))
         before = ledger.balance("p0")
         refusal = party.handle(request_of(study_of(party)))
         assert isinstance(refusal, Refusal)
@@ -77,10 +87,10 @@ def test_an_outcome_that_changes_its_mind_is_refused():
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
         study = study_of(party)
-        party.handle(VoteRequest(study, batch(0)))
-        party.handle(Outcome(study, batch(0).digest, np.array([True, True, False, False, False])))
+        party.handle(VoteRequest(study, RUN, batch(0)))
+        party.handle(Outcome(study, named(party, batch(0)), np.array([True, True, False, False, False])))
         before = ledger.balance("p0")
-        refusal = party.handle(Outcome(study, batch(0).digest, np.zeros(5, bool)))
+        refusal = party.handle(Outcome(study, named(party, batch(0)), np.zeros(5, bool)))
         assert (refusal.code, ledger.balance("p0")) == ("settled_otherwise", before)
 
 
@@ -90,7 +100,7 @@ def test_a_coordinator_that_asks_beyond_the_cap_is_refused_at_the_cap():
         cap = int(party._study.budgets.cap[0])
         codes = []
         for number in range(40):
-            reply = party.handle(VoteRequest(study_of(party), batch(number, start=number * 20, size=20)))
+            reply = party.handle(VoteRequest(study_of(party), RUN, batch(number, start=number * 20, size=20)))
             codes.append(reply.code if isinstance(reply, Refusal) else "answered")
             assert ledger.balance("p0").spent <= cap
         answered = codes.count("answered")
@@ -103,9 +113,9 @@ def test_teachers_that_give_the_wrong_shape_or_class_cost_nothing():
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
         party._voter = lambda b: np.zeros((2, len(b.ids)), dtype=np.int64)
-        assert party.handle(VoteRequest(study_of(party), batch(0))).code == "bad_votes"
+        assert party.handle(VoteRequest(study_of(party), RUN, batch(0))).code == "bad_votes"
         party._voter = lambda b: np.full((1, len(b.ids)), 10)
-        refusal = party.handle(VoteRequest(study_of(party), batch(0)))
+        refusal = party.handle(VoteRequest(study_of(party), RUN, batch(0)))
         assert refusal.code == "bad_votes"
         assert "class ids in [0, 9]" in refusal.reason
         assert ledger.balance("p0").spent == 0
@@ -116,10 +126,36 @@ def test_malformed_bytes_and_replies_sent_as_requests_are_refused():
         party = open_party(ledger)
         for data in (b"", b"\xff\xff", encode(Settled(bytes(32), 0))):
             assert decode(party.handle_bytes(data)).code == "malformed"
-        reply = decode(party.handle_bytes(encode(VoteRequest(study_of(party), batch(0)))))
+        reply = decode(party.handle_bytes(encode(VoteRequest(study_of(party), RUN, batch(0)))))
         assert isinstance(reply, VoteReply)
 
 
 def test_a_party_that_is_not_on_the_roster_cannot_be_opened():
     with Ledger(":memory:") as ledger, pytest.raises(InvalidInput, match="not on the roster"):
         Party("stranger", study=make_study([1.0], threshold=1.0), ledger=ledger, voter=lambda b: b.ids[None])
+
+
+def test_a_ledger_of_another_study_is_refused_so_that_one_charge_never_pays_two_releases():
+    with Ledger(":memory:") as ledger:
+        party = open_party(ledger)
+        party.handle(VoteRequest(study_of(party), RUN, batch(0)))
+        with pytest.raises(InvalidInput, match="is of study"):
+            open_party(ledger, threshold=2.0)
+
+
+def test_no_more_queries_than_the_limit_are_ever_answered():
+    with Ledger(":memory:") as ledger:
+        party = open_party(ledger, queries=10, sigma=1000.0)
+        answered = 0
+        for number in range(50):
+            reply = party.handle(VoteRequest(study_of(party), RUN, batch(number, start=number % 10, size=1)))
+            answered += isinstance(reply, VoteReply)
+        assert answered == 10
+
+
+def test_votes_that_are_no_integers_are_refused():
+    with Ledger(":memory:") as ledger:
+        party = open_party(ledger)
+        party._voter = lambda b: np.full((1, len(b.ids)), 1.7)
+        assert party.handle(VoteRequest(study_of(party), RUN, batch(0))).code == "bad_votes"
+        assert ledger.balance("p0").spent == 0

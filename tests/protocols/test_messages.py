@@ -20,7 +20,7 @@ batches = st.integers(1, 5).flatmap(
     )
 )
 messages = st.one_of(
-    st.builds(VoteRequest, st.just(DIGEST), batches),
+    st.builds(VoteRequest, st.just(DIGEST), st.binary(max_size=64), batches),
     st.builds(VoteReply, st.just(DIGEST), arrays(np.int64, (2, 3), elements=st.integers(-1, 9))),
     st.builds(Outcome, st.just(DIGEST), st.just(DIGEST), arrays(np.bool_, 7)),
     st.builds(Settled, st.just(DIGEST), st.integers(0, 2**60)),
@@ -35,7 +35,7 @@ def test_decoding_gives_back_what_was_encoded(message):
     assert type(again) is type(message)
     assert encode(again) == data
     if isinstance(message, VoteRequest):
-        assert again.batch.digest == message.batch.digest
+        assert again.digest == message.digest
         np.testing.assert_array_equal(again.batch.inputs, message.batch.inputs)
     if isinstance(message, VoteReply):
         np.testing.assert_array_equal(again.votes, message.votes)
@@ -118,3 +118,26 @@ def test_the_digest_of_a_batch_changes_with_every_part_of_it():
         QueryBatch(0, ids, inputs.reshape(2, 3, 1)).digest,
     }
     assert len(digests) == 5
+
+
+def test_a_shape_with_a_zero_and_a_huge_rest_is_refused():
+    message = wire_pb2.Envelope()
+    message.vote_request.study = DIGEST
+    message.vote_request.ids.dtype, message.vote_request.inputs.dtype = "<i8", "<f4"
+    message.vote_request.ids.shape.extend((0,))
+    message.vote_request.inputs.shape.extend((1, 2**28, 2**28, 2**28, 0))
+    with pytest.raises(MalformedMessage, match="elements"):
+        decode(message.SerializeToString())
+
+
+def test_the_digest_of_a_request_names_study_run_and_batch():
+    batch = QueryBatch(0, np.arange(2), np.ones((2, 3), np.float32))
+    other = QueryBatch(1, np.arange(2), np.ones((2, 3), np.float32))
+    requests = [(DIGEST, b"a", batch), (bytes(32), b"a", batch), (DIGEST, b"b", batch), (DIGEST, b"a", other)]
+    assert len({VoteRequest(*parts).digest for parts in requests}) == 4
+
+
+@pytest.mark.parametrize("number", [-1, 2**63])
+def test_a_batch_number_that_no_ledger_can_hold_is_refused(number):
+    with pytest.raises(InvalidInput, match="batch number"):
+        QueryBatch(number, np.arange(1), np.zeros((1, 1), np.float32))

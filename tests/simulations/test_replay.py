@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.errors import InvalidInput, QuorumNotReached
+from protocols.errors import InvalidInput
 from protocols.noise import simulated
 from protocols.randomness import simulation_rng
 from simulations.label import check_live, label_seed, live_study
@@ -19,11 +19,12 @@ from tests.studies import make_study, make_votes
     stop=st.sampled_from(["first-exhausted", "drop-exhausted"]),
     view=st.sampled_from(["label", "histogram"]),
     unit=st.sampled_from(["record", "party"]),
-    dropout=st.sampled_from([0.0, 0.2]),
+    dropout=st.sampled_from([0.0, 0.2, 0.6]),
+    quorum_share=st.sampled_from([0.0, 0.5]),
     seed=st.integers(0, 2**32),
 )
 def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
-    parties, teachers, rule, stop, view, unit, dropout, seed
+    parties, teachers, rule, stop, view, unit, dropout, quorum_share, seed
 ):
     rng = np.random.default_rng(seed)
     votes, _ = make_votes(parties, 120, teachers=teachers, seed=seed)
@@ -40,6 +41,7 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
         sigma_threshold=0.5 * total if view == "label" else None,
         threshold=0.6 * total,
         queries=120,
+        quorum=1 + int(quorum_share * (parties - 1)),
     )
     stored = StoredVotes(10, votes, None)
     live = live_study(study, stored, seed=seed, dropout=dropout)
@@ -48,7 +50,7 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
     assert live.batches == replayed.labelling.batches
     assert live.stop.reason == replayed.labelling.stop.reason
     assert (replayed.spent_after <= study.budgets.cap).all()
-    if len(replayed.spent_after):
+    if len(replayed.spent_after) and live.stop.reason != "quorum_lost":
         assert (replayed.spent_after[-1] == replayed.labelling.spent).all()
 
 
@@ -118,5 +120,11 @@ def test_votes_that_do_not_fit_the_study_are_refused():
 def test_a_quorum_that_is_not_reached_ends_the_replay():
     votes, _ = make_votes(20, 200)
     study = make_study([2.0] * 20, sigma=8.0, sigma_threshold=8.0, threshold=10.0, queries=200, quorum=15)
-    with pytest.raises(QuorumNotReached, match="at least 15"):
-        replay(study, StoredVotes(10, votes, None), noise=noise(), presence=lambda n: np.arange(20) < 14)
+    stored = StoredVotes(10, votes, None)
+    result = replay(study, stored, noise=noise(), presence=lambda n: np.arange(20) < (20 if n == 0 else 14))
+    labelling = result.labelling
+    assert labelling.stop.reason == "quorum_lost"
+    assert len(labelling.batches) == 1
+    # The second batch's reservations stand; nothing of it was released.
+    assert (labelling.spent > result.spent_after[-1]).all()
+    assert (labelling.spent <= study.budgets.cap).all()

@@ -179,9 +179,11 @@ def test_an_absent_file_is_corrupt(kind: TeacherKind, tmp_path: Path) -> None:
 
 
 def test_saving_where_nothing_can_be_written_fails(kind: TeacherKind, tmp_path: Path) -> None:
+    blocked = tmp_path / "a file, not a folder"
+    blocked.write_text("")
     (teacher,) = kind.fit([shard(0, 12)], classes=CLASSES, seeds=[0])
     with pytest.raises(StorageFailed):
-        teacher.save(tmp_path / "no such folder" / "teacher")
+        teacher.save(blocked / "teacher")
 
 
 def refused(kind: TeacherKind, images: ndarray, labels: ndarray, message: str, **changed: object) -> None:

@@ -39,7 +39,7 @@ def test_a_composition_of_gaussians_is_one_gaussian():
 def test_mu_and_epsilon_invert_each_other_on_the_safe_side(epsilon, delta):
     mu = gdp_mu(np.array(epsilon), np.array(delta))
     assert float(gdp_delta(mu, np.array(epsilon))) <= delta
-    assert float(gdp_delta(mu * (1 + 1e-6), np.array(epsilon))) > delta * (1 - 1e-9)
+    assert float(gdp_delta(np.asarray(mu * (1 + 1e-6)), np.array(epsilon))) > delta * (1 - 1e-9)
     back = float(gdp_epsilon(mu, np.array(delta)))
     assert back == pytest.approx(epsilon, rel=1e-8)
 

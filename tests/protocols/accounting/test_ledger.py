@@ -1,4 +1,5 @@
 import sqlite3
+import threading
 from typing import ClassVar
 
 import pytest
@@ -36,13 +37,13 @@ class LedgerLaws(RuleBasedStateMachine):
         fits = all(self.spent(name) + amount <= self.caps[name] for name, amount in amounts.items())
         if number in self.reserved:
             with pytest.raises(Refused, match="batch_reused"):
-                self.ledger.reserve(number, digest(number + 100), amounts, b"x")
+                self.ledger.reserve(number, digest(number + 100), amounts, b"x", queries=[1000])
         elif not fits:
             with pytest.raises(BudgetExceeded, match="allowed: 0 to"):
-                self.ledger.reserve(number, digest(number), amounts, b"x")
+                self.ledger.reserve(number, digest(number), amounts, b"x", queries=[number])
             assert self.ledger.stored(number) is None
         else:
-            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number)
+            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number, queries=[number])
             self.reserved[number] = amounts
             assert self.ledger.stored(number).payload == b"x%d" % number
 
@@ -83,7 +84,7 @@ TestLedgerLaws.settings = settings(max_examples=60, stateful_step_count=30, dead
 def test_a_ledger_survives_being_closed(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_accounts({"p": 10})
-        ledger.reserve(0, digest(1), {"p": 7}, b"reply")
+        ledger.reserve(0, digest(1), {"p": 7}, b"reply", queries=[3, 4])
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_accounts({"p": 10})
         assert ledger.balance("p") == Balance(cap=10, settled=0, reserved=7)
@@ -99,7 +100,7 @@ def test_a_reservation_is_all_or_nothing_over_accounts():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"rich": 100, "poor": 5})
         with pytest.raises(BudgetExceeded, match="'poor' 6 nano-units; allowed: 0 to 5"):
-            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"")
+            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4])
         assert ledger.balance("rich").spent == 0
         assert ledger.stored(0) is None
 
@@ -107,7 +108,7 @@ def test_a_reservation_is_all_or_nothing_over_accounts():
 def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"a": 10, "b": 10})
-        ledger.reserve(0, digest(0), {"a": 5}, b"")
+        ledger.reserve(0, digest(0), {"a": 5}, b"", queries=[3, 4])
         with pytest.raises(Refused, match="digest_mismatch"):
             ledger.settle(0, digest(9), {"a": 1})
         with pytest.raises(Refused, match="settled_otherwise"):
@@ -145,3 +146,60 @@ def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
         Ledger(path)
     with pytest.raises(StorageFailed):
         Ledger(tmp_path / "missing" / "ledger.sqlite")
+
+
+def test_a_query_is_asked_once_in_a_ledgers_life():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        ledger.reserve(0, digest(0), {"p": 1}, b"", queries=[0, 1, 2])
+        before = ledger.balance("p")
+        with pytest.raises(Refused, match="query_repeated"):
+            ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3, 2])
+        assert ledger.balance("p") == before
+        assert ledger.stored(1) is None
+        ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3])
+        assert (ledger.stored(0).queries, ledger.stored(1).queries) == (3, 1)
+        assert ledger.charged(1) == {"p": 1}
+
+
+def test_a_ledger_belongs_to_one_study_and_one_run(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.bind(study=digest(1), run=b"first") == b"first"
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.bind(study=digest(1), run=b"second") == b"first"
+        with pytest.raises(InvalidInput, match="is of study 0101"):
+            ledger.bind(study=digest(2), run=b"first")
+
+
+def test_threads_leave_the_ledger_whole(tmp_path):
+    """Four threads reserve and settle on one ledger; every charge has its batch and the balance adds up."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 500})
+
+        def work(thread: int) -> None:
+            for step in range(30):
+                number = thread * 100 + step
+                name = number.to_bytes(4, "big") * 8
+                try:
+                    ledger.reserve(number, name, {"p": 7}, b"", queries=[number])
+                    ledger.settle(number, name, {"p": 5})
+                except BudgetExceeded:
+                    continue
+
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        settled = [n for n in range(400) if ledger.stored(n) is not None and ledger.stored(n).settled]
+        assert ledger.balance("p") == Balance(cap=500, settled=5 * len(settled), reserved=0)
+        assert len(settled) == ledger.batch_count() == 99
+
+
+def test_a_closed_ledger_is_a_storage_fault():
+    ledger = Ledger(":memory:")
+    ledger.close()
+    with pytest.raises(StorageFailed, match="closed"):
+        ledger.balances()
+    with pytest.raises(StorageFailed, match="nothing was charged"):
+        ledger.open_accounts({"p": 1})
