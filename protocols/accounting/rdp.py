@@ -36,7 +36,7 @@ class RdpCurve:
             raise InvalidInput("curves of different orders do not add; use the same orders")
         return RdpCurve(self.orders, self.values + other.values)
 
-    def __mul__(self, count: float) -> RdpCurve:
+    def __mul__(self, count: int | float) -> RdpCurve:
         return RdpCurve(self.orders, self.values * count)
 
     def to_epsilon(self, *, delta: float) -> tuple[float, float]:
