@@ -31,18 +31,19 @@ class Budgets:
     delta: Float64[ndarray, " parties"]
 
 
-def parse_budgets(text: str, *, parties: int, delta: float, seed: int) -> Budgets:
+def parse_budgets(text: str, *, parties: int, delta: float, seed: int, names: tuple[str, ...] | None = None) -> Budgets:
     """The budgets that `text` describes (FORMS), for `parties` parties.
 
     Shares become numbers of parties by largest remainder and are spread over the parties in an order drawn from
-    the seed. Raises InvalidInput naming the part that cannot be read, or a value out of range.
+    the seed. names: what the parties are called, where they are real sites; a file must then name just these, in any
+    order. Raises InvalidInput naming the part that cannot be read, or a value out of range.
     """
     if parties < 1:
         raise InvalidInput(f"parties is {parties}; allowed: at least 1")
     text = text.strip()
-    names = tuple(f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties))
+    called = names or tuple(f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties))
     if text.lower().endswith(".csv"):
-        return _from_csv(Path(text), parties=parties)
+        return _from_csv(Path(text), parties=parties, wanted=names)
     rng = simulation_rng(seed, "budgets")
     if text.startswith(("lognormal:", "uniform:")):
         epsilon = _drawn(text, parties, rng)
@@ -50,7 +51,7 @@ def parse_budgets(text: str, *, parties: int, delta: float, seed: int) -> Budget
         epsilon = rng.permutation(_by_share(text, parties))
     else:
         epsilon = np.full(parties, _number(text, text))
-    budgets = Budgets(names, epsilon, np.full(parties, delta))
+    budgets = Budgets(called, epsilon, np.full(parties, delta))
     check_budget(budgets.epsilon, budgets.delta)
     return budgets
 
@@ -89,7 +90,7 @@ def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
     return np.repeat(epsilon, sizes)
 
 
-def _from_csv(path: Path, *, parties: int) -> Budgets:
+def _from_csv(path: Path, *, parties: int, wanted: tuple[str, ...] | None) -> Budgets:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
@@ -104,6 +105,12 @@ def _from_csv(path: Path, *, parties: int) -> Budgets:
     names = tuple(row["party"] for row in rows)
     if not all(names) or len(set(names)) < len(names):
         raise InvalidInput(f"budgets file {path} names a party twice or not at all; allowed: once")
+    if wanted is not None:
+        if set(names) != set(wanted):
+            missing = sorted(set(wanted) - set(names))
+            raise InvalidInput(f"budgets file {path} does not name {missing[0]!r}; allowed: {', '.join(wanted)}")
+        rows.sort(key=lambda row: wanted.index(row["party"]))
+        names = wanted
     budgets = Budgets(
         names,
         np.array([_number(row["epsilon"], f"{path}, party {row['party']}") for row in rows]),

@@ -23,7 +23,7 @@ import party.teachers
 from party.files import write_atomically
 from party.teachers import teacher_kind
 from party.teachers.teacher import Teacher
-from protocols.errors import EngineFailed
+from protocols.errors import DataCorrupt, EngineFailed, StorageFailed
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 
@@ -69,10 +69,16 @@ def cast_votes(
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
     votes_path = cache_dir / "votes" / f"{vote_key}.npy"
-    if votes_path.exists():
-        return Cast(np.load(votes_path, allow_pickle=False), 0, folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    votes_path.parent.mkdir(parents=True, exist_ok=True)
+    cached = _read_array(votes_path)
+    if cached is not None and cached.shape == (len(shards), len(shards[0]), len(dataset.public_inputs)):
+        return Cast(cached, 0, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        votes_path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot use the cache {cache_dir}: {error.strerror}; choose another --cache-dir"
+        ) from error
     _write_inputs(folder, dataset, shards, vote_key)
     names = [str(i) for i in range(len(shards))]
     spec = HostSpec(
@@ -132,7 +138,7 @@ class CastHost:
                 yield name, json.dumps({"trained": trained}).encode()
         for name, message in messages.items():
             if message["stage"] == "vote":
-                queries = np.asarray(self._public[message["start"] : message["stop"]], dtype=np.float32)
+                queries = np.array(self._public[message["start"] : message["stop"]], dtype=np.float32)
                 votes = [teacher.predict(queries).astype(np.int16) for teacher in self._load(name)]
                 yield name, _npy(np.stack(votes))
 
@@ -151,7 +157,13 @@ class CastHost:
 
     def _load(self, name: str) -> list[Teacher]:
         if name not in self._teachers:
-            self._teachers[name] = [self._kind.load(self._path(name, k)) for k in range(self._count)]
+            paths = [self._path(name, k) for k in range(self._count)]
+            try:
+                self._teachers[name] = [self._kind.load(path) for path in paths]
+            except DataCorrupt as error:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+                raise DataCorrupt(f"cached teacher: {error}; it was removed, so run the command again") from error
         return self._teachers[name]
 
     @property
@@ -210,10 +222,19 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
         ("private_labels", dataset.private_labels),
         (pool, dataset.public_inputs),
     ):
-        if not (folder / f"{name}.npy").exists():
+        present = _read_array(folder / f"{name}.npy", mmap=True)
+        if present is None or present.shape != array.shape or present.dtype != array.dtype:
             write_atomically(folder / f"{name}.npy", _npy(array))
-    if not (folder / "shards.npz").exists():
-        write_atomically(folder / "shards.npz", table.getvalue())
+    write_atomically(folder / "shards.npz", table.getvalue())
+
+
+def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
+    """A cached array; None where there is none that can be read, so that it is made again."""
+    try:
+        array: ndarray = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return array
 
 
 def _npy(array: ndarray) -> bytes:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any  # values of flags, as click gives them
 
 import click
+import tomli_w
 from rich.console import Console
 from rich.table import Table
 
@@ -119,7 +120,7 @@ def run_flags(**flags: Any) -> None:
         _print_plan(plan, as_json=flags["as_json"])
         return
     _must_afford(plan)
-    out = _out(flags, inputs.settings)
+    out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots import write_figures
     from simulations.report import write_report
     from simulations.results import write_results
@@ -240,14 +241,27 @@ def _must_afford(plan: Plan) -> None:
         )
 
 
-def _out(flags: Flags, settings: Experiment) -> Path:
-    """The results folder, with config.toml in it. Raises InvalidInput when it holds another run."""
+def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:
+    """The results folder, with config.toml and started_from.json in it. Raises InvalidInput when it holds another run.
+
+    started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
+    """
     name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
     if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to go on in it")
+    record = out / "started_from.json"
+    if flags["resume"] and record.exists():
+        before = json.loads(record.read_text(encoding="utf-8"))
+        for what, digest in started_from.items():
+            if before.get(what) != digest:
+                raise InvalidInput(
+                    f"{out} was started from another {what}: a file that its config.toml names has changed since "
+                    f"({str(before.get(what))[:16]}, now {digest[:16]}); allowed: the same content, or another --out"
+                )
     write_atomically(out / "config.toml", write_config(settings))
+    write_atomically(record, json.dumps(started_from, indent=2) + "\n")
     return out
 
 
@@ -268,6 +282,7 @@ def _resumed(flags: Flags) -> Experiment:
 
 def _sweep(flags: Flags) -> None:
     from simulations.plots import sweep_figure, write_figure
+    from simulations.results import environment
 
     reporter, host = _reporter(flags), host_from(flags)
     sweep = read_sweep(Path(flags["sweep_file"]), given=given_settings(flags))
@@ -275,14 +290,17 @@ def _sweep(flags: Flags) -> None:
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
+    _say_defaults(sweep.settings[0], reporter)
     table = run_sweep(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.csv", table.to_csv(index=False))
-    write_atomically(out / "sweep.toml", Path(flags["sweep_file"]).read_text(encoding="utf-8"))
+    write_atomically(out / "sweep.toml", tomli_w.dumps(sweep.document))
+    write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     write_figure(sweep_figure(table), out / "figures" / "sweep")
     if flags["as_json"]:
         click.echo(table.to_json(orient="records", indent=2))
     else:
-        shown = [c for c in table.columns if c not in ("unit", "view", "accountant", "note", "answered_ci95")]
+        hidden = {"unit", "view", "accountant", "note", "answered_ci95"} - set(sweep.varied)
+        shown = [column for column in table.columns if column not in hidden]
         _print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
 
 

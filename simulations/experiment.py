@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.accounting.accountant import accountant, default_accountant
 from protocols.errors import InvalidInput
@@ -47,7 +47,9 @@ class Experiment(BaseModel):
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None
-    budgets: str = "1:0.34,2:0.43,3:0.23"
+    budgets: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)] = (
+        "1:0.34,2:0.43,3:0.23"
+    )
     delta: float = Field(1e-5, gt=0, lt=1)
     unit: Literal["record", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
@@ -61,7 +63,7 @@ class Experiment(BaseModel):
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int = Field(1, ge=1)
     dropout: float = Field(0.0, ge=0, lt=1)
-    student: str = "cnn"
+    student: str | None = None
     baselines: bool = True
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
@@ -122,9 +124,11 @@ def read_toml(path: Path) -> dict[str, object]:
         raise InvalidInput(f"{path} is not TOML: {error}") from None
 
 
-def experiment_budgets(settings: Experiment) -> Budgets:
-    """Every party's budget, assigned from the data seed."""
-    return parse_budgets(settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed)
+def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
+    """Every party's budget, assigned from the data seed; names: what the parties are called, if they have names."""
+    return parse_budgets(
+        settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed, names=names
+    )
 
 
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:

@@ -30,6 +30,10 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
 
 
+# Settings that say how votes come about; stored votes have come about.
+_DATA_SETTINGS = (
+    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student".split()
+)
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
     _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs, which needs no file]."),
@@ -65,7 +69,7 @@ _SETTINGS = [
     _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),
     _flag("--quorum", "Parties that must answer each batch [1].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
-    _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn]."),
+    _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
     _flag("--data-seed", "Seed of data, partition, teachers and who gets which budget [0].", type=int),
@@ -95,8 +99,13 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
 
 
 def settings_from(flags: dict[str, object]) -> Experiment:
-    """The experiment that the flags describe. Raises InvalidInput."""
-    return experiment(**given_settings(flags))
+    """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    given = given_settings(flags)
+    if "votes" in given:
+        idle = [name for name in _DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
+        if idle:
+            raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect with --votes; leave one of them out")
+    return experiment(**given)
 
 
 def host_from(flags: dict[str, object]) -> Host:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from coordinator.students import student_kind
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
 from protocols.study import Study
@@ -20,7 +21,7 @@ from protocols.votes import count_votes, plurality
 from simulations import datasets
 from simulations.budgets import Budgets
 from simulations.cast import cast_votes
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine, open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
@@ -56,6 +57,23 @@ class Inputs:
     truth: Int64[ndarray, " queries"] | None
 
     @property
+    def party_names(self) -> tuple[str, ...] | None:
+        """The sites' names where each party is one site of the data set."""
+        if self.dataset is None or parse_partition(self.settings.partition).name != "by-site":
+            return None
+        sites = self.dataset.site_names
+        return sites if len(sites) == self.settings.parties else None
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the data or votes that the run starts from."""
+        if self.dataset is not None:
+            return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest}")
+        assert self.stored is not None
+        arrays = [a for a in (self.stored.votes, self.stored.counts, self.truth) if a is not None]
+        return content_digest(*arrays)
+
+    @property
     def classes(self) -> int:
         """The number of classes."""
         if self.stored is not None:
@@ -81,6 +99,7 @@ class Source:
     stored: StoredVotes
     truth: Int64[ndarray, " queries"] | None
     party_sizes: Int64[ndarray, " parties"] | None
+    party_names: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,16 +137,34 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     check_student(settings.student)
     if settings.votes is not None:
         return _stored_inputs(settings)
+    if settings.labels is not None:
+        raise InvalidInput(f"labels is {settings.labels!r}; allowed: only with stored votes (--votes)")
     scheme = parse_partition(settings.partition)
-    teacher_kind(settings.teacher)
+    kind = teacher_kind(settings.teacher)
     check_engine(host.engine)
+    if scheme.name != "by-site":
+        # Budgets, noise and threshold out of range are said before any data are read; classes and queries, which the
+        # data may decide, matter little to that.
+        trial = make_study(
+            settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
+        )
+        _ = trial.budgets
     with reporter.stage(f"data, {settings.dataset}") as stage:
         dataset = load_dataset(settings, host.data_dir)
         stage.result = (
             f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
             f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
         )
-    settings = settings.model_copy(update={"parties": party_count(settings, dataset)})
+    student = settings.student or ("cnn" if dataset.kind == "image" else "mlp")
+    for what, name, images in (
+        ("teacher", settings.teacher, kind.needs_images),
+        ("student", student, student != "none" and student_kind(student).needs_images),
+    ):
+        if images and dataset.kind != "image":
+            raise InvalidInput(
+                f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
+            )
+    settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
     holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
     shards = [
         teacher_shards(
@@ -143,7 +180,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
 
 def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
     """The budgets of the parties and the study that they take part in. Raises InvalidInput."""
-    budgets = experiment_budgets(inputs.settings)
+    budgets = experiment_budgets(inputs.settings, inputs.party_names)
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     if inputs.stored is not None:
         check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
@@ -176,7 +213,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
     """The votes of a run: those of a file, or by training teachers and casting their votes."""
     settings = inputs.settings
     if inputs.stored is not None:
-        return Source(settings, None, inputs.stored, inputs.truth, None)
+        return Source(settings, None, inputs.stored, inputs.truth, None, None)
     assert inputs.dataset is not None
     assert inputs.shards is not None
     with reporter.stages() as on_stage:
@@ -195,7 +232,14 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
         "the rest from the cache"
     )
     sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
-    return Source(settings, inputs.dataset, StoredVotes(inputs.dataset.classes, cast.votes, None), inputs.truth, sizes)
+    return Source(
+        settings,
+        inputs.dataset,
+        StoredVotes(inputs.dataset.classes, cast.votes, None),
+        inputs.truth,
+        sizes,
+        inputs.party_names,
+    )
 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
@@ -254,7 +298,7 @@ def _labelled(study: Study, source: Source, seed: int, dropout: float) -> SeedRe
 def _students(
     settings: Experiment, source: Source, seeds: list[SeedResult], *, host: Host, reporter: Reporter, title: str
 ) -> list[float | None]:
-    if settings.student == "none" or source.dataset is None:
+    if settings.student in (None, "none") or source.dataset is None:
         return [None] * len(seeds)
     accuracies = []
     with reporter.stage(f"{title}, {settings.student}") as stage:
@@ -264,7 +308,7 @@ def _students(
                     source.dataset,
                     result.answered,
                     result.labelling.labels[result.answered],
-                    student=settings.student,
+                    student=str(settings.student),
                     seed=result.seed,
                     cache_dir=host.cache_dir,
                 )
@@ -307,10 +351,10 @@ def _baselines(
     students = _students(settings, source, seeds, host=host, reporter=reporter, title="baseline, minimum budget")
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
     non_private = None
-    if settings.student != "none" and source.dataset is not None:
+    if settings.student not in (None, "none") and source.dataset is not None:
         with reporter.stage("baseline, all data pooled without privacy") as stage:
             non_private = non_private_accuracy(
-                source.dataset, student=settings.student, seed=settings.data_seed, cache_dir=host.cache_dir
+                source.dataset, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
             )
             stage.result = f"test accuracy {non_private:.4f}"
     known = [a for a in students if a is not None]

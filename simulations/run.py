@@ -21,8 +21,10 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 def main() -> None:
     """Runs the command line; the process ends with its exit code."""
-    from simulations.command import run_command
-
+    try:
+        from simulations.command import run_command
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.exit(run_command(sys.argv[1:]))
 
 

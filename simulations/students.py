@@ -69,18 +69,23 @@ def non_private_accuracy(dataset: Dataset, *, student: str, seed: int, cache_dir
     return _cached(cache_dir / "students" / f"{key}.json", train)
 
 
-def check_student(name: str) -> None:
-    """Raises InvalidInput unless `name` is a student or "none"."""
-    if name != "none":
+def check_student(name: str | None) -> None:
+    """Raises InvalidInput unless `name` is a student, "none", or None for the data set's own default."""
+    if name not in (None, "none"):
         try:
-            student_kind(name)
+            student_kind(str(name))
         except InvalidInput as error:
             raise InvalidInput(f"{error}; or none to stop after the labels") from None
 
 
 def _cached(path: Path, train: Callable[[], float]) -> float:
-    if path.exists():
-        return float(json.loads(path.read_text())["accuracy"])
+    try:
+        accuracy = float(json.loads(path.read_text())["accuracy"])
+        if 0 <= accuracy <= 1:
+            return accuracy
+    except (OSError, ValueError, KeyError, TypeError):
+        # None there, or none that can be read: it is made again.
+        pass
     accuracy = train()
     write_atomically(path, json.dumps({"accuracy": accuracy}))
     return accuracy

@@ -30,6 +30,7 @@ class Sweep:
 
     settings: list[Experiment]
     varied: tuple[str, ...]
+    document: dict[str, object]
 
 
 def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
@@ -58,7 +59,9 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
         if isinstance(values.get("seeds"), str):
             values["seeds"] = parse_seeds(str(values["seeds"]))
         settings.append(experiment(**values))
-    return Sweep(settings, tuple(grid))
+        if settings[-1].votes is None and not settings[-1].partition.startswith("by-site"):
+            experiment_budgets(settings[-1])
+    return Sweep(settings, tuple(grid), {"base": common, "grid": grid})
 
 
 def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
@@ -86,8 +89,8 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Ho
     row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
     # What the votes decide (parties, teachers) comes from their source; the rest from this setting.
     merged = source.settings.model_copy(update={key: getattr(settings, key) for key in _AFTER_VOTES})
-    budgets = experiment_budgets(merged)
     try:
+        budgets = experiment_budgets(merged, source.party_names)
         study = make_study(merged, budgets, classes=source.stored.classes, queries=source.stored.queries)
         filters = study.budgets
         if merged.stop == "first-exhausted" and (filters.affordable(filters.cap * 0, limit=1) < 1).any():
@@ -113,13 +116,13 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Ho
         "accountant": study.accountant_name,
         "note": "",
     }
-    if merged.student != "none" and source.dataset is not None:
+    if merged.student not in (None, "none") and source.dataset is not None:
         students = [
             student_accuracy(
                 source.dataset,
                 seed.answered,
                 seed.labelling.labels[seed.answered],
-                student=merged.student,
+                student=str(merged.student),
                 seed=seed.seed,
                 cache_dir=host.cache_dir,
             )

@@ -69,7 +69,7 @@ def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVote
     counts = array.astype(np.float64)
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
         bad = int((~np.isfinite(counts) | (counts < 0) | (counts != np.rint(counts))).any(axis=1).argmax())
-        raise InvalidInput(f"vote counts in {path}, row {bad}: {counts[bad].tolist()}; allowed: whole numbers >= 0")
+        raise InvalidInput(f"vote counts in {path}, row {bad}, are not all whole; allowed: whole numbers >= 0")
     sums = counts.sum(axis=1)
     if (sums != sums[0]).any() or not 1 <= sums[0] <= _LARGEST_COUNT:
         raise InvalidInput(

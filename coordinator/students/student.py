@@ -23,6 +23,11 @@ class Student(ABC):
 class StudentKind(ABC):
     """A way to train students; one row of the table coordinator.students.STUDENTS."""
 
+    @property
+    def needs_images(self) -> bool:
+        """Whether inputs must be images [height, width]."""
+        return False
+
     @abstractmethod
     def fit(
         self,

@@ -26,6 +26,10 @@ class SupervisedKind(StudentKind):
     change: Augmentation
     device: torch.device
 
+    @property
+    def needs_images(self) -> bool:
+        return self.network is CNN
+
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],

@@ -26,6 +26,11 @@ class TeacherKind(ABC):
     """A way to train teachers; one row of the table party.teachers.TEACHERS."""
 
     @property
+    def needs_images(self) -> bool:
+        """Whether inputs must be images [height, width]."""
+        return False
+
+    @property
     def stacks(self) -> bool:
         """Whether shards are trained at once (stacked on a GPU), so that many are best given together."""
         return False

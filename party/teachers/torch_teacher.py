@@ -71,6 +71,10 @@ class TorchKind(TeacherKind):
     device: torch.device
 
     @property
+    def needs_images(self) -> bool:
+        return self.network is CNN
+
+    @property
     def stacks(self) -> bool:
         return self.device.type == "cuda"
 

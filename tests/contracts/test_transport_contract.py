@@ -50,7 +50,9 @@ def with_transport(name, folder, body):
 def exercise(transport):
     """Everything that the contract asks, in one run, because starting an engine takes its time."""
     with Ledger(":memory:") as ledger:
-        coordinator = Coordinator(STUDY, ledger=ledger, noise=simulated(np.random.default_rng(3)), exchange=transport)
+        coordinator = Coordinator(
+            STUDY, ledger=ledger, noise=simulated(np.random.default_rng(3)), exchange=transport, run=b"contract"
+        )
         labelling = coordinator.label(np.zeros((40, 2), np.float32))
     again = QueryBatch(0, np.arange(labelling.batches[0][0]), np.zeros((labelling.batches[0][0], 2), np.float32))
     other = QueryBatch(0, again.ids, again.inputs + 1)

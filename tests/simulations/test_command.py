@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from protocols.errors import EngineFailed, StorageFailed
+from protocols.errors import EngineFailed, InvalidInput, StorageFailed
+from simulations.budgets import parse_budgets
 from simulations.command import run_command
 from tests.studies import make_votes
 
@@ -196,6 +197,94 @@ def test_two_runs_are_compared(stored, capsys):
     assert run("compare", "a", "b", "--json") == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
     assert run("compare", "a", "absent") == 2
+
+
+def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsys):
+    budgets = tmp_path / "budgets.csv"
+    lines = [f"hospital {i},{2 + i % 2},1e-5" for i in range(60)]
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]))
+    flags = [*stored, "--budgets", "budgets.csv", "--out", "out"]
+    assert run(*flags) == 0
+    assert run(*flags, "--resume") == 0
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]).replace(",3,", ",2,"))
+    assert run(*flags, "--resume") == 2
+    assert "another study" in capsys.readouterr().err
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]))
+    np.save("votes.npy", VOTES[:, 0, ::-1])
+    assert run(*flags, "--resume") == 2
+    assert "another data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--student", "cnn"], ["--dataset", "digits"], ["--teacher", "mlp"]])
+def test_flags_that_stored_votes_make_idle_are_refused(stored, capsys, flags):
+    assert run(*stored, *flags, "--budgets", "2") == 2
+    assert "has no effect with --votes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--student", "cnn"], "student is 'cnn', which needs images"),
+        (["--teacher", "cnn"], "teacher is 'cnn', which needs images"),
+        (["--labels", "truth.npy"], "only with stored votes"),
+    ],
+)
+def test_a_table_is_refused_to_models_of_images_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, flags, reason
+):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", *flags]
+    assert run(*flags, "--quiet", "--out", "out", "--cache-dir", "cache") == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_path, monkeypatch, capsys):
+    """The whole of a small run on real data (no file), twice: the second finds its cache in pieces."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", "--quiet"]
+    flags += ["--cache-dir", "cache", "--json", "--workers", "2"]
+    assert run(*flags, "--out", "a") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["student"] == "mlp"
+    assert first["answered"] > 0
+    assert first["student_accuracy"] > 0.6
+    for path in [*tmp_path.glob("cache/votes/*.npy"), *tmp_path.glob("cache/teachers/*/private_inputs.npy")]:
+        path.write_bytes(path.read_bytes()[:100])
+    for path in tmp_path.glob("cache/students/*.json"):
+        path.write_text('{"accuracy": 7}')
+    assert run(*flags, "--out", "b") == 0
+    assert json.loads(capsys.readouterr().out) == first
+    # A damaged teacher is named and removed, and the next run trains it again.
+    teacher = sorted(tmp_path.glob("cache/teachers/*/teacher-3-0*"))[0]
+    teacher.write_bytes(b"broken")
+    for path in tmp_path.glob("cache/votes/*.npy"):
+        path.unlink()
+    assert run(*flags, "--out", "c") == 4
+    assert "run the command again" in capsys.readouterr().err
+    assert run(*flags, "--out", "d") == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_a_cache_that_cannot_be_used_is_a_storage_fault(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", "--quiet"]
+    assert run(*flags, "--cache-dir", "file", "--out", "a") == 6
+    assert "choose another --cache-dir" in capsys.readouterr().err
+
+
+def test_real_hospitals_keep_their_names_and_their_own_budgets(tmp_path):
+    """by-site: a budgets file is matched by name, in any order, and must name every site."""
+    names = ("cleveland", "hungarian", "switzerland", "va")
+    path = tmp_path / "budgets.csv"
+    path.write_text("party,epsilon,delta\nva,4,1e-5\ncleveland,1,1e-5\nswitzerland,3,1e-6\nhungarian,2,1e-5\n")
+    budgets = parse_budgets(str(path), parties=4, delta=1e-5, seed=0, names=names)
+    assert budgets.names == names
+    assert budgets.epsilon.tolist() == [1, 2, 3, 4]
+    assert budgets.delta.tolist() == [1e-5, 1e-5, 1e-6, 1e-5]
+    with pytest.raises(InvalidInput, match="does not name 'boston'"):
+        parse_budgets(str(path), parties=4, delta=1e-5, seed=0, names=("boston", *names[1:]))
 
 
 def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch, capsys):

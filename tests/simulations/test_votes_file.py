@@ -39,7 +39,7 @@ def test_class_ids_are_read_with_and_without_teachers(tmp_path):
         (np.full((4, 5), 2.0), None, 6, None, "--classes is 6"),
         (np.full((4, 5), 2.0), None, None, 11, "--parties is 11; .* holds the votes of 10"),
         (np.array([[1.0, 2.0], [2.0, 2.0]]), None, None, None, "all the same"),
-        (np.array([[1.5, 2.5]]), None, None, None, "row 0.*whole numbers"),
+        (np.array([[1.5, 2.5]]), None, None, None, "row 0, are not all whole"),
         (np.array([[1.0, np.nan]]), None, None, None, "whole numbers"),
         (np.array([[-1.0, 3.0]]), None, None, None, "whole numbers >= 0"),
         (np.zeros((3, 2)), None, None, None, "sum to 0"),
