@@ -22,6 +22,7 @@ from simulations import datasets
 from simulations.budgets import Budgets
 from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.rendered import rendered
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine, open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
@@ -150,7 +151,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         )
         _ = trial.budgets
     with reporter.stage(f"data, {settings.dataset}") as stage:
-        dataset = load_dataset(settings, host.data_dir)
+        dataset = load_dataset(settings, host)
         stage.result = (
             f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
             f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
@@ -250,11 +251,11 @@ def party_count(settings: Experiment, dataset: Dataset) -> int:
     return settings.parties
 
 
-def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
+def load_dataset(settings: Experiment, host: Host) -> Dataset:
     """The data set of an experiment; private part as large as asked."""
     request = DatasetRequest(
         seed=settings.data_seed,
-        data_dir=data_dir,
+        data_dir=host.data_dir,
         private_size=settings.private_size,
         public_size=settings.queries,
         classes=settings.classes,
@@ -262,6 +263,8 @@ def load_dataset(settings: Experiment, data_dir: Path | None) -> Dataset:
         mislabelled=settings.mislabelled,
         schema=None if settings.schema_file is None else Path(settings.schema_file),
     )
+    if settings.dataset == "glyphs":
+        return rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
     return datasets.load(settings.dataset, request)
 
 

@@ -1,0 +1,65 @@
+"""A cache of data sets that are computed rather than read: the arrays as .npy files, mapped into memory.
+
+A folder is named by everything that the data depend on: the request, the source code of the data set, and the
+versions of what draws it. A folder that cannot be read is made again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from party.files import write_atomically
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.request import DatasetRequest
+
+_ARRAYS = ("private_inputs", "private_labels", "public_inputs", "public_labels", "test_inputs", "test_labels")
+
+
+def rendered(
+    name: str, request: DatasetRequest, *, load: Callable[[str, DatasetRequest], Dataset], cache_dir: Path
+) -> Dataset:
+    """load(name, request), from the cache if it is there. The data set must have neither sites nor patients.
+
+    Raises what `load` raises, and StorageFailed.
+    """
+    source = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+    about = json.dumps({**asdict(request), "data_dir": None, "schema": None}, sort_keys=True)
+    versions = " ".join(f"{package} {version(package)}" for package in ("numpy", "scipy", "matplotlib"))
+    key = content_digest(np.frombuffer(source, dtype=np.uint8), text=f"{name} {about} {versions}")
+    folder = cache_dir / "datasets" / key
+    try:
+        words = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        arrays = {
+            part: np.asarray(np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False)) for part in _ARRAYS
+        }
+        return Dataset(
+            name=words["name"],
+            kind=words["kind"],
+            class_names=tuple(words["class_names"]),
+            about=words["about"],
+            private_inputs=arrays["private_inputs"],
+            private_labels=arrays["private_labels"],
+            public_inputs=arrays["public_inputs"],
+            public_labels=arrays["public_labels"],
+            test_inputs=arrays["test_inputs"],
+            test_labels=arrays["test_labels"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        # None there, or none that can be read: it is made again.
+        pass
+    dataset = load(name, request)
+    for part in _ARRAYS:
+        buffer = io.BytesIO()
+        np.save(buffer, getattr(dataset, part), allow_pickle=False)
+        write_atomically(folder / f"{part}.npy", buffer.getvalue())
+    words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
+    # Last, so that a folder with it is complete.
+    write_atomically(folder / "about.json", json.dumps(words))
+    return dataset
