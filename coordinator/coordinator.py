@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.mechanisms import check_view
+from protocols.mechanisms import InteractiveGNMax
+from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.messages import Outcome, Refusal, Reply, Settled, VoteReply, VoteRequest
 from protocols.noise import StandardNormal
 from protocols.queries import QueryBatch
@@ -23,6 +24,9 @@ from protocols.schedule import Batch, Stop, check_stop, next_batch
 from protocols.study import Study
 from protocols.transport import Transport
 from protocols.votes import ABSTAIN, NOT_ASKED, check_votes, count_votes
+
+# Round one's labels of the pool (class ids, ABSTAIN, NOT_ASKED) -> a student's probabilities on the whole pool.
+TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries classes"]]
 
 # Stands in a Labelling that is being made.
 _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
@@ -32,16 +36,19 @@ _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
 class Labelling:
     """What a study released, and how it ended.
 
-    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and
-    answered queries of each; spent: nano-units, with reservations that stand; refusals: why each party whose votes
-    were last left out was; ledger_differences: parties whose own ledger stands, or may stand, higher than the
-    coordinator's by so much at the batch at fault (their reservation of it stands).
+    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and answered
+    queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
+    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that
+    stand; refusals: why each party whose votes were last left out was; ledger_differences: parties whose own ledger
+    stands, or may stand, higher than the coordinator's by so much at the batch at fault (their reservation of it
+    stands).
     """
 
     labels: Int64[ndarray, " queries"]
     batches: list[tuple[int, int]]
     stop: Stop
     spent: Int64[ndarray, " parties"]
+    reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
 
@@ -55,6 +62,9 @@ class Coordinator:
     """
 
     def __init__(self, study: Study, *, ledger: Ledger, noise: StandardNormal, exchange: Transport, run: bytes) -> None:
+        """Opens an account a seat. Raises InvalidInput for a ledger of another study, or a study to simulate only."""
+        if study.pooled_teachers is not None:
+            raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         self._study = study
         self._ledger = ledger
         self._noise = noise
@@ -65,63 +75,97 @@ class Coordinator:
         ledger.open_accounts({party: int(cap) for party, cap in zip(self._parties, caps, strict=True)})
 
     def label(
-        self, inputs: Float32[ndarray, "queries ..."], *, on_batch: Callable[[int, int], None] | None = None
+        self,
+        inputs: Float32[ndarray, "queries ..."],
+        *,
+        train: TrainStudent | None = None,
+        on_batch: Callable[[int, int], None] | None = None,
     ) -> Labelling:
         """Asks the pool in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
 
+        train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
+        once, before the first batch of round two, and again after a restart.
         Stops with "quorum_lost" when too few parties answer a batch: nothing of that batch is released, its
         reservations stand, and calling again asks it again. Raises InvalidInput for a pool above the query limit.
         """
         study = self._study
         if len(inputs) > study.query_limit:
             raise InvalidInput(f"the pool has {len(inputs)} queries; allowed: at most {study.query_limit}")
-        released = Labelling(np.full(len(inputs), NOT_ASKED, dtype=np.int64), [], _UNFINISHED, self._spent())
+        if (train is None) == study.mechanism.interactive:
+            raise InvalidInput(
+                f"{study.mechanism_name} {'needs' if train is None else 'has no use for'} a student to be trained "
+                "between two rounds"
+            )
+        released = Labelling(
+            np.full(len(inputs), NOT_ASKED, dtype=np.int64),
+            [],
+            _UNFINISHED,
+            self._spent(),
+            np.full(len(inputs), ABSTAIN, dtype=np.int64),
+        )
+        predictions: Float64[ndarray, "queries classes"] | None = None
         asked = 0
         while True:
             number = len(released.batches)
+            if train is not None and predictions is None and study.round_one is not None and asked >= study.round_one:
+                predictions = train(released.labels.copy())
+                check_predictions(predictions, shape=(len(inputs), study.classes))
             stored = self._ledger.stored(number)
+            size = 0 if stored is None else stored.queries
             if stored is not None and stored.settled:
                 labels: Int64[ndarray, " queries"] | None = np.frombuffer(stored.payload, dtype="<i8")
-                size = stored.queries
             else:
                 if stored is not None:
-                    size, charged = stored.queries, self._ledger.charged(number)
+                    charged = self._ledger.charged(number)
                     active = np.array([party in charged for party in self._parties])
-                elif isinstance(step := self._next(len(inputs) - asked), Batch):
+                elif isinstance(step := self._next(asked, len(inputs)), Batch):
                     size, active = step.size, step.active
                 else:
                     return replace(released, stop=step, spent=self._spent())
                 ids = np.arange(asked, asked + size)
                 batch = QueryBatch(number, ids, inputs[ids])
-                labels = self._batch(batch, active, released, reserved=stored is not None)
+                seen = None if predictions is None else predictions[ids]
+                labels = self._batch(batch, active, seen, released, reserved=stored is not None)
             if labels is None:
                 return replace(released, stop=Stop("quorum_lost", np.zeros(len(active), bool)), spent=self._spent())
             released.labels[asked : asked + size] = labels
+            if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
+                of_batch = predictions[asked : asked + size]
+                released.reinforced[asked : asked + size] = study.mechanism.reinforced(labels, of_batch)
             asked += size
             released.batches.append((size, int((labels >= 0).sum())))
             if on_batch:
                 on_batch(asked, len(inputs))
 
-    def _next(self, left: int) -> Batch | Stop:
+    def _next(self, asked: int, queries: int) -> Batch | Stop:
         study = self._study
         return next_batch(
             study.budgets,
             self._spent(),
-            left=left,
+            participation=study.participation,
+            asked=asked,
+            left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
             stop=check_stop(study.stop),
             quorum=study.quorum,
         )
 
     def _batch(
-        self, batch: QueryBatch, members: Bool[ndarray, " parties"], released: Labelling, *, reserved: bool
+        self,
+        batch: QueryBatch,
+        members: Bool[ndarray, " parties"],
+        predictions: Float64[ndarray, "queries classes"] | None,
+        released: Labelling,
+        *,
+        reserved: bool,
     ) -> Int64[ndarray, " queries"] | None:
         """The labels of one batch: reserve, ask, add up with noise, settle, tell the parties. None without quorum."""
         study = self._study
-        size = len(batch.ids)
+        takes_part = study.participation.votes(batch.ids)
+        asked = takes_part.sum(axis=1)
         request = VoteRequest(study.digest, self.run, batch)
         active = [party for party, member in zip(self._parties, members, strict=True) if member]
-        worst = dict(zip(self._parties, study.budgets.amount(size, size).tolist(), strict=True))
+        worst = dict(zip(self._parties, study.budgets.amount(asked, asked).tolist(), strict=True))
         if not reserved:
             amounts = {party: worst[party] for party in active}
             self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=batch.ids.tolist())
@@ -136,11 +180,14 @@ class Coordinator:
                 released.ledger_differences[party] = worst[party]
         if len(votes) < study.quorum:
             return None
-        weights = np.array([study.weights[study.seats[party]] for party in votes])
-        counts = count_votes(np.stack(list(votes.values())), weights, classes=study.classes)
-        labels = study.mechanism.release(counts, self._noise, view=check_view(study.view))
+        seats = np.array([study.seats[party] for party in votes])
+        # A vote in a query in which its party does not take part would not be paid for: it is left out.
+        cast = np.where(takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
+        counts = count_votes(cast, study.weights[seats], classes=study.classes)
+        labels = study.release(counts, self._noise, predictions=predictions)
         answered = labels != ABSTAIN
-        final = dict(zip(self._parties, study.budgets.amount(size, int(answered.sum())).tolist(), strict=True))
+        amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
+        final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
         # A party whose vote did not enter paid nothing: its data moved nothing that was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
         self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())

@@ -10,35 +10,53 @@ from collections.abc import Callable
 from typing import assert_never
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.participation import coins
 from protocols.queries import QueryBatch
+from protocols.randomness import RandomSource
 from protocols.study import Study
-from protocols.votes import check_votes
+from protocols.votes import ABSTAIN, check_votes
 
 # A voter gives one class id (or ABSTAIN) a teacher and query.
 Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]
 
 
 class Party:
-    """One party of a study that it approved, with a ledger of its own for that study."""
+    """One seat of a study that its party approved, with a ledger of its own for that study.
 
-    def __init__(self, name: str, *, study: Study, ledger: Ledger, voter: Voter) -> None:
+    A party whose records have several budgets has one of these for each privacy group.
+    """
+
+    def __init__(
+        self, name: str, *, study: Study, ledger: Ledger, voter: Voter, coins_from: RandomSource | None
+    ) -> None:
         """Opens the party's account with the cap of its own budget.
 
-        Raises InvalidInput if it is not on the roster or the ledger is of another study.
+        coins_from: randomness of the secret coins that decide whether this party's vote enters a query; needed for
+        participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
+        Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
+        if study.pooled_teachers is not None:
+            raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
+        if (coins_from is None) == (study.participation_name == "secret"):
+            raise InvalidInput(
+                f"coins {'are missing' if coins_from is None else 'have no use'}: participation is "
+                f"{study.participation_name!r}; allowed: a random source for 'secret' alone"
+            )
         self.name = name
         self._study = study
         self._seat = study.seats[name]
         self._ledger = ledger
         self._voter = voter
+        self._coins_from = coins_from
+        self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
 
@@ -82,7 +100,8 @@ class Party:
         if stored is None:
             reply = VoteReply(request.digest, self._votes(batch))
             # Spend, then speak: charge and reply are written together, before anything leaves.
-            amount = self._amount(len(batch.ids), len(batch.ids))
+            takes_part = int(self._takes_part(batch.ids).sum())
+            amount = self._amount(takes_part, takes_part)
             self._ledger.reserve(
                 batch.number, request.digest, {self.name: amount}, encode(reply), queries=batch.ids.tolist()
             )
@@ -102,7 +121,8 @@ class Party:
         asked = stored.queries
         if len(outcome.answered) != asked:
             raise Refused("bad_outcome", f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
-        amount = self._amount(asked, int(outcome.answered.sum()))
+        takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
+        amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
         self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
         return Settled(outcome.batch_digest, self._ledger.balance(self.name).spent)
 
@@ -115,7 +135,12 @@ class Party:
     def _amount(self, asked: int, answered: int) -> int:
         return int(self._study.budgets.amount(asked, answered)[self._seat])
 
+    def _takes_part(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, " queries"]:
+        """In which of these queries the party takes part, as everybody sees: those cost it."""
+        return self._participation.votes(ids)[0]
+
     def _votes(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
+        """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so."""
         given = np.asarray(self._voter(batch))
         if not np.issubdtype(given.dtype, np.integer):
             raise Refused("bad_votes", f"teachers gave votes of type {given.dtype}; allowed: integers")
@@ -129,4 +154,8 @@ class Party:
             check_votes(votes, classes=self._study.classes)
         except InvalidInput as error:
             raise Refused("bad_votes", str(error)) from None
-        return votes
+        enters = self._takes_part(batch.ids)
+        if self._coins_from is not None:
+            rate = self._study.roster[self._seat].rate
+            enters = enters & coins(self._coins_from, rate, queries=len(batch.ids))
+        return np.where(enters, votes, ABSTAIN)

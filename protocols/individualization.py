@@ -20,7 +20,7 @@ from protocols.accounting.accountant import Accountant
 from protocols.accounting.filter import affordable_queries, noise_reserve
 from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, View
+from protocols.mechanisms.mechanism import Mechanism, Sensitivity, View
 from protocols.votes import LATTICE
 
 RULES = ("uniform", "proportional", "exhaustive")
@@ -72,7 +72,8 @@ def weights(
     )
     left = np.maximum(budgets[1] - reserve, np.finfo(float).tiny)
     caps = accountant.affords(budgets[0], left)
-    cost = accountant.query_cost(mechanism, sensitivity_per_weight * _GRID, view=view, classes=classes)
+    units = Sensitivity.always(sensitivity_per_weight * _GRID)
+    cost = accountant.query_cost(mechanism, units, view=view, classes=classes)
     queries = np.empty((len(sizes), len(_GRID)))
     step = max(1, _CHUNK // cost.ask.size)
     for start in range(0, len(sizes), step):

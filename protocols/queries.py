@@ -17,7 +17,7 @@ from protocols.errors import InvalidInput
 class QueryBatch:
     """Consecutive questions to every party. `number` counts batches of a study from 0.
 
-    ids: position of each query in the public pool, distinct; inputs: f32, one row a query, finite.
+    ids: position of each query in the public pool, ascending; inputs: f32, one row a query, finite.
     """
 
     number: int
@@ -31,8 +31,8 @@ class QueryBatch:
             raise InvalidInput(
                 f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1"
             )
-        if len(np.unique(self.ids)) < len(self.ids) or self.ids.min() < 0:
-            raise InvalidInput("query ids repeat or are negative; allowed: distinct positions in the pool")
+        if (np.diff(self.ids) <= 0).any() or self.ids[0] < 0:
+            raise InvalidInput("query ids repeat, descend or are negative; allowed: ascending positions in the pool")
         if not np.isfinite(self.inputs).all():
             raise InvalidInput("query inputs hold NaN or infinite features; allowed: finite")
 

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from protocols.accounting.filter import BudgetFilter
 from protocols.errors import InvalidInput
+from protocols.participation import Participation
 
 StopRule = Literal["first-exhausted", "drop-exhausted"]
 STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
@@ -41,6 +42,8 @@ def next_batch(
     budgets: BudgetFilter,
     spent: Int64[ndarray, " parties"],
     *,
+    participation: Participation,
+    asked: int,
     left: int,
     batch_limit: int,
     stop: StopRule,
@@ -48,12 +51,14 @@ def next_batch(
 ) -> Batch | Stop:
     """The next batch, sized so that its worst case fits every active party's remaining cap; or the end.
 
-    spent: nano-units settled so far (reservations that were never settled included); left: queries of the pool
-    not asked yet; quorum: parties needed. Noise and threshold stay as they are when parties leave.
+    spent: nano-units settled so far (reservations that were never settled included); asked, left: queries of the pool
+    that were asked and that were not; participation: who takes part in which query, in public; quorum: parties needed.
+    Noise and threshold stay as they are when parties leave.
     """
     if left == 0:
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))
-    fits = budgets.affordable(spent, limit=min(left, batch_limit))
+    limit = min(left, batch_limit)
+    fits = participation.reach(asked, budgets.affordable(spent, limit=limit), limit=limit)
     active = fits >= 1
     if stop == "first-exhausted" and not active.all():
         return Stop("budget_exhausted", ~active)

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any, Literal  # Any: what tomllib returns, checked below
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, check_view, make_mechanism
+from protocols.mechanisms import PARAMETERS, Mechanism, Sensitivity, check_view, make_mechanism
+from protocols.noise import StandardNormal
+from protocols.participation import Participation, check_pattern, check_rate, participation
 from protocols.schedule import check_stop
 from protocols.votes import LATTICE
 
@@ -35,23 +37,32 @@ ADJACENCY = "replace-one"
 
 @dataclass(frozen=True, kw_only=True)
 class Seat:
-    """One party of the roster: its budget and how much each of its votes counts (a multiple of 1/LATTICE)."""
+    """One seat of the roster: a budget, how much each vote counts, and how often it takes part.
+
+    party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
+    one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
+    the queries in which it takes part, see participation.py; 1 where participation is "all".
+    """
 
     party: str
     epsilon: float
     delta: float
     weight: float
+    rate: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """The terms of one study. No privacy-relevant field has a default.
 
-    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its sigma, sigma_threshold and
-    threshold in votes (None where the mechanism has none); unit: whose data moves between neighbours; view: what
-    an observer sees; accountant: a name of ACCOUNTANTS that holds for the view; teachers: votes per party;
-    query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate: the public planning
-    figure with which each party's order is chosen; stop and quorum: see schedule.py; roster: one seat a party.
+    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
+    none); round_one: queries of the first round, for an interactive mechanism; participation: see participation.py;
+    pooled_teachers: None in a federation; in a simulation of upsampling, where all data are pooled, how many teachers
+    there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
+    between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
+    teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
+    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py; roster: one
+    seat a party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -59,9 +70,14 @@ class Study:
     name: str
     classes: int
     mechanism_name: str
-    sigma: float
-    sigma_threshold: float | None
-    threshold: float | None
+    sigma: float | None = None
+    sigma_threshold: float | None = None
+    threshold: float | None = None
+    gamma: float | None = None
+    interactive_threshold: float | None = None
+    reinforce_confidence: float | None = None
+    round_one: int | None = None
+    pooled_teachers: int | None = None
     unit: str
     view: str
     accountant_name: str
@@ -71,6 +87,7 @@ class Study:
     answer_rate: float
     stop: str
     quorum: int
+    participation_name: str
     roster: tuple[Seat, ...]
 
     def __post_init__(self) -> None:
@@ -80,6 +97,7 @@ class Study:
             ("query_limit", self.query_limit, 1),
             ("batch_limit", self.batch_limit, 1),
             ("quorum", self.quorum, 1),
+            ("pooled_teachers", 1 if self.pooled_teachers is None else self.pooled_teachers, 1),
         ):
             if not least <= value < 2**53:
                 raise InvalidInput(f"{what} is {value}; allowed: from {least}, below 2**53")
@@ -105,33 +123,102 @@ class Study:
             raise InvalidInput(
                 f"weights span [{weights.min()}, {weights.max()}]; allowed: multiples of 1/{LATTICE}, > 0"
             )
-        if self.teachers * weights.sum() > 2.0**33:
-            raise InvalidInput(f"total weight is {self.teachers * weights.sum():g}; allowed: at most 2**33 votes")
-        if self.threshold is not None and self.threshold > self.teachers * weights.sum():
+        if self.largest_weight > 2.0**33:
+            raise InvalidInput(f"total weight is {self.largest_weight:g}; allowed: at most 2**33 votes")
+        if self.threshold is not None and self.threshold > self.largest_weight:
             raise InvalidInput(
-                f"threshold is {self.threshold:g}; allowed: at most the total weight, "
-                f"{self.teachers * weights.sum():g} votes"
+                f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
-        view = check_view(self.view)
+        self._check_participation()
         check_stop(self.stop)
-        accountant(self.accountant_name).check(view)
-        _ = self.mechanism
+        accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
+        if (self.round_one is None) == self.mechanism.interactive:
+            raise InvalidInput(
+                f"round_one is {self.round_one}; allowed: a number of queries for an interactive mechanism, none "
+                f"for {self.mechanism_name}"
+            )
+        if self.round_one is not None and not 1 <= self.round_one <= self.query_limit:
+            raise InvalidInput(f"round_one is {self.round_one}; allowed: from 1 to the {self.query_limit} queries")
+
+    def _check_participation(self) -> None:
+        pattern = check_pattern(self.participation_name)
+        check_rate(pattern, self.rates)
+        if pattern == "secret" and self.votes_per_unit > 1:
+            raise InvalidInput(
+                f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote a unit, "
+                "for which the amplified bound is proved (unit 'record', or one teacher a party)"
+            )
+        if pattern == "secret" and self.view == "histogram" and self.accountant_name == "gaussian_dp":
+            raise InvalidInput("accountant 'gaussian_dp' does not hold for participation 'secret'; allowed: gaussian")
+        grouped = [seat.party for seat in self.roster if "/" in seat.party]
+        if grouped and self.unit == "party":
+            raise InvalidInput(
+                f"seat {grouped[0]!r} is a privacy group; allowed with unit 'record' only: a party's whole data "
+                "move the votes of all of its groups"
+            )
+        if self.pooled_teachers is None:
+            return
+        if pattern != "all" or self.unit != "record" or self.teachers != 1:
+            raise InvalidInput("pooled_teachers goes with participation 'all', unit 'record' and teachers = 1 only")
+        if not self.weights.max() <= self.pooled_teachers:
+            raise InvalidInput(
+                f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
+                "that learn one record"
+            )
 
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism that the study names, with its noise."""
         return make_mechanism(
             self.mechanism_name,
-            sigma=self.sigma,
-            sigma_threshold=self.sigma_threshold,
-            threshold=self.threshold,
             view=check_view(self.view),
+            **{name: getattr(self, name) for name in PARAMETERS},
         )
 
     @cached_property
     def weights(self) -> Float64[ndarray, " parties"]:
         """The weight of each vote of each party of the roster, in votes."""
         return np.array([seat.weight for seat in self.roster])
+
+    @cached_property
+    def rates(self) -> Float64[ndarray, " parties"]:
+        """The share of the queries in which each seat takes part."""
+        return np.array([seat.rate for seat in self.roster])
+
+    @cached_property
+    def participation(self) -> Participation:
+        """Who takes part in which query, as far as that is public."""
+        return participation(check_pattern(self.participation_name), self.rates)
+
+    @property
+    def largest_weight(self) -> float:
+        """The weight of all votes together when every seat takes part."""
+        if self.pooled_teachers is not None:
+            return float(self.pooled_teachers)
+        return float(self.teachers * self.weights.sum())
+
+    @property
+    def nominal_weight(self) -> float:
+        """The public total weight M of Interactive-GNMax: what seats at their rates bring on average."""
+        if self.pooled_teachers is not None:
+            return float(self.pooled_teachers)
+        return float(self.teachers * (self.weights * self.rates).sum())
+
+    def release(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: StandardNormal,
+        *,
+        predictions: Float64[ndarray, "queries classes"] | None,
+    ) -> Int64[ndarray, " queries"]:
+        """The mechanism's labels of weighted histograms; predictions: of the student, in round two alone."""
+        return self.mechanism.release(
+            counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
+        )
+
+    def round_end(self, asked: int, queries: int) -> int:
+        """The query at which a batch that starts at `asked` must end at the latest: it lies in one round."""
+        return self.round_one if self.round_one is not None and asked < self.round_one < queries else queries
 
     @property
     def votes_per_unit(self) -> int:
@@ -144,13 +231,17 @@ class Study:
         return budget_filters(
             accountant=accountant(self.accountant_name),
             mechanism=self.mechanism,
-            sensitivity=self.votes_per_unit * self.weights,
+            sensitivity=Sensitivity(
+                self.votes_per_unit * self.weights,
+                # Coins that everybody sees amplify nothing: each vote that enters is then paid in full.
+                self.rates if self.participation_name == "secret" else np.ones(len(self.roster)),
+            ),
             epsilon=np.array([seat.epsilon for seat in self.roster]),
             delta=np.array([seat.delta for seat in self.roster]),
             view=check_view(self.view),
             classes=self.classes,
             query_limit=self.query_limit,
-            total_weight=float(self.teachers * self.weights.sum()),
+            total_weight=self.largest_weight,
             answer_rate=self.answer_rate,
         )
 
@@ -158,7 +249,7 @@ class Study:
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
         canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(b"conclave study 1\n" + canonical.encode()).digest()
+        return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 
     @cached_property
     def seats(self) -> dict[str, int]:

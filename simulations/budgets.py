@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.rdp import check_budget
@@ -56,6 +56,36 @@ def parse_budgets(text: str, *, parties: int, delta: float, seed: int, names: tu
     return budgets
 
 
+def record_groups(text: str) -> tuple[Float64[ndarray, " groups"], Float64[ndarray, " groups"]]:
+    """Budgets of records: the distinct epsilons of "1.0" or "1:0.34,2:0.43,3:0.23", ascending, and their shares.
+
+    Raises InvalidInput for the other forms, which give a budget to a party.
+    """
+    text = text.strip()
+    if text.lower().endswith(".csv") or text.startswith(("lognormal:", "uniform:")):
+        raise InvalidInput(
+            f"budgets are {text!r}; allowed for budgets of records: 1.0, or epsilon:share as 1:0.5,2:0.5"
+        )
+    if ":" not in text:
+        epsilon, shares = np.array([_number(text, text)]), np.ones(1)
+    else:
+        epsilon, shares = _shares(text)
+    check_budget(epsilon, np.full(len(epsilon), 0.5))
+    if len(np.unique(epsilon)) < len(epsilon):
+        raise InvalidInput(f"budgets are {text!r}; allowed for budgets of records: each epsilon once")
+    order = np.argsort(epsilon)
+    return epsilon[order], shares[order]
+
+
+def largest_remainder(shares: Float64[ndarray, " groups"], total: int) -> Int64[ndarray, " groups"]:
+    """`total` things dealt to groups by share: whole numbers that add up, off by less than one each."""
+    exact = shares * total
+    sizes = np.floor(exact).astype(np.int64)
+    extra = np.argsort(-(exact - sizes), kind="stable")[: total - sizes.sum()]
+    sizes[extra] += 1
+    return sizes
+
+
 def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray, " parties"]:
     kind, _, arguments = text.partition(":")
     values = [_number(part, text) for part in arguments.split(",")]
@@ -75,19 +105,22 @@ def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray
 
 
 def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
-    """epsilon of each party in the order of the list; shares must add up to 1."""
+    """epsilon of each party in the order of the list."""
+    epsilon, shares = _shares(text)
+    sizes = largest_remainder(shares, parties)
+    if (sizes == 0).any():
+        raise InvalidInput(f"shares of {text!r} leave a budget without any of {parties} parties; allowed: at least one")
+    return np.repeat(epsilon, sizes)
+
+
+def _shares(text: str) -> tuple[Float64[ndarray, " groups"], Float64[ndarray, " groups"]]:
+    """The epsilons and shares of "epsilon:share,..."; shares must add up to 1."""
     pairs = [part.partition(":") for part in text.split(",")]
     epsilon = np.array([_number(value, text) for value, _, _ in pairs])
     shares = np.array([_number(share, text) for _, _, share in pairs])
     if not (shares > 0).all() or not abs(shares.sum() - 1) <= 1e-6:
         raise InvalidInput(f"shares of {text!r} are {shares.tolist()}; allowed: each > 0, adding up to 1")
-    exact = shares * parties
-    sizes = np.floor(exact).astype(int)
-    extra = np.argsort(-(exact - sizes), kind="stable")[: parties - sizes.sum()]
-    sizes[extra] += 1
-    if (sizes == 0).any():
-        raise InvalidInput(f"shares of {text!r} leave a budget without any of {parties} parties; allowed: at least one")
-    return np.repeat(epsilon, sizes)
+    return epsilon, shares
 
 
 def _from_csv(path: Path, *, parties: int, wanted: tuple[str, ...] | None) -> Budgets:

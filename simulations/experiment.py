@@ -7,22 +7,31 @@ first. Noise and threshold scale with the number of votes unless they are given.
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from protocols.accounting.accountant import accountant, default_accountant
+from protocols.accounting.accountant import Accountant, accountant, default_accountant
 from protocols.errors import InvalidInput
 from protocols.individualization import weights
-from protocols.mechanisms import check_view, make_mechanism, mechanism_class
+from protocols.mechanisms import PARAMETERS, Mechanism, check_view, make_mechanism, mechanism_class
+from protocols.participation import Pattern
 from protocols.schedule import check_stop
 from protocols.study import Seat, Study, Unit, votes_per_unit
+from protocols.vanishing import vanishing
 from simulations.budgets import Budgets, parse_budgets
+from simulations.record_budgets import group_budgets, upsampling
 
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
-SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8}
+# Round two of Interactive-GNMax asks where half of the votes differ from the student's prediction.
+SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8, "interactive_threshold": 0.5}
+# The student's confidence from which its own label is reinforced, unless it is said otherwise.
+REINFORCE = 0.95
+_PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
 
 class Experiment(BaseModel):
@@ -58,6 +67,12 @@ class Experiment(BaseModel):
     sigma: float | None = Field(None, gt=0)
     sigma_threshold: float | None = Field(None, gt=0)
     threshold: float | None = None
+    gamma: float | None = Field(None, gt=0)
+    interactive_threshold: float | None = None
+    reinforce_confidence: float | None = Field(None, gt=0, le=1)
+    round_one: int | None = Field(None, ge=1)
+    individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
+    privacy_groups: bool = False
     weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
@@ -125,49 +140,80 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
-    """Every party's budget, assigned from the data seed; names: what the parties are called, if they have names."""
+    """Every seat's budget; names: what the parties are called, if they have names.
+
+    A seat is a party, its budget assigned from the data seed; with privacy groups one for each party and budget;
+    with upsampling a group of all records.
+    """
+    if settings.privacy_groups and settings.individualization == "upsampling":
+        raise InvalidInput("upsampling pools all data, so there are no parties with groups; leave out --privacy-groups")
+    if settings.individualization == "upsampling":
+        return upsampling(settings.budgets, teachers=settings.parties).budgets(settings.delta)
+    if settings.privacy_groups:
+        return group_budgets(settings.budgets, parties=settings.parties, delta=settings.delta, names=names)
     return parse_budgets(
         settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed, names=names
     )
 
 
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
-    """The study of an experiment: noise and threshold scaled, weights solved, one seat a party."""
+    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat a budget.
+
+    Raises InvalidInput for settings that do not go together.
+    """
     view, unit = check_view(settings.view), _unit(settings.unit)
-    teachers = settings.teachers_per_party
-    total = float(teachers * settings.parties)
-    if settings.threshold is not None and not settings.threshold <= total:
-        raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {total:g} votes")
-    taken = mechanism_class(settings.mechanism).parameters(view=view)
-    noise = {
-        name: share * total if getattr(settings, name) is None and name in taken else getattr(settings, name)
-        for name, share in SHARES.items()
+    pooled = settings.individualization == "upsampling"
+    if pooled and unit != "record":
+        raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
+    if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
+        raise InvalidInput(
+            f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
+            f"{settings.individualization!r}"
+        )
+    ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
+    teachers = 1 if pooled else settings.teachers_per_party
+    if pooled and settings.teachers_per_party != 1:
+        raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
+    total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
+    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    account = charging_accountant(settings, mechanism)
+    common: dict[str, Any] = {  # Any: keyword arguments of two functions
+        "accountant": account,
+        "mechanism": mechanism,
+        "epsilon": budgets.epsilon,
+        "delta": budgets.delta,
+        "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
+        "view": view,
+        "classes": classes,
+        "query_limit": queries,
+        "answer_rate": settings.answer_rate,
     }
-    account = default_accountant(view) if settings.accountant is None else accountant(settings.accountant)
-    account.check(view)
-    weight = weights(
-        settings.weights,
-        accountant=account,
-        mechanism=make_mechanism(settings.mechanism, **noise, view=view),
-        epsilon=budgets.epsilon,
-        delta=budgets.delta,
-        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+    seats = len(budgets.names)
+    rate, weight = np.ones(seats), np.ones(seats)
+    pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
+    if ensemble is not None:
+        weight = ensemble.copies.astype(float)
+    elif pattern != "all":
+        rate, each = vanishing(pattern, **common)
+        weight = np.full(seats, each)
+    else:
+        sigma = getattr(mechanism, "sigma", None) or 2**0.5 / getattr(mechanism, "gamma", 1.0)
         # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
-        sigma=noise["sigma"] / teachers**0.5,
-        view=view,
-        classes=classes,
-        query_limit=queries,
-        answer_rate=settings.answer_rate,
-    )
+        weight = weights(settings.weights, **common, sigma=sigma / teachers**0.5)
+    noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
     # Rounding weights down to the lattice must not push a threshold at the very top above the total.
-    if noise["threshold"] is not None:
+    if noise["threshold"] is not None and ensemble is None:
         noise["threshold"] = min(noise["threshold"], float(teachers * weight.sum()))
-    seats = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
-    return Study(
+    rows = zip(
+        budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), rate.tolist(), strict=True
+    )
+    study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
         mechanism_name=settings.mechanism,
         **noise,
+        round_one=(settings.round_one or 1) if mechanism.interactive else settings.round_one,
+        pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
         unit=unit,
         view=view,
         accountant_name=account.name,
@@ -177,8 +223,50 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         answer_rate=settings.answer_rate,
         stop=check_stop(settings.stop),
         quorum=settings.quorum,
-        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w) for p, e, d, w in seats),
+        participation_name=pattern,
+        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
     )
+    if not mechanism.interactive or settings.round_one is not None:
+        return study
+    # Round one gets half of the queries that the poorest budget affords when all are answered.
+    affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
+    return replace(study, round_one=max(1, int(affordable.min()) // 2))
+
+
+def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
+    """The mechanism with its noise: as given, times `scale`, or a share of the `total` votes that are cast."""
+    if settings.threshold is not None and not settings.threshold * scale <= total:
+        raise InvalidInput(
+            f"threshold is {settings.threshold:g}; allowed: at most the total weight, {total / scale:g} votes"
+        )
+    view = check_view(settings.view)
+    taken = mechanism_class(settings.mechanism).parameters(view=view)
+    noise: dict[str, float | None] = {}
+    for name in PARAMETERS:
+        given = getattr(settings, name)
+        if given is not None and name in SHARES:
+            given = given * scale
+        elif given is not None and name == "gamma":
+            given = given / scale
+        elif name in taken and name in SHARES:
+            given = SHARES[name] * total if given is None else given
+        elif name in taken and name == "gamma":
+            # Laplace noise of the standard deviation that Gaussian noise has by default.
+            given = 2**0.5 / (SHARES["sigma"] * total) if given is None else given
+        elif name in taken and name == "reinforce_confidence":
+            given = REINFORCE if given is None else given
+        noise[name] = given
+    return make_mechanism(settings.mechanism, view=view, **noise)
+
+
+def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
+    """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
+    view = check_view(settings.view)
+    account = default_accountant(mechanism, view) if settings.accountant is None else accountant(settings.accountant)
+    if settings.individualization == "secret-vanishing" and settings.accountant is None and view == "histogram":
+        account = accountant("gaussian")
+    account.check(mechanism, view)
+    return account
 
 
 def _unit(unit: str) -> Unit:

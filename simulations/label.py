@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.stats import t
 
-from coordinator.coordinator import Coordinator, Labelling
+from coordinator.coordinator import Coordinator, Labelling, TrainStudent
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
@@ -21,7 +21,15 @@ from protocols.queries import QueryBatch
 from protocols.randomness import simulation_rng
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
-from simulations.replay import Presence, Replay, StoredVotes, dropout_presence, replay
+from simulations.replay import (
+    Presence,
+    Replay,
+    StoredVotes,
+    coin_source,
+    dropout_presence,
+    replay,
+    secret_coins,
+)
 
 # Above this many parties the live study is left out (its replay stays): one ledger a party takes its time.
 LIVE_PARTIES = 1000
@@ -48,11 +56,24 @@ class SeedResult:
 
 
 def label_seed(
-    study: Study, stored: StoredVotes, *, seed: int, dropout: float, truth: Int64[ndarray, " queries"] | None
+    study: Study,
+    stored: StoredVotes,
+    *,
+    seed: int,
+    dropout: float,
+    truth: Int64[ndarray, " queries"] | None,
+    train: TrainStudent | None = None,
 ) -> SeedResult:
-    """Replays the study with the noise (and drop-outs) of one seed."""
+    """Replays the study with the noise (and drop-outs and secret coins) of one seed. train: see Coordinator.label."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    result: Replay = replay(study, stored, noise=simulated(simulation_rng(seed, "noise")), presence=presence)
+    result: Replay = replay(
+        study,
+        stored,
+        noise=simulated(simulation_rng(seed, "noise")),
+        presence=presence,
+        entering=secret_coins(study, queries=stored.queries, seed=seed),
+        train=train,
+    )
     labels = result.labelling.labels
     answered = labels >= 0
     accuracy = None if truth is None or not answered.any() else float((labels == truth)[answered].mean())
@@ -65,6 +86,7 @@ def live_study(
     *,
     seed: int,
     dropout: float,
+    train: TrainStudent | None = None,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> Labelling:
     """The same study between real Party objects, each with its own ledger, and a Coordinator with its own.
@@ -77,10 +99,17 @@ def live_study(
     def voter(position: int) -> Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]:
         return lambda batch: votes[position][:, batch.ids].astype(np.int64)
 
+    secret = study.participation_name == "secret"
     ledgers = [Ledger(":memory:") for _ in study.roster]
     with Ledger(":memory:") as ledger:
         parties = {
-            seat.party: Party(seat.party, study=study, ledger=ledgers[i], voter=voter(i))
+            seat.party: Party(
+                seat.party,
+                study=study,
+                ledger=ledgers[i],
+                voter=voter(i),
+                coins_from=coin_source(seed, i) if secret else None,
+            )
             for i, seat in enumerate(study.roster)
         }
         exchange = InProcess(
@@ -95,7 +124,7 @@ def live_study(
             run=simulation_rng(seed, "run").bytes(16),
         )
         pool = np.zeros((stored.queries, 1), dtype=np.float32)
-        labelling = coordinator.label(pool, on_batch=on_batch)
+        labelling = coordinator.label(pool, train=train, on_batch=on_batch)
     own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
     for party_ledger in ledgers:
         party_ledger.close()
@@ -108,7 +137,8 @@ def live_study(
 
 def check_live(live: Labelling, replayed: Labelling) -> None:
     """Raises EngineFailed unless the live study and its replay released the same and charged the same."""
-    if not np.array_equal(live.labels, replayed.labels) or not np.array_equal(live.spent, replayed.spent):
+    same = np.array_equal(live.labels, replayed.labels) and np.array_equal(live.reinforced, replayed.reinforced)
+    if not same or not np.array_equal(live.spent, replayed.spent):
         raise EngineFailed("the live study and its replay differ; this is a fault in Conclave, please report it")
 
 

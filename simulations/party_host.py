@@ -19,6 +19,7 @@ from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage
 from protocols.messages import Refusal, Reply, Request, Settled, VoteReply, decode, encode
 from protocols.queries import QueryBatch
+from protocols.randomness import system_source
 from protocols.study import Study, read_study, write_study
 from simulations.engines.engine import Exchange, HostSpec
 
@@ -34,8 +35,11 @@ class PartyHost:
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Each party handles its message on its own ledger."""
         for name, request in requests.items():
-            with Ledger(self._folder / "ledgers" / f"{name}.sqlite") as ledger:
-                party = Party(name, study=self._study, ledger=ledger, voter=self._voter(name))
+            # By seat: the name of a privacy group is no file name.
+            with Ledger(self._folder / "ledgers" / f"{self._study.seats[name]}.sqlite") as ledger:
+                secret = self._study.participation_name == "secret"
+                source = system_source if secret else None
+                party = Party(name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source)
                 yield name, party.handle_bytes(request)
 
     def _voter(self, name: str) -> Voter:

@@ -13,11 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer
 from numpy import ndarray
 
-from coordinator.coordinator import Labelling
+from coordinator.coordinator import Labelling, TrainStudent
 from protocols.errors import InvalidInput
-from protocols.mechanisms import check_view
+from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import StandardNormal
-from protocols.randomness import simulation_rng
+from protocols.participation import coins
+from protocols.randomness import RandomSource, simulation_rng
 from protocols.schedule import Batch, Stop, check_stop, next_batch
 from protocols.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
@@ -26,7 +27,12 @@ from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 _GROUP_CELLS = 20_000_000
 _GROUPS = 64
 
+# Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
+_MASKED_CELLS = 20_000_000
+
 Presence = Callable[[int], Bool[ndarray, " parties"]]
+# Whether each party's secret coin lets its vote enter the queries of the pool.
+Coins = Bool[ndarray, "parties queries"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,48 +85,87 @@ class Replay:
     spent_after: Int64[ndarray, "batches parties"]
 
 
-def replay(study: Study, stored: StoredVotes, *, noise: StandardNormal, presence: Presence | None) -> Replay:
+def replay(
+    study: Study,
+    stored: StoredVotes,
+    *,
+    noise: StandardNormal,
+    presence: Presence | None,
+    entering: Coins | None = None,
+    train: TrainStudent | None = None,
+) -> Replay:
     """What the study would have released had these votes been cast live.
 
-    presence(batch number) says which parties answer that batch (None: all). Raises InvalidInput when the votes do
-    not fit the study.
+    presence(batch number) says which parties answer that batch (None: all); entering: the secret coins, for
+    participation "secret"; train: as for Coordinator.label. Raises InvalidInput when the votes do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
-    budgets, view = study.budgets, check_view(study.view)
-    labels = np.full(stored.queries, NOT_ASKED, dtype=np.int64)
+    if (entering is None) == (study.participation_name == "secret"):
+        raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
+    budgets, taking, queries = study.budgets, study.participation, stored.queries
+    labels = np.full(queries, NOT_ASKED, dtype=np.int64)
+    reinforced = np.full(queries, ABSTAIN, dtype=np.int64)
     spent = np.zeros(len(study.roster), dtype=np.int64)
     batches: list[tuple[int, int]] = []
     history: list[Int64[ndarray, " parties"]] = []
-    count = _counter(study, stored, by_group=presence is None)
+    predictions: Float64[ndarray, "queries classes"] | None = None
+    count = _counter(study, stored, by_group=presence is None and entering is None and taking.everyone)
     asked = 0
     while isinstance(
         step := next_batch(
             budgets,
             spent,
-            left=stored.queries - asked,
+            participation=taking,
+            asked=asked,
+            left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
             stop=check_stop(study.stop),
             quorum=study.quorum,
         ),
         Batch,
     ):
+        often = taking.among(asked, asked + step.size)
         voting = step.active if presence is None else step.active & presence(len(batches))
         if voting.sum() < study.quorum:
             # As a coordinator does: nothing is released, the reservations stand.
-            spent = spent + np.where(step.active, budgets.amount(step.size, step.size), 0)
+            spent = spent + np.where(step.active, budgets.amount(often, often), 0)
             step = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
         batch = slice(asked, asked + step.size)
-        released = study.mechanism.release(count(voting, batch), noise, view=view)
+        if study.round_one is not None and asked >= study.round_one and predictions is None:
+            assert train is not None
+            predictions = train(labels.copy())
+        of_batch = None if predictions is None else predictions[batch]
+        released = study.release(count(voting, batch, entering), noise, predictions=of_batch)
         labels[batch] = released
-        answered = int((released != ABSTAIN).sum())
-        spent = spent + np.where(voting, budgets.amount(step.size, answered), 0)
-        batches.append((step.size, answered))
+        if of_batch is not None and isinstance(study.mechanism, InteractiveGNMax):
+            reinforced[batch] = study.mechanism.reinforced(released, of_batch)
+        answered = released != ABSTAIN
+        if taking.everyone:
+            paid = budgets.amount(step.size, int(answered.sum()))
+        else:
+            paid = budgets.amount(often, _answered_with(study, batch, answered))
+        spent = spent + np.where(voting, paid, 0)
+        batches.append((step.size, int(answered.sum())))
         history.append(spent)
         asked += step.size
     assert isinstance(step, Stop)
-    labelling = Labelling(labels, batches, step, spent)
+    labelling = Labelling(labels, batches, step, spent, reinforced)
     return Replay(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
+
+
+def secret_coins(study: Study, *, queries: int, seed: int) -> Coins | None:
+    """The coins that the parties of `live_study` would throw for the whole pool; None where there are none."""
+    if study.participation_name != "secret":
+        return None
+    return np.stack(
+        [coins(coin_source(seed, seat), study.roster[seat].rate, queries=queries) for seat in range(len(study.roster))]
+    )
+
+
+def coin_source(seed: int, seat: int) -> RandomSource:
+    """The simulated randomness of one seat's secret coins."""
+    return simulation_rng(seed, "coins", seat).bytes
 
 
 def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
@@ -132,11 +177,31 @@ def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
     return present
 
 
-def _counter(
-    study: Study, stored: StoredVotes, *, by_group: bool
-) -> Callable[[Bool[ndarray, " parties"], slice], Float64[ndarray, "queries classes"]]:
-    """count(voting parties, queries) -> weighted histograms, by groups of like parties where that is possible."""
+def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries"]) -> Int64[ndarray, " parties"]:
+    """In how many of the answered queries of a batch each party takes part; in chunks of queries."""
+    ids = batch.start + np.flatnonzero(answered)
+    step = max(1, _MASKED_CELLS // len(study.roster))
+    parts = [study.participation.votes(ids[at : at + step]).sum(axis=1) for at in range(0, len(ids), step)]
+    return np.sum(parts, axis=0) if parts else np.zeros(len(study.roster), dtype=np.int64)
+
+
+Counter = Callable[[Bool[ndarray, " parties"], slice, "Coins | None"], Float64[ndarray, "queries classes"]]
+
+
+def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
+    """count(voting parties, queries, coins) -> weighted histograms, by groups of like parties where possible."""
     budgets, classes = study.budgets, stored.classes
+    if study.pooled_teachers is not None:
+        # Seats are groups of records; every teacher of the pooled data has one vote.
+        everything = stored.group_counts(np.zeros(study.pooled_teachers, dtype=np.int64), 1)
+        assert everything is not None
+
+        def pooled(
+            voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+        ) -> Float64[ndarray, "queries classes"]:
+            return everything[0, batch.start * classes : batch.stop * classes].reshape(-1, classes)
+
+        return pooled
     if by_group:
         # Parties alike in all of these stay or leave together, so a group is active or not as a whole.
         alike = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
@@ -147,7 +212,9 @@ def _counter(
         if groups is not None:
             group_weights = study.weights[first]
 
-            def by_groups(voting: Bool[ndarray, " parties"], batch: slice) -> Float64[ndarray, "queries classes"]:
+            def by_groups(
+                voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+            ) -> Float64[ndarray, "queries classes"]:
                 cells = groups[:, batch.start * classes : batch.stop * classes]
                 return ((group_weights * voting[first]) @ cells).reshape(-1, classes)
 
@@ -155,8 +222,22 @@ def _counter(
     votes = stored.votes
     assert votes is not None
 
-    def by_party(voting: Bool[ndarray, " parties"], batch: slice) -> Float64[ndarray, "queries classes"]:
-        return count_votes(votes[:, :, batch], study.weights * voting, classes=classes)
+    def by_party(
+        voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+    ) -> Float64[ndarray, "queries classes"]:
+        weights = study.weights * voting
+        if study.participation.everyone and entering is None:
+            return count_votes(votes[:, :, batch], weights, classes=classes)
+        parts = []
+        step = max(1, _MASKED_CELLS // (votes.shape[0] * votes.shape[1]))
+        for start in range(batch.start, batch.stop, step):
+            part = slice(start, min(start + step, batch.stop))
+            enters = study.participation.votes(np.arange(part.start, part.stop))
+            if entering is not None:
+                enters = enters & entering[:, part]
+            cast = np.where(enters[:, None, :], votes[:, :, part], ABSTAIN)
+            parts.append(count_votes(cast, weights, classes=classes))
+        return np.concatenate(parts)
 
     return by_party
 
@@ -167,11 +248,19 @@ def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
         raise InvalidInput(f"votes are for {stored.classes} classes; the study has {study.classes}")
     if stored.queries > study.query_limit:
         raise InvalidInput(f"{stored.queries} queries were voted on; allowed: at most {study.query_limit}")
+    if study.pooled_teachers is not None:
+        if drops:
+            raise InvalidInput("upsampling pools all data, so no party can miss a batch; allowed: dropout 0")
+        if stored.votes is None or stored.votes.shape[:2] != (study.pooled_teachers, 1):
+            raise InvalidInput(f"upsampling needs the votes of {study.pooled_teachers} teachers of pooled data")
+        return
     if stored.votes is not None:
         wanted = (len(study.roster), study.teachers)
         if stored.votes.shape[:2] != wanted:
             raise InvalidInput(f"votes of shape {stored.votes.shape}; allowed: {wanted} parties and teachers")
         return
+    if study.participation_name != "all":
+        raise InvalidInput("vote counts hold no parties, so all must take part; give votes as class ids instead")
     if len(np.unique(study.weights)) > 1:
         raise InvalidInput("vote counts hold no parties, so weights must be uniform; give votes as class ids instead")
     uneven = len(np.unique(study.budgets.cap)) > 1 or len(np.unique(study.budgets.order)) > 1

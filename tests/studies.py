@@ -28,10 +28,14 @@ def make_study(
     batch_limit: int | None = None,
     stop: str = "first-exhausted",
     quorum: int = 1,
+    participation: str = "all",
+    rates: list[float] | None = None,
+    **more: float | None,
 ) -> Study:
     """A study of one party per epsilon; everything that a product function has no default for is said here."""
     budgets = np.array(epsilon, dtype=float)
-    noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold}
+    noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
+    round_one = noise.pop("round_one", None)
     weight = weights(
         rule,
         accountant=accountant(account),
@@ -59,9 +63,11 @@ def make_study(
         answer_rate=1.0,
         stop=stop,
         quorum=quorum,
+        participation_name=participation,
+        round_one=round_one,
         roster=tuple(
-            Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w))
-            for i, (e, w) in enumerate(zip(epsilon, weight, strict=True))
+            Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w), rate=r)
+            for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
         ),
     )
 

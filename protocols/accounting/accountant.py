@@ -18,7 +18,7 @@ from protocols.accounting.gaussian import gdp_epsilon, gdp_mu
 from protocols.accounting.label_only import ORDERS
 from protocols.accounting.rdp import epsilon_to_rdp, rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+from protocols.mechanisms.mechanism import GaussianMechanism, Mechanism, NoiseLaw, QueryCost, Sensitivity, View
 
 
 class Accountant(ABC):
@@ -27,13 +27,12 @@ class Accountant(ABC):
     name: ClassVar[str]
     statement: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
+    noise_law: ClassVar[NoiseLaw]
     orders: Float64[ndarray, " orders"]
 
     @abstractmethod
-    def query_cost(
-        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
-    ) -> QueryCost:
-        """Spend of one query for units of each sensitivity (votes), shapes [units, orders]."""
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        """Spend of one query for units of each sensitivity, shapes [units, orders]. Raises as `check` does."""
 
     @abstractmethod
     def affords(
@@ -50,11 +49,14 @@ class Accountant(ABC):
     ) -> Float64[ndarray, " units"]:
         """epsilon at delta of a spend at each unit's own fixed order; 0 where nothing was spent."""
 
-    def check(self, view: View) -> None:
-        """Raises InvalidInput where the view sees more than this accountant's bound allows for."""
-        if view not in self.views:
-            allowed = ", ".join(a.name for a in ACCOUNTANTS.values() if view in a.views)
-            raise InvalidInput(f"accountant {self.name!r} does not hold for view {view!r}; allowed: {allowed}")
+    def check(self, mechanism: type[Mechanism] | Mechanism, view: View) -> None:
+        """Raises InvalidInput where the view sees more than this bound allows for, or the noise has another law."""
+        if view not in self.views or mechanism.noise_law != self.noise_law:
+            allowed = [a.name for a in ACCOUNTANTS.values() if view in a.views and a.noise_law == mechanism.noise_law]
+            raise InvalidInput(
+                f"accountant {self.name!r} does not hold for view {view!r} of {mechanism.name}; "
+                f"allowed: {', '.join(allowed)}"
+            )
 
 
 class _RenyiAccountant:
@@ -82,11 +84,11 @@ class LabelOnly(_RenyiAccountant, Accountant):
     name = "label_only"
     statement = "worst_case_label_only"
     views = ("label",)
+    noise_law = "gaussian"
 
-    def query_cost(
-        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
-    ) -> QueryCost:
-        self.check(view)
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        self.check(mechanism, view)
+        assert isinstance(mechanism, GaussianMechanism)
         return mechanism.label_only_rdp(sensitivity, self.orders, classes=classes)
 
 
@@ -96,12 +98,24 @@ class GaussianRdp(_RenyiAccountant, Accountant):
     name = "gaussian"
     statement = "worst_case_gaussian"
     views = ("label", "histogram")
+    noise_law = "gaussian"
 
-    def query_cost(
-        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
-    ) -> QueryCost:
-        self.check(view)
-        return mechanism.gaussian_rdp(sensitivity, self.orders, view=view)
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        self.check(mechanism, view)
+        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
+
+
+class LaplaceRdp(_RenyiAccountant, Accountant):
+    """Worst-case RDP of the Laplace mechanism (Mironov 2017, Prop. 6), for LNMax."""
+
+    name = "laplace"
+    statement = "worst_case_laplace"
+    views = ("label", "histogram")
+    noise_law = "laplace"
+
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        self.check(mechanism, view)
+        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
 
 
 class GaussianDp(Accountant):
@@ -110,12 +124,12 @@ class GaussianDp(Accountant):
     name = "gaussian_dp"
     statement = "worst_case_gaussian"
     views = ("label", "histogram")
+    noise_law = "gaussian"
     orders = np.array([np.nan])
 
-    def query_cost(
-        self, mechanism: Mechanism, sensitivity: Float64[ndarray, " units"], *, view: View, classes: int
-    ) -> QueryCost:
-        self.check(view)
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        self.check(mechanism, view)
+        assert isinstance(mechanism, GaussianMechanism)
         return mechanism.gaussian_dp(sensitivity, view=view)
 
     def affords(
@@ -132,7 +146,7 @@ class GaussianDp(Accountant):
         return gdp_epsilon(np.sqrt(spend), delta)
 
 
-ACCOUNTANTS: dict[str, Accountant] = {a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp())}
+ACCOUNTANTS: dict[str, Accountant] = {a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp())}
 
 
 def accountant(name: str) -> Accountant:
@@ -142,6 +156,11 @@ def accountant(name: str) -> Accountant:
     return ACCOUNTANTS[name]
 
 
-def default_accountant(view: View) -> Accountant:
-    """The tightest accountant that the view allows: label-only for labels, exact Gaussian DP for histograms."""
+def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View) -> Accountant:
+    """The tightest accountant that the noise and the view allow.
+
+    Gaussian noise: label-only for labels, exact Gaussian DP for histograms; Laplace noise: its own RDP.
+    """
+    if mechanism.noise_law == "laplace":
+        return ACCOUNTANTS["laplace"]
     return ACCOUNTANTS["label_only" if view == "label" else "gaussian_dp"]

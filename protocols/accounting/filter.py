@@ -18,7 +18,7 @@ from numpy import ndarray
 from protocols.accounting.accountant import Accountant
 from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, View
 
 # Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
 # covers the rounding of the few float64 products in between.
@@ -44,13 +44,18 @@ class BudgetFilter:
     ask: Float64[ndarray, " parties"]
     answer: Float64[ndarray, " parties"]
 
-    def amount(self, asked: int, answered: int) -> Int64[ndarray, " parties"]:
-        """Nano-units that a batch of `asked` queries costs when `answered` of them were: rounded UP, once."""
+    def amount(
+        self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]
+    ) -> Int64[ndarray, " parties"]:
+        """Nano-units that a batch costs each party when it took part in `asked` queries and `answered` of them were.
+
+        Rounded UP, once.
+        """
         spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
         return np.ceil(spend).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
-        """The largest batch, at most `limit`, whose worst case (all answered) fits what is left of each cap."""
+        """How many queries, at most `limit`, fit what is left of each cap: with a part in all, all answered."""
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too many where it was rounded up.
@@ -71,7 +76,7 @@ def budget_filters(
     *,
     accountant: Accountant,
     mechanism: Mechanism,
-    sensitivity: Float64[ndarray, " parties"],
+    sensitivity: Sensitivity,
     epsilon: Float64[ndarray, " parties"],
     delta: Float64[ndarray, " parties"],
     view: View,
@@ -83,7 +88,7 @@ def budget_filters(
     """Turns each party's (epsilon, delta) into one order and one integer cap.
 
     The order maximises the number of queries that the cap affords when a share `answer_rate` (in [0, 1], public
-    planning figure) of them is answered. sensitivity: votes, > 0. Under the view "label" the distance of float64
+    planning figure) of them is answered. Under the view "label" the distance of float64
     noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`).
 
     Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
@@ -99,12 +104,13 @@ def budget_filters(
             f"for float64 noise over {query_limit} queries; allowed: a larger delta, a smaller epsilon or fewer queries"
         )
     # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
-    key = np.stack([epsilon, delta, sensitivity])
+    key = np.stack([epsilon, delta, sensitivity.votes, sensitivity.rate])
     distinct, member = np.unique(key, axis=1, return_inverse=True)
     distinct_reserve = np.zeros(distinct.shape[1])
     distinct_reserve[member] = reserve
     caps = accountant.affords(distinct[0], distinct[1] - distinct_reserve)
-    cost = accountant.query_cost(mechanism, distinct[2], view=view, classes=classes)
+    each = Sensitivity(distinct[2], distinct[3])
+    cost = accountant.query_cost(mechanism, each, view=view, classes=classes)
     best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
     row = np.arange(len(best))
     cap_spend, ask, answer = caps[row, best], cost.ask[row, best], cost.answer[row, best]

@@ -208,9 +208,9 @@ class Ledger:
         rows = self._rows("SELECT number FROM batch WHERE digest = ?", (digest,))
         return int(rows[0][0]) if rows else None
 
-    def batch_count(self) -> int:
-        """How many batches were charged."""
-        return int(self._rows("SELECT count(*) FROM batch", ())[0][0])
+    def queries(self, number: int) -> list[int]:
+        """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
+        return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]
 
     def charged(self, number: int) -> dict[str, int]:
         """What each account was reserved for a batch; empty for a batch that was never charged."""

@@ -5,11 +5,34 @@ from __future__ import annotations
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
-from protocols.mechanisms.mechanism import VIEWS, Mechanism, QueryCost, View, check_view
+from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
+from protocols.mechanisms.mechanism import (
+    PARAMETERS,
+    VIEWS,
+    GaussianMechanism,
+    Mechanism,
+    QueryCost,
+    Sensitivity,
+    View,
+    check_view,
+)
 
-MECHANISMS: dict[str, type[Mechanism]] = {GNMax.name: GNMax, ConfidentGNMax.name: ConfidentGNMax}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax)}
 
-__all__ = ["MECHANISMS", "VIEWS", "Mechanism", "QueryCost", "View", "check_view", "make_mechanism", "mechanism_class"]
+__all__ = [
+    "MECHANISMS",
+    "PARAMETERS",
+    "VIEWS",
+    "GaussianMechanism",
+    "InteractiveGNMax",
+    "Mechanism",
+    "QueryCost",
+    "Sensitivity",
+    "View",
+    "check_view",
+    "make_mechanism",
+    "mechanism_class",
+]
 
 
 def mechanism_class(name: str) -> type[Mechanism]:
@@ -19,9 +42,9 @@ def mechanism_class(name: str) -> type[Mechanism]:
     return MECHANISMS[name]
 
 
-def make_mechanism(
-    name: str, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View
-) -> Mechanism:
-    """The mechanism `name` with this noise. Raises InvalidInput for an unknown name or a wrong parameter."""
-    kind = mechanism_class(name)
-    return kind.build(sigma=sigma, sigma_threshold=sigma_threshold, threshold=threshold, view=view)
+def make_mechanism(name: str, *, view: View, **parameters: float | None) -> Mechanism:
+    """The mechanism `name` with these of PARAMETERS (None: not given).
+
+    Raises InvalidInput for an unknown name, and for a parameter that is missing, has no use or is out of range.
+    """
+    return mechanism_class(name).build(view=view, given=parameters)

@@ -11,14 +11,14 @@ from numpy import ndarray
 
 from protocols.accounting import label_only
 from protocols.errors import InvalidInput
-from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, noisy_histogram
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram
+from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
 from protocols.noise import StandardNormal, check_sigma, float_noise_distance
 from protocols.votes import ABSTAIN
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfidentGNMax(Mechanism):
+class ConfidentGNMax(GaussianMechanism):
     """If max(n) + N(0, sigma_threshold^2) >= threshold: GNMax with sigma; otherwise ABSTAIN.
 
     sigma, sigma_threshold: standard deviations in votes, > 0; threshold: votes, finite.
@@ -42,51 +42,55 @@ class ConfidentGNMax(Mechanism):
     def parameters(cls, *, view: View) -> tuple[str, ...]:
         return ("sigma", "threshold") if view == "histogram" else ("sigma", "sigma_threshold", "threshold")
 
-    @classmethod
-    def build(
-        cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View
-    ) -> ConfidentGNMax:
-        if threshold is None:
-            raise InvalidInput("threshold is missing; confident_gnmax needs a number of votes")
-        if view == "label" and sigma_threshold is None:
-            raise InvalidInput("sigma_threshold is missing; the view 'label' needs a number of votes > 0")
-        if view == "histogram" and sigma_threshold is not None:
-            raise InvalidInput(
-                f"sigma_threshold is {sigma_threshold:g}; the view 'histogram' tests the threshold on the seen "
-                "histogram and has no use for it: leave it out"
-            )
-        return cls(sigma=sigma, sigma_threshold=sigma_threshold, threshold=threshold)
-
     def release(
-        self, counts: Float64[ndarray, "queries classes"], noise: StandardNormal, *, view: View
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: StandardNormal,
+        *,
+        view: View,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+        total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
+        return self.release_where(counts, counts, self.threshold, noise, view=view)
+
+    def release_where(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        tested: Float64[ndarray, "queries classes"],
+        threshold: float,
+        noise: StandardNormal,
+        *,
+        view: View,
+    ) -> Int64[ndarray, " queries"]:
+        """GNMax of `counts` where the noisy maximum of `tested` reaches the threshold; otherwise ABSTAIN.
+
+        `tested` must be counts less public offsets: a moved vote then moves its maximum by no more than the votes'.
+        """
         if view == "histogram":
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
-            passed = noisy.max(axis=1) >= self.threshold
+            passed = (noisy + (tested - counts)).max(axis=1) >= threshold
         else:
             bit_noise = self._bit_sigma(view) * noise((len(counts),))
-            passed = counts.max(axis=1) + bit_noise >= self.threshold
+            passed = tested.max(axis=1) + bit_noise >= threshold
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
         return np.where(passed, noisy.argmax(axis=1), ABSTAIN)
 
-    def gaussian_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, view: View
-    ) -> QueryCost:
+    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         label = histogram_rdp(sensitivity, orders, sigma=self.sigma)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
-        return QueryCost(histogram_rdp(sensitivity, orders, sigma=self._bit_sigma(view)) / 2, label)
+        return QueryCost(_bit_rdp(sensitivity, orders, sigma=self._bit_sigma(view)), label)
 
     def label_only_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, classes: int
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        s, a = sensitivity[:, None], orders[None, :]
-        return QueryCost(
-            label_only.threshold_rdp(s / self._bit_sigma("label"), a),
-            label_only.label_rdp(s / self.sigma, a, classes=classes),
-        )
+        sigma = self._bit_sigma("label")
+        bit = label_only.threshold_rdp(sensitivity.votes[:, None] / sigma, orders[None, :])
+        if sensitivity.sampled:
+            bit = np.minimum(bit, _bit_rdp(sensitivity, orders, sigma=sigma))
+        return QueryCost(bit, label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes))
 
-    def gaussian_dp(self, sensitivity: Float64[ndarray, " units"], *, view: View) -> QueryCost:
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         label = histogram_mu_squared(sensitivity, sigma=self.sigma)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
@@ -101,3 +105,13 @@ class ConfidentGNMax(Mechanism):
         if self.sigma_threshold is None:
             raise InvalidInput(f"sigma_threshold is missing; the view {view!r} needs a number of votes > 0")
         return self.sigma_threshold
+
+
+def _bit_rdp(
+    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float
+) -> Float64[ndarray, "units orders"]:
+    """a s^2/(2 sigma^2): the maximum moves by at most s (Mironov 2017, Prop. 7); less by a secret coin."""
+    d = sensitivity.votes / sigma
+    if sensitivity.sampled:
+        raise InvalidInput("secret sampling")
+    return orders[None, :] * d[:, None] ** 2 / 2

@@ -11,13 +11,13 @@ from numpy import ndarray
 
 from protocols.accounting import label_only
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, View
+from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
 from protocols.noise import StandardNormal, check_sigma, float_noise_distance
 from protocols.votes import LATTICE
 
 
 @dataclass(frozen=True, kw_only=True)
-class GNMax(Mechanism):
+class GNMax(GaussianMechanism):
     """argmax(n + N(0, sigma^2) drawn independently per class); every query is answered.
 
     sigma: standard deviation in votes, > 0. (Individualized PATE says "the same noise in each dimension": that
@@ -34,30 +34,28 @@ class GNMax(Mechanism):
     def parameters(cls, *, view: View) -> tuple[str, ...]:
         return ("sigma",)
 
-    @classmethod
-    def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> GNMax:
-        if sigma_threshold is not None or threshold is not None:
-            raise InvalidInput("gnmax has no threshold; leave out threshold and sigma_threshold")
-        return cls(sigma=sigma)
-
     def release(
-        self, counts: Float64[ndarray, "queries classes"], noise: StandardNormal, *, view: View
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: StandardNormal,
+        *,
+        view: View,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+        total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
         return noisy_histogram(counts, noise, sigma=self.sigma, view=view).argmax(axis=1)
 
-    def gaussian_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, view: View
-    ) -> QueryCost:
+    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         cost = histogram_rdp(sensitivity, orders, sigma=self.sigma)
         return QueryCost(cost, np.zeros_like(cost))
 
     def label_only_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, classes: int
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        cost = label_only.label_rdp(sensitivity[:, None] / self.sigma, orders[None, :], classes=classes)
+        cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes)
         return QueryCost(cost, np.zeros_like(cost))
 
-    def gaussian_dp(self, sensitivity: Float64[ndarray, " units"], *, view: View) -> QueryCost:
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         cost = histogram_mu_squared(sensitivity, sigma=self.sigma)
         return QueryCost(cost, np.zeros_like(cost))
 
@@ -77,12 +75,29 @@ def noisy_histogram(
 
 
 def histogram_rdp(
-    sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, sigma: float
+    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float
 ) -> Float64[ndarray, "units orders"]:
-    """a s^2/sigma^2: the Gaussian mechanism with L2 sensitivity sqrt(2) s (Mironov 2017, Prop. 7)."""
-    return orders[None, :] * (sensitivity[:, None] / sigma) ** 2
+    """a s^2/sigma^2: the Gaussian mechanism with L2 sensitivity sqrt(2) s (Mironov 2017, Prop. 7).
+
+    Less for a vote that enters by a secret coin (secret_sampling.py).
+    """
+    d = sensitivity.votes / sigma
+    if sensitivity.sampled:
+        raise InvalidInput("secret sampling")
+    return orders[None, :] * d[:, None] ** 2
 
 
-def histogram_mu_squared(sensitivity: Float64[ndarray, " units"], *, sigma: float) -> Float64[ndarray, "units orders"]:
+def label_rdp(
+    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float, classes: int
+) -> Float64[ndarray, "units orders"]:
+    """The label-only bound of one label; the Gaussian one for votes that enter by a secret coin."""
+    whole = label_only.label_rdp(sensitivity.votes[:, None] / sigma, orders[None, :], classes=classes)
+    # Leaving out votes by a coin before the release never costs more than letting them all enter (quasi-convexity).
+    return np.minimum(whole, histogram_rdp(sensitivity, orders, sigma=sigma)) if sensitivity.sampled else whole
+
+
+def histogram_mu_squared(sensitivity: Sensitivity, *, sigma: float) -> Float64[ndarray, "units orders"]:
     """2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su, arXiv 1905.02383, Thm 2.7)."""
-    return 2.0 * (sensitivity[:, None] / sigma) ** 2
+    if sensitivity.sampled:
+        raise InvalidInput("accountant 'gaussian_dp' does not hold for secret sampling; allowed: label_only, gaussian")
+    return 2.0 * (sensitivity.votes[:, None] / sigma) ** 2

@@ -9,9 +9,11 @@ Zrnic 2021).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
+import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
@@ -20,6 +22,17 @@ from protocols.noise import StandardNormal
 
 View = Literal["label", "histogram"]
 VIEWS: tuple[View, ...] = ("label", "histogram")
+NoiseLaw = Literal["gaussian", "laplace"]
+
+# Every parameter that some mechanism takes, and what it is.
+PARAMETERS: dict[str, str] = {
+    "sigma": "the standard deviation of the label noise, in votes",
+    "sigma_threshold": "the standard deviation of the threshold noise, in votes",
+    "threshold": "the votes that the noisy plurality must reach",
+    "gamma": "the inverse scale of Laplace noise, per vote",
+    "interactive_threshold": "the votes by which parties and student must differ in round two",
+    "reinforce_confidence": "the student's confidence from which its own label is reinforced, in (0, 1]",
+}
 
 
 @dataclass(frozen=True)
@@ -33,46 +46,100 @@ class QueryCost:
     answer: Float64[ndarray, "units orders"]
 
 
+@dataclass(frozen=True)
+class Sensitivity:
+    """How much protected units move: their total vote weight, and how often it enters.
+
+    votes: > 0, in votes, one a unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
+    a coin that nobody but its node sees (1: it always enters; PRIVACY.md, section 2, "Secret Poisson sampling").
+    """
+
+    votes: Float64[ndarray, " units"]
+    rate: Float64[ndarray, " units"]
+
+    @classmethod
+    def always(cls, votes: Float64[ndarray, " units"]) -> Sensitivity:
+        """Units whose vote enters every query, or of which everybody sees whether it does."""
+        return cls(votes, np.ones_like(votes))
+
+    @property
+    def sampled(self) -> bool:
+        """Whether some unit's vote enters by a secret coin."""
+        return bool((self.rate < 1).any())
+
+
 class Mechanism(ABC):
     """A noisy argmax of weighted votes. Implementations are frozen dataclasses with keyword-only parameters."""
 
     name: ClassVar[str]
+    # The law of the noise that is added to the histogram.
+    noise_law: ClassVar[NoiseLaw]
+    # Whether a second round compares the votes with a student's predictions.
+    interactive: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def parameters(cls, *, view: View) -> tuple[str, ...]:
-        """Which of sigma, sigma_threshold and threshold (all in votes) it takes under a view."""
+        """Which of PARAMETERS it takes under a view."""
 
     @classmethod
-    @abstractmethod
-    def build(cls, *, sigma: float, sigma_threshold: float | None, threshold: float | None, view: View) -> Mechanism:
+    def build(cls, *, view: View, given: Mapping[str, float | None]) -> Mechanism:
         """The mechanism with a study's noise. Raises InvalidInput for a parameter that is missing or has no use."""
+        wanted = cls.parameters(view=view)
+        for name in wanted:
+            if given.get(name) is None:
+                raise InvalidInput(f"{name} is missing; {cls.name} needs it: {PARAMETERS[name]}")
+        for name, value in given.items():
+            if name not in PARAMETERS:
+                raise InvalidInput(f"{name!r} is no parameter of a mechanism; allowed: {', '.join(PARAMETERS)}")
+            if value is not None and name not in wanted:
+                raise InvalidInput(
+                    f"{name} is {value:g}; {cls.name} has no use for it under the view {view!r}: leave it out"
+                )
+        return cls(**{field.name: given.get(field.name) for field in fields(cls)})  # type: ignore[arg-type]  # dataclass
 
     @abstractmethod
     def release(
-        self, counts: Float64[ndarray, "queries classes"], noise: StandardNormal, *, view: View
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: StandardNormal,
+        *,
+        view: View,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+        total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
-        """One label or ABSTAIN a query; draws all its noise from `noise`."""
+        """One label or ABSTAIN a query; draws all its noise from `noise`.
+
+        predictions: for an interactive mechanism's second round, the student's probabilities (public), with the
+        nominal public total_weight in votes; None in all other cases.
+        """
 
     @abstractmethod
-    def gaussian_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, view: View
-    ) -> QueryCost:
-        """Worst-case RDP by the Gaussian bound: a s^2/sigma^2 for a histogram, a s^2/(2 sigma^2) for a bit."""
-
-    @abstractmethod
-    def label_only_rdp(
-        self, sensitivity: Float64[ndarray, " units"], orders: Float64[ndarray, " orders"], *, classes: int
-    ) -> QueryCost:
-        """Worst-case RDP of the label view (PRIVACY.md section 2); never above the Gaussian bound."""
-
-    @abstractmethod
-    def gaussian_dp(self, sensitivity: Float64[ndarray, " units"], *, view: View) -> QueryCost:
-        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1]."""
+    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
+        """Worst-case RDP of the noise itself, as if the noisy histogram (and threshold sum) were seen."""
 
     @abstractmethod
     def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
         """Total variation distance per query between float64 noise and ideal noise, label view."""
+
+
+class GaussianMechanism(Mechanism):
+    """A mechanism with Gaussian noise, for which label-only bounds and Gaussian DP hold."""
+
+    noise_law: ClassVar[NoiseLaw] = "gaussian"
+
+    @abstractmethod
+    def label_only_rdp(
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
+    ) -> QueryCost:
+        """Worst-case RDP of the label view (PRIVACY.md section 2); never above the Gaussian bound."""
+
+    @abstractmethod
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
+        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].
+
+        Raises InvalidInput for units whose vote enters by a secret coin: a mixture is not Gaussian DP.
+        """
 
 
 def check_view(view: str) -> View:

@@ -36,7 +36,11 @@ def with_transport(name, folder, body):
     ledgers = {party: Ledger(folder / f"{party}.sqlite") for party in NAMES}
     handlers = {
         party: Party(
-            party, study=STUDY, ledger=ledgers[party], voter=lambda b, i=i: VOTES[i][:, b.ids].astype(np.int64)
+            party,
+            study=STUDY,
+            ledger=ledgers[party],
+            voter=lambda b, i=i: VOTES[i][:, b.ids].astype(np.int64),
+            coins_from=None,
         ).handle
         for i, party in enumerate(NAMES)
     }

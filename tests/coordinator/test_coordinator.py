@@ -32,6 +32,7 @@ def run_live(study, *, noise, votes=VOTES, wrap=lambda exchange: exchange):
             study=study,
             ledger=ledgers[seat.party],
             voter=lambda b, i=i: votes[i][:, b.ids].astype(np.int64),
+            coins_from=None,
         )
         for i, seat in enumerate(study.roster)
     }
@@ -166,6 +167,7 @@ class Hospitals:
                 study=study,
                 ledger=self.ledgers[seat.party],
                 voter=lambda b, i=i: VOTES[i][:, b.ids].astype(np.int64),
+                coins_from=None,
             ).handle
             for i, seat in enumerate(study.roster)
         }

@@ -18,7 +18,7 @@ def batch(number: int, start: int = 0, size: int = 5, fill: float = 0.0) -> Quer
 
 def open_party(ledger: Ledger, **changes) -> Party:
     study = make_study([1.0, 2.0], **{"threshold": 1.0, "batch_limit": 100, **changes})
-    return Party("p0", study=study, ledger=ledger, voter=lambda b: VOTES[0][:, b.ids].astype(np.int64))
+    return Party("p0", study=study, ledger=ledger, voter=lambda b: VOTES[0][:, b.ids].astype(np.int64), coins_from=None)
 
 
 def study_of(party: Party) -> bytes:
@@ -132,7 +132,13 @@ def test_malformed_bytes_and_replies_sent_as_requests_are_refused():
 
 def test_a_party_that_is_not_on_the_roster_cannot_be_opened():
     with Ledger(":memory:") as ledger, pytest.raises(InvalidInput, match="not on the roster"):
-        Party("stranger", study=make_study([1.0], threshold=1.0), ledger=ledger, voter=lambda b: b.ids[None])
+        Party(
+            "stranger",
+            study=make_study([1.0], threshold=1.0),
+            ledger=ledger,
+            voter=lambda b: b.ids[None],
+            coins_from=None,
+        )
 
 
 def test_a_ledger_of_another_study_is_refused_so_that_one_charge_never_pays_two_releases():

@@ -100,7 +100,7 @@ def test_a_short_digest_a_bad_boolean_and_an_empty_envelope_are_refused():
 
 
 def test_a_batch_with_repeated_ids_or_nan_is_refused():
-    with pytest.raises(InvalidInput, match="distinct"):
+    with pytest.raises(InvalidInput, match="ascending"):
         QueryBatch(0, np.array([1, 1]), np.zeros((2, 1), np.float32))
     with pytest.raises(InvalidInput, match="allowed: finite"):
         QueryBatch(0, np.array([1]), np.array([[np.nan]], np.float32))

@@ -20,7 +20,9 @@ STUDY = make_study([1.0, 2.0, 3.0], threshold=1.0)
 def test_a_batch_is_the_largest_whose_worst_case_fits_every_active_cap(shares, left, limit, stop):
     budgets = STUDY.budgets
     spent = np.floor(np.array(shares) * budgets.cap).astype(np.int64)
-    step = next_batch(budgets, spent, left=left, batch_limit=limit, stop=stop, quorum=1)
+    step = next_batch(
+        budgets, spent, participation=STUDY.participation, asked=0, left=left, batch_limit=limit, stop=stop, quorum=1
+    )
     one_fits = spent + budgets.amount(1, 1) <= budgets.cap
     if isinstance(step, Stop):
         assert not one_fits.all()
@@ -36,7 +38,7 @@ def test_a_batch_is_the_largest_whose_worst_case_fits_every_active_cap(shares, l
 
 def test_the_study_ends_with_the_pool_or_the_quorum():
     budgets, none = STUDY.budgets, np.zeros(3, dtype=np.int64)
-    common = {"batch_limit": 10, "stop": "drop-exhausted"}
+    common = {"participation": STUDY.participation, "asked": 0, "batch_limit": 10, "stop": "drop-exhausted"}
     assert next_batch(budgets, none, left=0, quorum=1, **common).reason == "pool_exhausted"
     one_out = np.array([budgets.cap[0], 0, 0])
     assert isinstance(next_batch(budgets, one_out, left=5, quorum=2, **common), Batch)

@@ -1,0 +1,113 @@
+"""Interactive-GNMax: a second round asks only where student and parties differ (Papernot et al. 2018, section 4.3).
+
+Round one is Confident-GNMax. A student is trained on its labels; round two tests max_j(n_j - M p_j), p being the
+student's public predictions and M the nominal, public total weight (never the votes cast: those are private). Where
+that passes, the answer is GNMax of the raw votes; where it does not and the student is confident, the student's own
+label is reinforced, which costs nothing beyond the test: it is computed from what is public.
+
+Subtracting public offsets from the counts leaves the sensitivity of their maximum at s, so both rounds cost what
+Confident-GNMax costs. One pair of sigmas serves both rounds: a party's cost a query is then one number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
+from protocols.noise import StandardNormal, float_noise_distance
+from protocols.votes import ABSTAIN
+
+
+@dataclass(frozen=True, kw_only=True)
+class InteractiveGNMax(GaussianMechanism):
+    """Confident-GNMax in round one; in round two the threshold is on the parties' difference from the student.
+
+    sigma, sigma_threshold, threshold: as in ConfidentGNMax, for round one; interactive_threshold: votes, finite, for
+    round two; reinforce_confidence: in (0, 1], the largest predicted probability from which the student's own
+    label is reinforced. Under the view "histogram" sigma_threshold is None: the test is on what is seen.
+    """
+
+    sigma: float
+    sigma_threshold: float | None
+    threshold: float
+    interactive_threshold: float
+    reinforce_confidence: float
+    name: ClassVar[str] = "interactive_gnmax"
+    interactive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _ = self._confident
+        if not np.isfinite(self.interactive_threshold):
+            raise InvalidInput(
+                f"interactive_threshold is {self.interactive_threshold}; allowed: a finite number of votes"
+            )
+        if not 0 < self.reinforce_confidence <= 1:
+            raise InvalidInput(f"reinforce_confidence is {self.reinforce_confidence}; allowed: in (0, 1]")
+
+    @classmethod
+    def parameters(cls, *, view: View) -> tuple[str, ...]:
+        return (*ConfidentGNMax.parameters(view=view), "interactive_threshold", "reinforce_confidence")
+
+    def release(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: StandardNormal,
+        *,
+        view: View,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+        total_weight: float | None = None,
+    ) -> Int64[ndarray, " queries"]:
+        if predictions is None:
+            return self._confident.release(counts, noise, view=view)
+        if total_weight is None:
+            raise InvalidInput("total_weight is missing; round two needs the nominal total weight, in votes")
+        check_predictions(predictions, shape=counts.shape)
+        tested = counts - total_weight * predictions
+        return self._confident.release_where(counts, tested, self.interactive_threshold, noise, view=view)
+
+    def reinforced(
+        self, labels: Int64[ndarray, " queries"], predictions: Float64[ndarray, "queries classes"]
+    ) -> Int64[ndarray, " queries"]:
+        """The student's own label where round two gave no answer and the student is confident; ABSTAIN elsewhere."""
+        confident = (labels == ABSTAIN) & (predictions.max(axis=1) >= self.reinforce_confidence)
+        return np.where(confident, predictions.argmax(axis=1), ABSTAIN)
+
+    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
+        return self._confident.noise_rdp(sensitivity, orders, view=view)
+
+    def label_only_rdp(
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
+    ) -> QueryCost:
+        return self._confident.label_only_rdp(sensitivity, orders, classes=classes)
+
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
+        return self._confident.gaussian_dp(sensitivity, view=view)
+
+    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
+        # The tested counts less M p are twice as large at most, and round once more.
+        assert self.sigma_threshold is not None
+        label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
+        bit = float_noise_distance(sigma=self.sigma_threshold, classes=1, total_weight=4 * total_weight)
+        return label + bit
+
+    @property
+    def _confident(self) -> ConfidentGNMax:
+        return ConfidentGNMax(sigma=self.sigma, sigma_threshold=self.sigma_threshold, threshold=self.threshold)
+
+
+def check_predictions(predictions: Float64[ndarray, "queries classes"], *, shape: tuple[int, ...]) -> None:
+    """Raises InvalidInput unless each row holds probabilities: in [0, 1], adding up to 1 within 1e-3."""
+    if predictions.shape != shape:
+        raise InvalidInput(f"predictions of shape {predictions.shape}; allowed: {shape}")
+    if not ((predictions >= 0).all() and (abs(predictions.sum(axis=1) - 1) <= 1e-3).all()):
+        raise InvalidInput(
+            f"predictions span [{predictions.min()}, {predictions.max()}], rows add up to "
+            f"[{predictions.sum(axis=1).min()}, {predictions.sum(axis=1).max()}]; allowed: probabilities adding up to 1"
+        )
