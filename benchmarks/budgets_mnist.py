@@ -17,8 +17,9 @@ import numpy as np
 import platformdirs
 
 from simulations.experiment import experiment, experiment_budgets, make_study
+from simulations.inputs import Host, read_inputs
 from simulations.label import label_seed
-from simulations.pipeline import Host, read_inputs, votes_source
+from simulations.pipeline import votes_source
 from simulations.progress import Reporter
 from simulations.votes_file import StoredVotes
 

@@ -1,11 +1,10 @@
-"""The sub-commands run, plan, sweep and compare; exit codes; what is printed."""
+"""The sub-commands run, plan, sweep and compare; exit codes."""
 
 from __future__ import annotations
 
 import json
 import signal
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any  # values of flags, as click gives them
@@ -13,7 +12,6 @@ from typing import Any  # values of flags, as click gives them
 import click
 import tomli_w
 from rich.console import Console
-from rich.table import Table
 
 from party.files import write_atomically
 from protocols.errors import (
@@ -26,9 +24,11 @@ from protocols.errors import (
     StorageFailed,
 )
 from simulations.experiment import Experiment, read_config, write_config
+from simulations.inputs import read_inputs
 from simulations.options import given_settings, host_from, settings_flags, settings_from
-from simulations.pipeline import read_inputs, run, study_of
+from simulations.pipeline import run, study_of
 from simulations.plan import Plan, make_plan
+from simulations.printing import print_plan, print_rows, print_summary
 from simulations.progress import Reporter
 from simulations.sweep import read_sweep, run_sweep
 
@@ -117,7 +117,7 @@ def run_flags(**flags: Any) -> None:
     budgets, study = study_of(inputs)
     plan = make_plan(study, budgets)
     if flags["dry_run"]:
-        _print_plan(plan, as_json=flags["as_json"])
+        print_plan(plan, as_json=flags["as_json"])
         return
     _must_afford(plan)
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
@@ -136,7 +136,7 @@ def run_flags(**flags: Any) -> None:
     if flags["as_json"]:
         click.echo(json.dumps(figures, indent=2))
     else:
-        _print_summary(figures, out)
+        print_summary(figures, out)
 
 
 @cli.command(name="plan", epilog=_EPILOG)
@@ -154,7 +154,7 @@ def plan_flags(**flags: Any) -> None:
     settings, reporter = settings_from(flags), _reporter(flags)
     _say_defaults(settings, reporter)
     budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
-    _print_plan(make_plan(study, budgets), as_json=flags["as_json"])
+    print_plan(make_plan(study, budgets), as_json=flags["as_json"])
 
 
 @cli.command(name="sweep", epilog=_EPILOG)
@@ -301,58 +301,4 @@ def _sweep(flags: Flags) -> None:
     else:
         hidden = {"unit", "view", "accountant", "note", "answered_ci95"} - set(sweep.varied)
         shown = [column for column in table.columns if column not in hidden]
-        _print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
-
-
-def _print_plan(plan: Plan, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(plan.to_json(), indent=2))
-        return
-    shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
-    columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
-               "answers (half answered)", "epsilon per answer"]  # fmt: skip
-    rows: list[list[object]] = [
-        [g.budget, g.delta, g.parties, g.weight, g.order, g.epsilon_guaranteed, g.answers_all, g.answers_half,
-         g.epsilon_per_answer]
-        for g in shown
-    ]  # fmt: skip
-    terms = plan.to_json()
-    _print_rows(
-        f"{terms['mechanism']}, sigma {terms['sigma']:g} votes, {terms['accounting']}, unit {terms['unit']}, "
-        f"view {terms['view']}, replace-one",
-        columns,
-        rows,
-    )
-    click.echo(
-        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
-        "other one is, when the first budget that is out ends it."
-    )
-
-
-def _print_summary(figures: Flags, out: Path) -> None:
-    rows: list[list[object]] = [
-        [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
-        for g in figures["groups"][:40]
-    ]
-    _print_rows(
-        f"{figures['parties']} parties, {figures['accounting']}, unit {figures['unit']}, view {figures['view']}",
-        ["parties", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
-        rows,
-    )
-    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
-    decimals = 0 if len(figures["seeds"]) == 1 else 1
-    released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
-    click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
-    click.echo(f"label accuracy   {accuracy('label_accuracy')}")
-    click.echo(f"student accuracy {accuracy('student_accuracy')}")
-    click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")
-    click.echo(f"report           {out / 'report.html'}")
-
-
-def _print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+        print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())

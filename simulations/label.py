@@ -50,6 +50,14 @@ class SeedResult:
         return np.flatnonzero(self.labelling.labels >= 0)
 
     @property
+    def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
+        """Positions and labels that a student is trained on: what was released, and what was reinforced for free."""
+        released, reinforced = self.labelling.labels, self.labelling.reinforced
+        labels = np.where(released >= 0, released, reinforced)
+        positions = np.flatnonzero(labels >= 0)
+        return positions, labels[positions]
+
+    @property
     def asked(self) -> int:
         """How many queries were asked."""
         return int((self.labelling.labels != NOT_ASKED).sum())

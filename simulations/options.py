@@ -18,7 +18,7 @@ from protocols.mechanisms import MECHANISMS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.experiment import Experiment, experiment, parse_seeds
-from simulations.pipeline import Host
+from simulations.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -32,7 +32,8 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
 
 # Settings that say how votes come about; stored votes have come about.
 _DATA_SETTINGS = (
-    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student".split()
+    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
+    "privacy_groups".split()
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
@@ -59,11 +60,25 @@ _SETTINGS = [
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"{' | '.join(ACCOUNTANTS)} [the tightest that the view allows]."),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
+    _flag("--gamma", "lnmax: inverse scale of the Laplace noise, per vote [the --sigma it would have otherwise].",
+          type=float),
+    _flag("--interactive-threshold", "interactive_gnmax, round two: votes by which parties and student must differ "
+          "[0.5 a vote cast].", type=float),
+    _flag("--reinforce-confidence", "interactive_gnmax: confidence from which the student's own label is reinforced "
+          "[0.95].", type=float),
+    _flag("--round-one", "interactive_gnmax: queries of round one [half of what the poorest budget affords].",
+          type=int),
     _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
     _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
     _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),
-    _flag("--weights", "How much a party's vote counts [exhaustive].",
+    _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
+          "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "
+          "pools all data: simulation only) [weighting].",
+          type=click.Choice(["weighting", "upsampling", "vanishing", "secret-vanishing"])),
+    _flag("--weights", "weighting: how much a party's vote counts [exhaustive].",
           type=click.Choice(["uniform", "proportional", "exhaustive"])),
+    _flag("--privacy-groups/--no-privacy-groups", "Budgets belong to records: every party splits its records by "
+          "--budgets and trains teachers for each [off].", default=None),
     _flag("--stop", "A budget that is out ends the study, or its party stops voting [first-exhausted].",
           type=click.Choice(["first-exhausted", "drop-exhausted"])),
     _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),

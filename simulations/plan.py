@@ -9,6 +9,7 @@ import numpy as np
 
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import NANO
+from protocols.mechanisms import PARAMETERS
 from protocols.study import ADJACENCY, Study
 from simulations.budgets import Budgets
 
@@ -62,9 +63,8 @@ class Plan:
             "view": study.view,
             "adjacency": ADJACENCY,
             "mechanism": study.mechanism_name,
-            "sigma": study.sigma,
-            "sigma_threshold": study.sigma_threshold,
-            "threshold": study.threshold,
+            **{name: getattr(study, name) for name in PARAMETERS},
+            "participation": study.participation_name,
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,
             "answers_if_half_answered": self.answers_half,

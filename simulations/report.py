@@ -220,7 +220,8 @@ def _parties(result: RunResult) -> list[Row]:
     study, filters = result.study, result.study.budgets
     spent = result.seeds[0].labelling.spent
     guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), spent / filters.cap
-    sizes, accuracy = result.source.party_sizes, result.teacher_accuracy
+    sizes = result.source.party_sizes
+    accuracy = result.teacher_accuracy if study.pooled_teachers is None else None
     return [
         {
             "name": study.roster[i].party,

@@ -29,6 +29,14 @@ _WEIGHTS = {
     "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
     "budgets run out together",
 }
+_INDIVIDUALIZATION = {
+    "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
+    "allows, in a public pattern; a query it takes no part in costs it nothing",
+    "secret-vanishing": "vanishing by secret coins: every vote weighs the same and enters a query by a coin that only "
+    "its party sees; every query costs, less than a vote that always enters",
+    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
+    "that, which no federation can do: simulation only",
+}
 _UNITS = {
     "record": "one record of one party (it lies with one teacher and moves one vote)",
     "party": "all of a party's data (it moves the votes of all of that party's teachers)",
@@ -44,6 +52,8 @@ _ACCOUNTING = {
     "gaussian": "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi "
     "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
     "Steinke 2020",
+    "laplace": "worst case, Laplace bound: what the noisy counts can reveal at most, in Rényi differential privacy "
+    "(Mironov 2017) at one order a party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020",
     "gaussian_dp": "worst case, Gaussian bound: what the noisy counts can reveal at most, by exact Gaussian "
     "differential privacy (Dong, Roth and Su 2022)",
 }
@@ -93,17 +103,24 @@ def stop_words(reason: str) -> str:
 
 def mechanism_words(study: Study) -> str:
     """The mechanism with its noise, in votes."""
+    if study.gamma is not None:
+        return f"LNMax: the class with most noisy votes; Laplace noise of scale {1 / study.gamma:g} votes on each class"
     noise = f"label noise σ = {study.sigma:g} votes on each class"
-    if study.mechanism_name not in ("gnmax", "confident_gnmax"):
-        return f"{study.mechanism_name}: {noise}"
     if study.threshold is None:
         return f"GNMax: the class with the most noisy votes; {noise}"
-    total = f"{study.teachers * study.weights.sum():.4g}"
+    total = f"{study.nominal_weight:.4g}"
     test = "tested on the same noisy counts"
     if study.sigma_threshold is not None:
         test = f"tested with noise σ = {study.sigma_threshold:g} votes"
     reach = f"{study.threshold:g} of {total} votes"
-    return f"Confident-GNMax: a label only where the leading class reaches {reach}, {test}; {noise}"
+    confident = f"a label only where the leading class reaches {reach}, {test}; {noise}"
+    if study.interactive_threshold is None:
+        return f"Confident-GNMax: {confident}"
+    return (
+        f"Interactive-GNMax: {count(study.round_one or 0)} queries of Confident-GNMax ({confident}); then a student, "
+        f"and queries answered only where parties and student differ by {study.interactive_threshold:g} votes; where "
+        f"they do not, the student's own label is reinforced, free, from a confidence of {study.reinforce_confidence:g}"
+    )
 
 
 def terms(result: RunResult) -> list[tuple[str, str]]:
@@ -132,7 +149,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
         ("Mechanism", mechanism_words(study)),
-        ("Weights", _WEIGHTS[settings.weights]),
+        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {_UNITS[study.unit]}"),
         ("What is seen", _VIEWS[study.view]),
@@ -218,7 +235,7 @@ def command(settings: Experiment) -> str:
             continue
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
-            words.append(flag if value else f"--no-{name}")
+            words.append(flag if value else flag.replace("--", "--no-", 1))
         else:
             words += [flag, seeds_text(value) if isinstance(value, tuple) else str(value)]
     return shlex.join(words)

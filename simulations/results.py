@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from party.files import write_atomically
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import NANO
+from protocols.mechanisms import PARAMETERS
 from protocols.study import ADJACENCY
 from simulations.experiment import write_config
 from simulations.label import mean_and_interval
@@ -53,6 +54,7 @@ def summary(result: RunResult) -> Summary:
         "student": result.settings.student,
         "student_accuracy": student_mean,
         "student_accuracy_ci95": student_ci,
+        "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
         "baselines": {
@@ -75,11 +77,13 @@ def summary(result: RunResult) -> Summary:
         "view": study.view,
         "mechanism": {
             "name": study.mechanism_name,
-            "sigma": study.sigma,
-            "sigma_threshold": study.sigma_threshold,
-            "threshold": study.threshold,
+            **{name: getattr(study, name) for name in PARAMETERS},
+            "round_one": study.round_one,
         },
-        "weights": result.settings.weights,
+        "individualization": result.settings.individualization,
+        "participation": study.participation_name,
+        "pooled_teachers": study.pooled_teachers,
+        "weights": result.settings.weights if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,
         "groups": _groups(result),
         "live_checked": result.live_checked,
@@ -161,6 +165,7 @@ def _groups(result: RunResult) -> list[Summary]:
                 "budget": float(distinct[0, index]),
                 "delta": float(distinct[1, index]),
                 "weight": float(distinct[2, index]),
+                "rate": float(study.rates[of_group[0]]),
                 "order": order if np.isfinite(order) else None,
                 "epsilon_guaranteed": float(guaranteed[of_group].max()),
                 "epsilon_spent": float(epsilon_spent[of_group].max()),
@@ -208,6 +213,7 @@ def _parties(result: RunResult) -> str:
         "epsilon": result.budgets.epsilon,
         "delta": result.budgets.delta,
         "weight": study.weights,
+        "rate": study.rates,
         "order": filters.order,
         "cap": filters.cap / NANO,
         "spent": spent / NANO,
@@ -217,7 +223,7 @@ def _parties(result: RunResult) -> str:
     }
     if result.source.party_sizes is not None:
         columns["records"] = result.source.party_sizes
-    if result.teacher_accuracy is not None:
+    if result.teacher_accuracy is not None and study.pooled_teachers is None:
         columns["teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

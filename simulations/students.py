@@ -3,70 +3,125 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 import coordinator.students
+from coordinator.coordinator import TrainStudent
 from coordinator.students import student_kind
+from coordinator.students.student import Student
 from party.files import write_atomically
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset, content_digest
 
 
-def student_accuracy(
-    dataset: Dataset,
-    positions: Int64[ndarray, " answered"],
-    labels: Int64[ndarray, " answered"],
-    *,
-    student: str,
-    seed: int,
-    cache_dir: Path,
-) -> float | None:
-    """Test accuracy of a student trained on `labels` of the public queries at `positions`; None without labels.
+class ReleasedStudent:
+    """A student of the labels of some public queries. It is trained only if something is asked that is not cached.
 
-    Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
+    positions, labels: the public queries that have a label, and these labels. Semi-supervised students also see
+    the inputs of the rest of the public pool, never its labels.
     """
-    if len(labels) == 0:
-        return None
-    rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), positions)
-    about = f"released {dataset.public_digest} {dataset.test_digest} {student} {seed} {dataset.classes} {_source()}"
-    key = content_digest(positions, labels, text=about)
 
-    def train() -> float:
-        trained = student_kind(student).fit(
-            dataset.public_inputs[positions],
-            labels,
+    def __init__(
+        self,
+        dataset: Dataset,
+        positions: Int64[ndarray, " answered"],
+        labels: Int64[ndarray, " answered"],
+        *,
+        student: str,
+        seed: int,
+        cache_dir: Path,
+    ) -> None:
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {_source()}"
+        self._key = content_digest(positions, labels, text=about)
+        self._dataset, self._positions, self._labels = dataset, positions, labels
+        self._kind, self._seed, self._cache_dir = student, seed, cache_dir
+
+    def accuracy(self) -> float | None:
+        """Test accuracy; None without labels to train on."""
+        if len(self._labels) == 0:
+            return None
+        path = self._cache_dir / "students" / f"{self._key}-{self._dataset.test_digest}.json"
+        known = _read_accuracy(path)
+        if known is None:
+            dataset = self._dataset
+            known = float((self._trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
+            write_atomically(path, json.dumps({"accuracy": known}))
+        return known
+
+    def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The probability of each class; all alike without labels to train on."""
+        if len(self._labels) == 0:
+            return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
+        path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
+        try:
+            known: ndarray = np.load(path, allow_pickle=False)
+            if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
+                return known
+        except (OSError, ValueError, EOFError):
+            # None there, or none that can be read: it is made again.
+            pass
+        made = self._trained.predict_proba(inputs)
+        buffer = io.BytesIO()
+        np.save(buffer, made, allow_pickle=False)
+        write_atomically(path, buffer.getvalue())
+        return made
+
+    @cached_property
+    def _trained(self) -> Student:
+        dataset = self._dataset
+        rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), self._positions)
+        return student_kind(self._kind).fit(
+            dataset.public_inputs[self._positions],
+            self._labels,
             unlabelled=dataset.public_inputs[rest],
             classes=dataset.classes,
-            seed=seed,
+            seed=self._seed,
         )
-        return float((trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
 
-    return _cached(cache_dir / "students" / f"{key}.json", train)
+
+def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
+    """Trains the student of round one and predicts the pool, for Interactive-GNMax.
+
+    Where round one released no label, its predictions are all alike, and round two asks as a threshold would.
+    """
+
+    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
+        answered = np.flatnonzero(labels >= 0)
+        first = ReleasedStudent(dataset, answered, labels[answered], student=student, seed=seed, cache_dir=cache_dir)
+        predicted = first.probabilities(dataset.public_inputs).astype(np.float64)
+        return predicted / predicted.sum(axis=1, keepdims=True)
+
+    return train
+
+
+def non_private_student(dataset: Dataset, *, student: str, seed: int) -> Student:
+    """The same kind of model trained on all pooled private data with its true labels."""
+    return student_kind(student).fit(
+        dataset.private_inputs,
+        dataset.private_labels,
+        unlabelled=dataset.private_inputs[:0],
+        classes=dataset.classes,
+        seed=seed,
+    )
 
 
 def non_private_accuracy(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> float:
-    """Test accuracy of the same kind of model trained on all pooled private data with its true labels."""
+    """Test accuracy of `non_private_student`."""
     about = f"pooled {dataset.private_digest} {dataset.test_digest} {student} {seed} {dataset.classes} {_source()}"
-    key = content_digest(text=about)
-
-    def train() -> float:
-        trained = student_kind(student).fit(
-            dataset.private_inputs,
-            dataset.private_labels,
-            unlabelled=dataset.private_inputs[:0],
-            classes=dataset.classes,
-            seed=seed,
-        )
-        return float((trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
-
-    return _cached(cache_dir / "students" / f"{key}.json", train)
+    path = cache_dir / "students" / f"{content_digest(text=about)}.json"
+    known = _read_accuracy(path)
+    if known is None:
+        trained = non_private_student(dataset, student=student, seed=seed)
+        known = float((trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
+        write_atomically(path, json.dumps({"accuracy": known}))
+    return known
 
 
 def check_student(name: str | None) -> None:
@@ -78,17 +133,13 @@ def check_student(name: str | None) -> None:
             raise InvalidInput(f"{error}; or none to stop after the labels") from None
 
 
-def _cached(path: Path, train: Callable[[], float]) -> float:
+def _read_accuracy(path: Path) -> float | None:
+    """A cached accuracy; None where there is none that can be read, so that it is made again."""
     try:
         accuracy = float(json.loads(path.read_text())["accuracy"])
-        if 0 <= accuracy <= 1:
-            return accuracy
     except (OSError, ValueError, KeyError, TypeError):
-        # None there, or none that can be read: it is made again.
-        pass
-    accuracy = train()
-    write_atomically(path, json.dumps({"accuracy": accuracy}))
-    return accuracy
+        return None
+    return accuracy if 0 <= accuracy <= 1 else None
 
 
 @cache

@@ -11,15 +11,16 @@ import pandas as pd
 
 from protocols.errors import BudgetExceeded, InvalidInput
 from simulations.experiment import Experiment, experiment, experiment_budgets, make_study, parse_seeds, read_toml
+from simulations.inputs import Host, read_inputs
 from simulations.label import label_seed, mean_and_interval
-from simulations.pipeline import Host, Source, read_inputs, votes_source
+from simulations.pipeline import Source, votes_source
 from simulations.progress import Reporter
-from simulations.students import student_accuracy
+from simulations.students import ReleasedStudent, between_rounds
 
 # Settings that touch neither data nor teachers: settings that differ in these alone share their votes.
 _AFTER_VOTES = frozenset(
-    "budgets delta unit view accountant mechanism sigma sigma_threshold threshold weights stop answer_rate quorum "
-    "dropout student baselines seeds".split()
+    "budgets delta unit view accountant mechanism sigma sigma_threshold threshold gamma interactive_threshold "
+    "reinforce_confidence round_one weights stop answer_rate quorum dropout student baselines seeds".split()
 )
 _LARGEST = 100_000
 
@@ -72,16 +73,22 @@ def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
     sources: dict[str, Source] = {}
     rows = []
     for settings in sweep.settings:
-        key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))
+        key = _votes_key(settings)
         if key not in sources:
             inputs = read_inputs(settings, host=host, reporter=reporter)
             sources[key] = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"sweep of {len(sweep.settings)} settings") as stage:
         for done, settings in enumerate(sweep.settings, 1):
-            key = repr(sorted(settings.model_dump(exclude=set(_AFTER_VOTES)).items()))
-            rows.append(_row(settings, sweep.varied, sources[key], host))
+            rows.append(_row(settings, sweep.varied, sources[_votes_key(settings)], host))
             stage.update(done, len(sweep.settings))
     return pd.DataFrame(rows)
+
+
+def _votes_key(settings: Experiment) -> str:
+    """The settings that decide the votes, as text. Budgets of records decide which teacher learns which record."""
+    of_records = settings.privacy_groups or settings.individualization == "upsampling"
+    after = _AFTER_VOTES - {"budgets"} if of_records else _AFTER_VOTES
+    return repr(sorted(settings.model_dump(exclude=set(after)).items()))
 
 
 def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Host) -> dict[str, object]:
@@ -97,8 +104,19 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Ho
             raise BudgetExceeded("a budget does not afford one query")
     except (BudgetExceeded, InvalidInput) as error:
         return {**row, "answered": 0.0, "note": str(error)}
+    dataset, student = source.dataset, str(merged.student)
     seeds = [
-        label_seed(study, source.stored, seed=seed, dropout=merged.dropout, truth=source.truth) for seed in merged.seeds
+        label_seed(
+            study,
+            source.stored,
+            seed=seed,
+            dropout=merged.dropout,
+            truth=source.truth,
+            train=between_rounds(dataset, student=student, seed=seed, cache_dir=host.cache_dir)
+            if study.mechanism.interactive and dataset is not None
+            else None,
+        )
+        for seed in merged.seeds
     ]
     answered, answered_ci = mean_and_interval(np.array([len(seed.answered) for seed in seeds], dtype=float))
     accuracies = [seed.label_accuracy for seed in seeds if seed.label_accuracy is not None]
@@ -118,14 +136,9 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Ho
     }
     if merged.student not in (None, "none") and source.dataset is not None:
         students = [
-            student_accuracy(
-                source.dataset,
-                seed.answered,
-                seed.labelling.labels[seed.answered],
-                student=str(merged.student),
-                seed=seed.seed,
-                cache_dir=host.cache_dir,
-            )
+            ReleasedStudent(
+                source.dataset, *seed.training_set, student=student, seed=seed.seed, cache_dir=host.cache_dir
+            ).accuracy()
             for seed in seeds
         ]
         known = [accuracy for accuracy in students if accuracy is not None]

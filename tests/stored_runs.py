@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from simulations.experiment import experiment
-from simulations.pipeline import Host, RunResult, read_inputs, run, study_of
+from simulations.inputs import Host, read_inputs
+from simulations.pipeline import RunResult, run, study_of
 from simulations.progress import Reporter
 
 

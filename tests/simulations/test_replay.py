@@ -3,9 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.accounting.accountant import default_accountant
 from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, mechanism_class
 from protocols.noise import simulated
 from protocols.randomness import simulation_rng
+from protocols.votes import ABSTAIN
 from simulations.label import check_live, label_seed, live_study
 from simulations.replay import StoredVotes, dropout_presence, replay
 from tests.studies import make_study, make_votes
@@ -52,6 +55,62 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
     assert (replayed.spent_after <= study.budgets.cap).all()
     if len(replayed.spent_after) and live.stop.reason != "quorum_lost":
         assert (replayed.spent_after[-1] == replayed.labelling.spent).all()
+
+
+def quarter_probabilities(labels):
+    """A stand-in for a student: sure of class q % 10 at every fourth query of the pool, and undecided elsewhere."""
+    queries = np.arange(len(labels))
+    sure = (queries % 4 == 0)[:, None]
+    return np.where(sure, np.where(np.arange(10) == (queries % 10)[:, None], 0.97, 0.03 / 9), 0.1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    parties=st.integers(3, 25),
+    participation=st.sampled_from(["all", "periodic", "secret"]),
+    mechanism=st.sampled_from(list(MECHANISMS)),
+    stop=st.sampled_from(["first-exhausted", "drop-exhausted"]),
+    batch_limit=st.sampled_from([1, 7, 120]),
+    dropout=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 2**32),
+)
+def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
+    parties, participation, mechanism, stop, batch_limit, dropout, seed
+):
+    rng = np.random.default_rng(seed)
+    votes, _ = make_votes(parties, 120, seed=seed)
+    wanted = mechanism_class(mechanism).parameters(view="label")
+    scale = 0.5 * parties
+    terms = {"sigma": scale, "sigma_threshold": scale, "threshold": scale, "gamma": 2 / scale}
+    terms |= {"interactive_threshold": 0.3 * parties, "reinforce_confidence": 0.9}
+    interactive = mechanism == "interactive_gnmax"
+    if mechanism == "lnmax" and participation == "secret":
+        participation = "periodic"
+    study = make_study(
+        rng.choice([1.0, 2.0, 4.5], parties).tolist(),
+        mechanism=mechanism,
+        account=default_accountant(mechanism_class(mechanism), "label").name,
+        participation=participation,
+        rates=None if participation == "all" else rng.choice([0.25, 0.5, 1.0], parties).tolist(),
+        stop=stop,
+        queries=120,
+        batch_limit=batch_limit,
+        round_one=40 if interactive else None,
+        **{name: terms[name] if name in wanted else None for name in terms},
+    )
+    stored = StoredVotes(10, votes, None)
+    train = quarter_probabilities if interactive else None
+    live = live_study(study, stored, seed=seed, dropout=dropout, train=train)
+    replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None, train=train)
+    check_live(live, replayed.labelling)
+    assert live.batches == replayed.labelling.batches
+    assert live.stop.reason == replayed.labelling.stop.reason
+    assert (replayed.spent_after <= study.budgets.cap).all()
+    reinforced = live.reinforced >= 0
+    assert not (reinforced & (live.labels != ABSTAIN)).any()
+    if interactive and (live.labels[40:] == ABSTAIN).sum() > 20:
+        assert reinforced[40:].any()
+        assert not reinforced[:40].any()
 
 
 def noise(seed: int = 0):

@@ -1,0 +1,77 @@
+"""What the command line prints: tables of plans, summaries and rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from simulations.plan import Plan
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(plan.to_json(), indent=2))
+        return
+    shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
+    columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
+               "answers (half answered)", "epsilon per answer"]  # fmt: skip
+    rows: list[list[object]] = [
+        [g.budget, g.delta, g.parties, g.weight, g.order, g.epsilon_guaranteed, g.answers_all, g.answers_half,
+         g.epsilon_per_answer]
+        for g in shown
+    ]  # fmt: skip
+    terms = plan.to_json()
+    print_rows(
+        f"{terms['mechanism']}, sigma {terms['sigma']:g} votes, {terms['accounting']}, unit {terms['unit']}, "
+        f"view {terms['view']}, replace-one",
+        columns,
+        rows,
+    )
+    click.echo(
+        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
+        "other one is, when the first budget that is out ends it."
+    )
+
+
+def print_summary(figures: dict[str, Any], out: Path) -> None:
+    rows: list[list[object]] = [
+        [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
+        for g in figures["groups"][:40]
+    ]
+    print_rows(
+        f"{_seats(figures)}, {figures['accounting']}, unit {figures['unit']}, view {figures['view']}",
+        ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
+        rows,
+    )
+    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
+    decimals = 0 if len(figures["seeds"]) == 1 else 1
+    released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
+    click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
+    click.echo(f"label accuracy   {accuracy('label_accuracy')}")
+    click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")
+    click.echo(f"report           {out / 'report.html'}")
+
+
+def _seats(figures: dict[str, Any]) -> str:
+    """What holds a budget: parties, or with upsampling groups of pooled records."""
+    pooled = figures["pooled_teachers"]
+    if pooled is None:
+        return f"{figures['parties']} parties"
+    return f"{pooled} teachers of pooled data (simulation only), {figures['parties']} groups of records"
+
+
+def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
