@@ -6,6 +6,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
+from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import (
     PARAMETERS,
     VIEWS,
@@ -17,7 +18,7 @@ from protocols.mechanisms.mechanism import (
     check_view,
 )
 
-MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax)}
+MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax, LNMax)}
 
 __all__ = [
     "MECHANISMS",

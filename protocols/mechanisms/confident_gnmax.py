@@ -10,6 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting import label_only
+from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram
 from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
@@ -113,5 +114,5 @@ def _bit_rdp(
     """a s^2/(2 sigma^2): the maximum moves by at most s (Mironov 2017, Prop. 7); less by a secret coin."""
     d = sensitivity.votes / sigma
     if sensitivity.sampled:
-        raise InvalidInput("secret sampling")
+        return sampled_bit_gaussian_rdp(d, sensitivity.rate, orders)
     return orders[None, :] * d[:, None] ** 2 / 2

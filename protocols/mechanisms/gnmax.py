@@ -10,6 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting import label_only
+from protocols.accounting.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
 from protocols.noise import StandardNormal, check_sigma, float_noise_distance
@@ -83,7 +84,7 @@ def histogram_rdp(
     """
     d = sensitivity.votes / sigma
     if sensitivity.sampled:
-        raise InvalidInput("secret sampling")
+        return sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
     return orders[None, :] * d[:, None] ** 2
 
 
