@@ -79,7 +79,7 @@ def label_seed(
         stored,
         noise=simulated(simulation_rng(seed, "noise")),
         presence=presence,
-        entering=secret_coins(study, queries=stored.queries, seed=seed),
+        entering=secret_coins(study, seed=seed),
         train=train,
     )
     labels = result.labelling.labels

@@ -31,8 +31,8 @@ _GROUPS = 64
 _MASKED_CELLS = 20_000_000
 
 Presence = Callable[[int], Bool[ndarray, " parties"]]
-# Whether each party's secret coin lets its vote enter the queries of the pool.
-Coins = Bool[ndarray, "parties queries"]
+# coins(voting parties, size of the batch) -> whether each party's vote enters each of the next queries.
+Coins = Callable[[Bool[ndarray, " parties"], int], Bool[ndarray, "parties queries"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,8 @@ def replay(
             assert train is not None
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
-        released = study.release(count(voting, batch, entering), noise, predictions=of_batch)
+        enters = None if entering is None else entering(voting, step.size)
+        released = study.release(count(voting, batch, enters), noise, predictions=of_batch)
         labels[batch] = released
         if of_batch is not None and isinstance(study.mechanism, InteractiveGNMax):
             reinforced[batch] = study.mechanism.reinforced(released, of_batch)
@@ -154,13 +155,22 @@ def replay(
     return Replay(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 
 
-def secret_coins(study: Study, *, queries: int, seed: int) -> Coins | None:
-    """The coins that the parties of `live_study` would throw for the whole pool; None where there are none."""
+def secret_coins(study: Study, *, seed: int) -> Coins | None:
+    """The coins that the parties of `live_study` throw, batch by batch in order; None where there are none.
+
+    A party that misses a batch throws none for it, so each has a stream of its own that only its own votes advance.
+    """
     if study.participation_name != "secret":
         return None
-    return np.stack(
-        [coins(coin_source(seed, seat), study.roster[seat].rate, queries=queries) for seat in range(len(study.roster))]
-    )
+    sources = [coin_source(seed, seat) for seat in range(len(study.roster))]
+
+    def throw(voting: Bool[ndarray, " parties"], size: int) -> Bool[ndarray, "parties queries"]:
+        enters = np.zeros((len(sources), size), dtype=bool)
+        for seat in np.flatnonzero(voting):
+            enters[seat] = coins(sources[seat], study.roster[seat].rate, queries=size)
+        return enters
+
+    return throw
 
 
 def coin_source(seed: int, seat: int) -> RandomSource:
@@ -185,7 +195,8 @@ def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries
     return np.sum(parts, axis=0) if parts else np.zeros(len(study.roster), dtype=np.int64)
 
 
-Counter = Callable[[Bool[ndarray, " parties"], slice, "Coins | None"], Float64[ndarray, "queries classes"]]
+Entering = Bool[ndarray, "parties queries"]
+Counter = Callable[[Bool[ndarray, " parties"], slice, "Entering | None"], Float64[ndarray, "queries classes"]]
 
 
 def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
@@ -197,7 +208,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
         assert everything is not None
 
         def pooled(
-            voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+            voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
         ) -> Float64[ndarray, "queries classes"]:
             return everything[0, batch.start * classes : batch.stop * classes].reshape(-1, classes)
 
@@ -213,7 +224,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
             group_weights = study.weights[first]
 
             def by_groups(
-                voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+                voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
             ) -> Float64[ndarray, "queries classes"]:
                 cells = groups[:, batch.start * classes : batch.stop * classes]
                 return ((group_weights * voting[first]) @ cells).reshape(-1, classes)
@@ -223,7 +234,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
     assert votes is not None
 
     def by_party(
-        voting: Bool[ndarray, " parties"], batch: slice, entering: Coins | None
+        voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
     ) -> Float64[ndarray, "queries classes"]:
         weights = study.weights * voting
         if study.participation.everyone and entering is None:
@@ -234,7 +245,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
             part = slice(start, min(start + step, batch.stop))
             enters = study.participation.votes(np.arange(part.start, part.stop))
             if entering is not None:
-                enters = enters & entering[:, part]
+                enters = enters & entering[:, part.start - batch.start : part.stop - batch.start]
             cast = np.where(enters[:, None, :], votes[:, :, part], ABSTAIN)
             parts.append(count_votes(cast, weights, classes=classes))
         return np.concatenate(parts)
