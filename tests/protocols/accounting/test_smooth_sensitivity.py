@@ -66,9 +66,7 @@ def test_bounds_and_smooth_sensitivities_equal_the_reference(row):
     np.testing.assert_allclose(shown[: len(row["A_first_20"])], row["A_first_20"], rtol=2e-11)
     np.testing.assert_allclose(shown[[0, row["teachers"] - 1]], [row["ls0"], row["A_last"]], rtol=2e-11)
     for case in row["SS"].values():
-        np.testing.assert_allclose(
-            smooth_sensitivity(bounds, beta=case["beta"]).for_research(), case["SS"], rtol=2e-11
-        )
+        np.testing.assert_allclose(smooth_sensitivity(bounds, beta=case["beta"]).for_research(), case["SS"], rtol=2e-11)
 
 
 @pytest.mark.parametrize("row", FAILS, ids=name)
