@@ -9,17 +9,23 @@ bounds and limits: docs/explanation/label-only-bound.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float32, Float64
 from numpy import ndarray
 
-from protocols.accounting.label_only_table import ORDERS, covers, interpolate, load
+from protocols.accounting.label_only_table import ORDERS, SHIFTS, Table, covers, interpolate, load
 from protocols.accounting.label_supremum import bit_supremum, label_supremum
 from protocols.errors import InvalidInput
 
 __all__ = ["ORDERS", "label_rdp", "threshold_rdp"]
 
 _TOLERANCE = 2e-5
+# Pairs of shift and order outside the table that one call computes, and that are remembered.
+_MOST_COMPUTED = 1000
+_MOST_KNOWN = 200_000
 
 
 def threshold_rdp(
@@ -29,7 +35,8 @@ def threshold_rdp(
 
     d = s/sigma1 >= 0, finite: the unit's total vote weight over the threshold's noise; orders > 1, finite;
     both broadcast. Holds in both directions. Never above the Gaussian bound a d^2/2; 0 at d = 0. Fast for
-    orders in ORDERS (a table), about a millisecond for each other pair. Raises InvalidInput.
+    orders in ORDERS (a table), about a millisecond for each other pair; many pairs as in `label_rdp`. Raises
+    InvalidInput.
     """
     shifts, wanted = _checked(d, orders)
     return _bit(shifts.ravel(), wanted.ravel()).reshape(shifts.shape)
@@ -43,7 +50,9 @@ def label_rdp(
     d = s/sigma2 >= 0, finite: the unit's total vote weight over the label's noise; orders > 1, finite; both
     broadcast; classes >= 2. Two classes are a threshold bit with shift sqrt(2) d; three or more have one
     bound for any number. Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast for
-    orders in ORDERS (a table), some milliseconds for each other pair. Raises InvalidInput.
+    orders in ORDERS (a table), some milliseconds for each other pair, or each once if they recur; from 1,000 other
+    pairs in one call on, chords between orders of the table are taken: at most 0.2 % higher for orders of 1.05 to 513,
+    0.5 % above, 4 % below. Raises InvalidInput.
     """
     if classes < 2:
         raise InvalidInput(f"classes = {classes}; allowed: 2 or more")
@@ -52,22 +61,80 @@ def label_rdp(
     if classes == 2:
         # Rounding of sqrt(2) d must not lift it above the Gaussian bound.
         return np.minimum(_bit(np.sqrt(2.0) * flat, flat_orders), flat_orders * flat**2).reshape(shifts.shape)
-    bound = np.empty_like(flat)
-    tabled = covers(flat, flat_orders)
-    if tabled.any():
-        bound[tabled] = flat_orders[tabled] * interpolate(load().label, flat[tabled], flat_orders[tabled])
-    bound[~tabled] = label_supremum(flat[~tabled], flat_orders[~tabled], tolerance=_TOLERANCE)
-    return bound.reshape(shifts.shape)
+    return _bound(_LABEL, flat, flat_orders).reshape(shifts.shape)
 
 
 def _bit(shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]) -> Float64[ndarray, " problems"]:
     """The threshold bound, from the table where it has the order and the shift."""
+    return _bound(_BIT, shifts, orders)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The label or the bit: its table, its supremum, and the factor of its Gaussian bound, factor * a * d^2."""
+
+    shares: Callable[[Table], Float32[ndarray, "shifts orders"]]
+    supremum: Callable[..., Float64[ndarray, " problems"]]
+    factor: float
+    # Suprema that were computed, by (shift, order).
+    known: dict[tuple[float, float], float] = field(default_factory=dict)
+
+
+_LABEL = _Kind(shares=lambda table: table.label, supremum=label_supremum, factor=1.0)
+_BIT = _Kind(shares=lambda table: table.bit, supremum=bit_supremum, factor=0.5)
+
+
+def _bound(
+    kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
+) -> Float64[ndarray, " problems"]:
+    """From the table where it has the order and the shift; else between its orders, or computed if they are few."""
     bound = np.empty_like(shifts)
     tabled = covers(shifts, orders)
     if tabled.any():
-        bound[tabled] = orders[tabled] / 2.0 * interpolate(load().bit, shifts[tabled], orders[tabled])
-    bound[~tabled] = bit_supremum(shifts[~tabled], orders[~tabled], tolerance=_TOLERANCE)
+        bound[tabled] = _tabled(kind, shifts[tabled], orders[tabled])
+    rest = ~tabled
+    if rest.sum() > _MOST_COMPUTED:
+        between = rest & (orders < ORDERS[-1]) & (shifts >= SHIFTS[0]) & (shifts <= SHIFTS[-1])
+        bound[between] = _between_orders(kind, shifts[between], orders[between])
+        rest &= ~between
+    bound[rest] = _computed(kind, shifts[rest], orders[rest])
     return bound
+
+
+def _tabled(
+    kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
+) -> Float64[ndarray, " problems"]:
+    return kind.factor * orders * interpolate(kind.shares(load()), shifts, orders)
+
+
+def _between_orders(
+    kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
+) -> Float64[ndarray, " problems"]:
+    """Chord of (a - 1) D_a between two orders of the table: an upper bound.
+
+    (a - 1) D_a is convex in a (van Erven & Harremoes 2014, Cor. 2), so its supremum over pairs is; at a = 1 it is 0.
+    """
+    right = np.searchsorted(ORDERS, orders)
+    low, high = np.where(right > 0, ORDERS[right - 1], 1.0), ORDERS[right]
+    at_low = (low - 1.0) * _tabled(kind, shifts, ORDERS[np.maximum(right - 1, 0)])
+    at_high = (high - 1.0) * _tabled(kind, shifts, high)
+    chord = at_low + (at_high - at_low) * ((orders - low) / (high - low))
+    return np.minimum(chord / (orders - 1.0), kind.factor * orders * shifts**2)
+
+
+def _computed(
+    kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
+) -> Float64[ndarray, " problems"]:
+    """The suprema themselves, each computed once a process."""
+    pairs = list(zip(shifts.tolist(), orders.tolist(), strict=True))
+    missing = [pair for pair in dict.fromkeys(pairs) if pair not in kind.known]
+    if missing:
+        if len(kind.known) > _MOST_KNOWN:
+            kind.known.clear()
+            missing = list(dict.fromkeys(pairs))
+        new = np.array(missing)
+        kind.known.update(zip(missing, kind.supremum(new[:, 0], new[:, 1], tolerance=_TOLERANCE).tolist(), strict=True))
+    return np.array([kind.known[pair] for pair in pairs], dtype=np.float64)
 
 
 def _checked(
