@@ -25,6 +25,7 @@ from protocols.errors import (
 )
 from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
+from simulations.optimise_command import check_idle, optimise_flags, run_optimise
 from simulations.options import given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
 from simulations.plan import Plan, make_plan
@@ -141,16 +142,24 @@ def run_flags(**flags: Any) -> None:
 
 @cli.command(name="plan", epilog=_EPILOG)
 @settings_flags
+@optimise_flags
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
-    """What a set of budgets can afford, before anything is trained.
+    """What a set of budgets can afford, before anything is trained; with --optimise, how to spend them best.
 
     \b
     Examples:
       conclave-simulate plan --parties 250 --budgets 1:0.34,2:0.43,3:0.23
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
+      conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
     """
+    if flags["optimise"]:
+        reporter = _reporter(flags)
+        _say_defaults(settings_from(flags), reporter)
+        run_optimise(flags, reporter)
+        return
+    check_idle(flags)
     settings, reporter = settings_from(flags), _reporter(flags)
     _say_defaults(settings, reporter)
     budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
