@@ -91,10 +91,10 @@ class PilotVotes:
 
     counts: Int64[ndarray, "queries classes"]
     voters: int
-    truth: Int64[ndarray, " queries"] | None
+    truth: Int64[ndarray, " labels"] | None
 
     @classmethod
-    def of(cls, stored: StoredVotes, truth: Int64[ndarray, " queries"] | None) -> PilotVotes:
+    def of(cls, stored: StoredVotes, truth: Int64[ndarray, " labels"] | None) -> PilotVotes:
         """Pilot votes from stored ones: class ids or counts."""
         if stored.votes is None:
             assert stored.counts is not None
