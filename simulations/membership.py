@@ -22,9 +22,10 @@ from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
 from protocols.randomness import simulation_rng
 from simulations.datasets.dataset import Dataset
+from simulations.inputs import Inputs
 from simulations.membership_ceiling import advantage_ceiling, area_ceiling, true_positive_ceiling
 from simulations.membership_controls import Controls
-from simulations.membership_report import AttackResult, BudgetGroup, Ceiling, MembershipReport
+from simulations.membership_report import AttackResult, BeyondShift, BudgetGroup, Ceiling, MembershipReport
 from simulations.membership_scores import Predictor, Scores, class_thresholds, scores_of
 from simulations.membership_statistics import (
     FALSE_POSITIVE_RATES,
@@ -34,8 +35,10 @@ from simulations.membership_statistics import (
     area_difference,
     best_threshold,
     curve,
+    permuted_area,
     rates,
 )
+from simulations.record_budgets import upsampling
 
 
 def membership_attack(
@@ -69,12 +72,14 @@ def membership_attack(
     released = _scored(student, dataset, members)
     unseen = None if controls.no_private_data is None else _scored(controls.no_private_data, dataset, members)
     open_model = None if controls.non_private is None else _scored(controls.non_private, dataset, members)
+    evidence = _evidence(released, halves)
+    base = () if unseen is None else _evidence(unseen, halves)
     report = MembershipReport(
-        released=_attacks(released, halves),
-        non_private=() if open_model is None else _attacks(open_model, halves),
-        no_private_data=() if unseen is None else _attacks(unseen, halves),
-        beyond_shift=None if unseen is None else _beyond(released, unseen, np.arange(len(members))),
-        permuted=_permuted(released, seed=seed),
+        released=_results(evidence),
+        non_private=() if open_model is None else _results(_evidence(open_model, halves)),
+        no_private_data=_results(base),
+        beyond_shift=tuple(_beyond(one, other) for one, other in zip(evidence, base, strict=False)),
+        permuted=permuted_area(released.members["loss"], released.others["loss"], rng=simulation_rng(seed, "permuted")),
         groups=() if seats is None else _groups(released, unseen, epsilon, delta, seat_of[members]),
         least_protected=least_protected,
         most_protected=most_protected,
@@ -83,18 +88,21 @@ def membership_attack(
     return Private(report)
 
 
-def record_seats(shards: list[list[Int64[ndarray, " records"]]], *, records: int) -> Int64[ndarray, " private"]:
-    """The seat of each private record: the one whose teachers learned it, -1 where there is none.
+def record_seats(inputs: Inputs) -> Int64[ndarray, " private"]:
+    """The seat of each private record of a run: the one whose teachers learned it, -1 where none did.
 
-    shards: for each seat the records of each of its teachers. Raises InvalidInput where seats share a record (pooled
-    teachers of upsampling: there a record's seat is its budget's group).
+    With upsampling, whose teachers share records, it is the group of the record's budget. Raises InvalidInput for
+    stored votes, which have no records.
     """
+    if inputs.dataset is None or inputs.shards is None:
+        raise InvalidInput("votes came from a file, so there are no records; allowed: a run that trains teachers")
+    records = len(inputs.dataset.private_labels)
+    settings = inputs.settings
+    if settings.individualization == "upsampling":
+        return upsampling(settings.budgets, teachers=settings.parties).groups(records, seed=settings.data_seed)
     seats = np.full(records, -1, dtype=np.int64)
-    for seat, of_seat in enumerate(shards):
-        own = np.unique(np.concatenate(of_seat))
-        if (seats[own] >= 0).any():
-            raise InvalidInput(f"seat {seat} shares records with another; allowed: each record in one seat")
-        seats[own] = seat
+    for seat, shards in enumerate(inputs.shards):
+        seats[np.concatenate(shards)] = seat
     return seats
 
 
@@ -143,13 +151,26 @@ def _scored(model: Predictor, dataset: Dataset, members: Int64[ndarray, " member
     )
 
 
-def _attacks(scored: _Scored, halves: _Halves) -> tuple[AttackResult, ...]:
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """Scores of one attack; called: 1 for those that it calls members among records that it does not know, or 0."""
+
+    attack: str
+    members: Scores
+    others: Scores
+    called: Scores
+    called_others: Scores
+
+
+def _evidence(scored: _Scored, halves: _Halves) -> tuple[_Evidence, ...]:
+    """Both attacks; thresholds are learnt from the known halves."""
     known, known_others = halves.known
     left, left_others = halves.left
     members, others = scored.members["loss"], scored.others["loss"]
     threshold = best_threshold(members[known], others[known_others])
-    by_loss = _result("loss", members, others, advantage(members[left], others[left_others], threshold=threshold))
-
+    by_loss = _Evidence(
+        "loss", members, others, _calls(members[left] - threshold), _calls(others[left_others] - threshold)
+    )
     members, others = scored.members["modified_entropy"], scored.others["modified_entropy"]
     thresholds = class_thresholds(
         members[known],
@@ -160,38 +181,36 @@ def _attacks(scored: _Scored, halves: _Halves) -> tuple[AttackResult, ...]:
     )
     above = members[left] - thresholds[scored.member_labels[left]]
     others_above = others[left_others] - thresholds[scored.other_labels[left_others]]
-    return by_loss, _result(
-        "modified_entropy_by_class", above, others_above, advantage(above, others_above, threshold=0.0)
+    by_class = _Evidence("modified_entropy_by_class", above, others_above, _calls(above), _calls(others_above))
+    return by_loss, by_class
+
+
+def _calls(above: Scores) -> Scores:
+    return (above >= 0).astype(np.float64)
+
+
+def _results(evidence: tuple[_Evidence, ...]) -> tuple[AttackResult, ...]:
+    return tuple(
+        AttackResult(
+            one.attack,
+            len(one.members),
+            len(one.others),
+            area(one.members, one.others),
+            rates(one.members, one.others),
+            advantage(one.called, one.called_others, threshold=0.5),
+            curve(one.members, one.others),
+        )
+        for one in evidence
     )
 
 
-def _result(attack: str, members: Scores, others: Scores, gain: Estimate) -> AttackResult:
-    return AttackResult(
-        attack,
-        len(members),
-        len(others),
-        area(members, others),
-        rates(members, others),
-        gain,
-        curve(members, others),
-    )
-
-
-def _permuted(scored: _Scored, *, seed: int) -> Estimate:
-    """The area of the loss attack after membership is permuted over all records: a check of the measurement."""
-    pool = np.concatenate([scored.members["loss"], scored.others["loss"]])
-    pool = simulation_rng(seed, "permuted").permutation(pool)
-    count = len(scored.members["loss"])
-    return area(pool[:count], pool[count:])
-
-
-def _beyond(scored: _Scored, base: _Scored, chosen: Int64[ndarray, " chosen"]) -> Estimate:
-    """How much the loss attack's area on the chosen members passes that on a base model."""
-    return area_difference(
-        scored.members["loss"][chosen],
-        scored.others["loss"],
-        base_members=base.members["loss"][chosen],
-        base_others=base.others["loss"],
+def _beyond(one: _Evidence, base: _Evidence) -> BeyondShift:
+    """The area of 0 and 1 as scores is (1 + TPR - FPR)/2, so the advantages differ by twice what these areas do."""
+    half = area_difference(one.called, one.called_others, base_members=base.called, base_others=base.called_others)
+    return BeyondShift(
+        one.attack,
+        area_difference(one.members, one.others, base_members=base.members, base_others=base.others),
+        Estimate(2 * half.value, 2 * half.low, 2 * half.high),
     )
 
 
@@ -210,13 +229,18 @@ def _groups(
         if len(chosen) < 2:
             continue
         highest = of_group.max()
+        members, others = scored.members["loss"][chosen], scored.others["loss"]
+        beyond = None
+        if unseen is not None:
+            base, base_others = unseen.members["loss"][chosen], unseen.others["loss"]
+            beyond = area_difference(members, others, base_members=base, base_others=base_others)
         found.append(
             BudgetGroup(
                 float(of_group.min()),
                 float(highest),
                 len(chosen),
-                area(scored.members["loss"][chosen], scored.others["loss"]),
-                None if unseen is None else _beyond(scored, unseen, chosen),
+                area(members, others),
+                beyond,
                 float(
                     area_ceiling(epsilon=np.asarray(highest), delta=np.asarray(delta[np.isin(epsilon, of_group)].max()))
                 ),

@@ -49,7 +49,9 @@ def advantage_ceiling(*, epsilon: Values, delta: Values) -> Values:
 
 
 def _check(epsilon: Values, delta: Values) -> None:
-    if not (np.isfinite(epsilon) & (epsilon >= 0)).all():
-        raise InvalidInput(f"epsilon is {epsilon}; allowed: finite numbers >= 0")
-    if not ((delta >= 0) & (delta <= 1)).all():
-        raise InvalidInput(f"delta is {delta}; allowed: in [0, 1]")
+    for name, values, allowed, good in (
+        ("epsilon", epsilon, "finite numbers >= 0", np.isfinite(epsilon) & (epsilon >= 0)),
+        ("delta", delta, "in [0, 1]", (delta >= 0) & (delta <= 1)),
+    ):
+        if not good.all():
+            raise InvalidInput(f"{name} is {values[~good].ravel()[0]:g}; allowed: {allowed}")

@@ -22,6 +22,15 @@ class AttackResult:
 
 
 @dataclass(frozen=True)
+class BeyondShift:
+    """By how much one attack on the released student passes the same attack on the student without private data."""
+
+    attack: str
+    area: Estimate
+    advantage: Estimate
+
+
+@dataclass(frozen=True)
 class Ceiling:
     """What any attack on one unit of this (epsilon, delta) reaches at most; rates: at FALSE_POSITIVE_RATES."""
 
@@ -53,15 +62,15 @@ class MembershipReport:
     """What two standard attacks found, controls, and ceilings.
 
     released, non_private, no_private_data: one result an attack; empty where a control was not measured. beyond_shift:
-    the area of the loss attack on the released student minus that on the student without private data. permuted: the
-    area of the loss attack when membership is permuted, which should be 1/2. least_protected: at the largest epsilon
-    and the largest delta, which holds for every unit; most_protected: of the unit where the ceiling is lowest.
+    one an attack, on the same records; empty without the student without private data. permuted: areas of the loss
+    attack when membership is permuted, their mean and range. least_protected: at the largest epsilon and the largest
+    delta, which holds for every unit; most_protected: of the unit where the ceiling is lowest.
     """
 
     released: tuple[AttackResult, ...]
     non_private: tuple[AttackResult, ...]
     no_private_data: tuple[AttackResult, ...]
-    beyond_shift: Estimate | None
+    beyond_shift: tuple[BeyondShift, ...]
     permuted: Estimate
     groups: tuple[BudgetGroup, ...]
     least_protected: Ceiling
@@ -73,7 +82,7 @@ class MembershipReport:
         plain: dict[str, Any] = {"level": LEVEL, "false_positive_rates": list(FALSE_POSITIVE_RATES), "seed": self.seed}
         for name in ("released", "non_private", "no_private_data"):
             plain[name] = [_attack_json(result) for result in getattr(self, name)]
-        plain["beyond_shift"] = None if self.beyond_shift is None else asdict(self.beyond_shift)
+        plain["beyond_shift"] = [asdict(beyond) for beyond in self.beyond_shift]
         plain["permuted"] = asdict(self.permuted)
         plain["groups"] = [asdict(group) for group in self.groups]
         plain["ceilings"] = {

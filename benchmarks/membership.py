@@ -1,0 +1,129 @@
+"""The membership attack: its speed, and what the strongest attack (LiRA, with whole runs as shadows) finds.
+
+    python benchmarks/membership.py [shadows]
+
+First the areas, intervals and rates of 10,000 members and 10,000 others, against pair-by-pair code in the same run;
+results must be equal. Then LiRA on the embedded digits: `shadows` (default 24) runs, each with teachers, votes and
+noise of its own on a random half of the records; each run in turn is the target, the rest are its shadows. Members and
+others of a target are exchangeable, so here there is no shift between parts. The same with models that were trained on
+the halves without privacy. A run takes some seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.students import student_kind
+from simulations.experiment import experiment
+from simulations.inputs import Host, Inputs, load_dataset
+from simulations.membership_ceiling import area_ceiling, true_positive_ceiling
+from simulations.membership_lira import likelihood_ratios
+from simulations.membership_scores import SCORES, loss
+from simulations.membership_statistics import area, rates
+from simulations.partition import parse_partition, partition
+from simulations.pipeline import run, study_of
+from simulations.progress import Reporter
+
+EPSILON, DELTA = 4.0, 1e-5
+PARTIES, STUDENT = 20, "random_forest"
+# A forest of 200 trees tells no probability below 1/200 from 0.
+CLIP = np.log(400.0)
+
+
+def straightforward(members: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    """The area and DeLong's variance from the kernel, member by member."""
+    of_members = np.array([((others < m).sum() + (others == m).sum() / 2) / len(others) for m in members])
+    of_others = np.array([((members > o).sum() + (members == o).sum() / 2) / len(members) for o in others])
+    variance = of_members.var(ddof=1) / len(members) + of_others.var(ddof=1) / len(others)
+    return float(of_members.mean()), float(variance)
+
+
+def speed() -> None:
+    rng = np.random.default_rng(0)
+    probabilities, labels = rng.dirichlet(np.ones(10), size=20_000), rng.integers(10, size=20_000)
+    start = time.perf_counter()
+    scores = {name: score(probabilities, labels) for name, score in SCORES.items()}
+    scoring = time.perf_counter() - start
+    members, others = np.split(scores["loss"], 2)
+    start = time.perf_counter()
+    found = area(members, others)
+    rates(members, others)
+    fast = time.perf_counter() - start
+    start = time.perf_counter()
+    value, _ = straightforward(members, others)
+    slow = time.perf_counter() - start
+    assert abs(value - found.value) < 1e-12
+    print(
+        f"10,000 + 10,000 records, 10 classes: both scores {1e3 * scoring:.0f} ms; area, interval and rates "
+        f"{1e3 * fast:.0f} ms, pair by pair {1e3 * slow:.0f} ms, ratio {slow / fast:.0f}"
+    )
+
+
+def shadow_scores(shadows: int) -> tuple[dict[str, np.ndarray], np.ndarray, float]:
+    """loss score of every record under each shadow, with and without privacy; who was included; guaranteed epsilon."""
+    settings = experiment(
+        dataset="digits", parties=PARTIES, budgets=str(EPSILON), student=STUDENT, baselines=False, sigma=2.0
+    )
+    rng = np.random.default_rng(0)
+    scores: dict[str, list[np.ndarray]] = {"PATE": [], "no privacy": []}
+    with tempfile.TemporaryDirectory() as folder:
+        host = Host(data_dir=None, cache_dir=Path(folder), engine="in_process", workers=1)
+        whole = load_dataset(settings, host)
+        records, labels = whole.private_inputs, whole.private_labels
+        included = np.argsort(rng.random((shadows, len(labels))), axis=0) < shadows // 2
+        answered, epsilon = [], 0.0
+        for number, mine in enumerate(included):
+            half = replace(whole, private_inputs=records[mine], private_labels=labels[mine])
+            holdings = partition(half, parties=PARTIES, scheme=parse_partition("iid"), seed=number)
+            own = settings.model_copy(update={"seeds": (number,), "data_seed": number})
+            inputs = Inputs(own, half, [[held] for held in holdings], None, half.public_labels)
+            budgets, study = study_of(inputs)
+            result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
+            epsilon = float(study.budgets.epsilon_guaranteed.max())
+            answered.append(len(result.seeds[0].answered))
+            assert result.released_student is not None
+            open_model = student_kind(STUDENT).fit(
+                records[mine], labels[mine], unlabelled=records[:0], classes=whole.classes, seed=number
+            )
+            for name, made in (
+                ("PATE", result.released_student.probabilities(records)),
+                ("no privacy", open_model.predict_proba(records)),
+            ):
+                scores[name].append(np.clip(loss(made.astype(float), labels), -CLIP, CLIP))
+    print(f"{shadows} runs on halves of {len(labels)} digits, {np.mean(answered):.0f} labels released a run")
+    return {name: np.stack(rows) for name, rows in scores.items()}, included, epsilon
+
+
+def main(shadows: int = 24) -> None:
+    speed()
+    start = time.perf_counter()
+    scores, included, epsilon = shadow_scores(shadows)
+    print(f"{time.perf_counter() - start:.0f} s")
+    at_most = true_positive_ceiling(np.asarray(0.01), epsilon=np.asarray(epsilon), delta=np.asarray(DELTA))
+    print(
+        f"epsilon {epsilon:.3g}: AUC at most {area_ceiling(epsilon=np.asarray(epsilon), delta=np.asarray(DELTA)):.3f}, "
+        f"TPR at FPR 1 % at most {100 * at_most:.1f} %"
+    )
+    for name, rows in scores.items():
+        ratios = []
+        for target in range(shadows):
+            rest = np.arange(shadows) != target
+            ratios.append(likelihood_ratios(rows[target], rows[rest], included[rest]))
+        for attack, found in (("loss threshold", rows), ("LiRA", np.stack(ratios))):
+            # Targets share records and shadows, so the spread over targets is shown, and no interval of one sample.
+            areas = [area(found[t][included[t]], found[t][~included[t]]).value for t in range(shadows)]
+            hits = rates(found[included], found[~included])[1].true_positive_rate
+            print(
+                f"{name:10} {attack:14} AUC {np.mean(areas):.3f} (standard deviation over targets "
+                f"{np.std(areas, ddof=1):.3f}); TPR at FPR 1 % {100 * hits.value:.2f} %"
+            )
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
