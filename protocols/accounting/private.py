@@ -9,11 +9,12 @@ is listed in tests/protocols/accounting/test_private.py, which reads the source 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
+V = TypeVar("V")
 
 WHY = "depends on private votes: for research reports; it must not stop a study, enter a ledger or be published"
 
@@ -21,7 +22,8 @@ WHY = "depends on private votes: for research reports; it must not stop a study,
 class Private(Generic[T]):
     """A value that depends on private votes; see the module. Immutable.
 
-    `map` computes with it, the result being Private too; `for_research` gives the bare value.
+    `map`, `join`, `then` and `gather` compute with it, the result being Private too; `for_research` gives the bare
+    value.
     """
 
     __slots__ = ("_value",)
@@ -36,9 +38,18 @@ class Private(Generic[T]):
         """function(value), as private as the value."""
         return Private(function(self._value))
 
-    def join(self, other: Private[T], function: Callable[[T, T], U]) -> Private[U]:
+    def join(self, other: Private[V], function: Callable[[T, V], U]) -> Private[U]:
         """function(this value, the other value), as private as both."""
         return Private(function(self._value, other._value))
+
+    def then(self, function: Callable[[T], Private[U]]) -> Private[U]:
+        """function(value), for a function whose result is Private already."""
+        return function(self._value)
+
+    @staticmethod
+    def gather(figures: Iterable[Private[U]]) -> Private[list[U]]:
+        """Many private values as one private list."""
+        return Private([figure._value for figure in figures])
 
     def for_research(self) -> T:
         """The bare value, for a research report that marks it as private."""

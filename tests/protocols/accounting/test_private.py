@@ -14,8 +14,8 @@ from protocols.accounting.ledger import Ledger
 from protocols.accounting.private import Private
 
 FIGURE = Private(np.array([1.5, 2.0]))
-# The one place outside the accountants that may show a private figure: it marks it.
-MAY_REVEAL = {"simulations/private_report.py"}
+# The report that marks what it shows; and the release of a sanitised figure, which pays for it.
+MAY_REVEAL = {"simulations/private_report.py", "protocols/accounting/gnss.py"}
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,13 @@ def test_what_is_computed_from_a_private_figure_is_private():
     assert FIGURE.join(FIGURE, np.add).for_research().tolist() == [3.0, 4.0]
 
 
+def test_then_and_gather_stay_private():
+    halves = FIGURE.then(lambda values: Private(values / 2))
+    both = Private.gather([FIGURE, halves])
+    assert isinstance(both, Private)
+    assert [row.tolist() for row in both.for_research()] == [[1.5, 2.0], [0.75, 1.0]]
+
+
 def test_a_ledger_takes_no_private_amount():
     with Ledger(":memory:") as ledger:
         with pytest.raises(TypeError):
@@ -83,7 +90,7 @@ def test_no_accountant_that_charges_is_data_dependent():
 
 
 def test_only_the_marked_report_reveals_private_figures():
-    """Reads the source of every package: `for_research` outside the accountants is called in MAY_REVEAL alone."""
+    """Reads the source of every package: `for_research` is called in MAY_REVEAL alone."""
     root = Path(__file__).parents[3]
     found = set()
     for package in ("protocols", "party", "coordinator", "simulations"):
