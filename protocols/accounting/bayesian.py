@@ -14,19 +14,21 @@ docs/explanation/typical-case.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.special import gammaln, xlog1py, xlogy
+from scipy.stats import beta
 from scipy.stats import t as student_t
 
 from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
 
 Number = float | int
+Samples = Float64[ndarray, "pairs columns"]
 Directions = Literal["both", "published_code"]
 
 # Above this exponent e^y - 1 is formed from logarithms; below it, directly, which loses no digits near 0.
@@ -44,7 +46,9 @@ class BayesianCurve:
 
     powers: l > 0, one less than the Renyi order; costs: sum over calls of c(l) (Theorem 2); log_confidence: sum of
     ln(confidence); calls: how many mechanisms were added up; total: the exponent T of Hoelder's inequality with which
-    each was estimated: how many may be added up at most (Theorem 1).
+    each was estimated: how many may be added up at most (Theorem 1); top_shares: the part of the estimated mean of
+    e^(T x) - 1 that rests on the one most expensive pair (the largest over calls; 1/N at least, 1: on it alone; 0 where
+    no pair costs anything).
     """
 
     powers: Float64[ndarray, " powers"]
@@ -52,6 +56,7 @@ class BayesianCurve:
     log_confidence: float
     calls: int
     total: int
+    top_shares: Float64[ndarray, " powers"]
 
     def __add__(self, other: BayesianCurve) -> BayesianCurve:
         if not np.array_equal(self.powers, other.powers) or self.total != other.total:
@@ -65,13 +70,17 @@ class BayesianCurve:
             self.log_confidence + other.log_confidence,
             self.calls + other.calls,
             self.total,
+            np.maximum(self.top_shares, other.top_shares),
         )
 
     def __mul__(self, times: int) -> BayesianCurve:
         if times < 1:
             raise InvalidInput(f"times is {times}; allowed: at least 1")
-        return BayesianCurve(
-            self.powers, self.costs * times, self.log_confidence * times, self.calls * times, self.total
+        return replace(
+            self,
+            costs=self.costs * times,
+            log_confidence=self.log_confidence * times,
+            calls=self.calls * times,
         )
 
     @property
@@ -112,7 +121,7 @@ class BayesianCurve:
 
 
 def bayesian_cost(
-    samples: Float64[ndarray, "pairs columns"],
+    samples: Samples | Private[Samples],
     powers: Float64[ndarray, " powers"],
     *,
     total: int,
@@ -121,27 +130,45 @@ def bayesian_cost(
     """The estimated cost of one call at each power l (Triastcyn & Faltings 2020, Theorem 4).
 
     c(l) = 1/T ln[mean(e^(T x)) + t^-1_{N-1}(confidence)/sqrt(N - 1) sd(e^(T x))], sd with divisor N, at least 0.
-    samples: x = l D_{l+1} of N >= 2 independently drawn typical pairs, both directions at least (>= 0, finite; the
-    same pair in one row); total: T >= the calls that will be added up, 1 where x is already that of a whole
+    samples: x = l D_{l+1} of N >= 2 independently drawn typical pairs, the larger of both directions (>= 0, finite;
+    the same pair in one row); total: T >= the calls that will be added up, 1 where x is already that of a whole
     composition; confidence: in (0, 1), with which c(l) would be large enough if e^(T x) were normal. Everything in
     logarithms. Raises InvalidInput.
     """
     check_powers(powers)
-    _check_samples(samples, powers, total, confidence)
-    pairs = len(samples)
-    with np.errstate(over="ignore"):
-        y = total * samples
-    if not np.isfinite(y).all():
-        raise InvalidInput(f"total times the largest sample, {total} * {samples.max():g}, passes the largest float")
-    spread = float(student_t.isf(1.0 - confidence, pairs - 1)) / np.sqrt(pairs - 1)
-    top = y.max(axis=0)
-    near = np.expm1(np.minimum(y, _SMALL))
-    small = np.log1p(np.maximum(near.mean(axis=0) + spread * near.std(axis=0), 0.0))
-    scaled = np.exp(y - top)
-    # A quantile below the median makes spread negative; the mean itself is at least 1, so the cost at least 0.
-    large = top + np.log(np.maximum(scaled.mean(axis=0) + spread * scaled.std(axis=0), np.finfo(np.float64).tiny))
-    costs = np.where(top <= _SMALL, small, np.maximum(large, 0.0)) / total
-    return Private(BayesianCurve(powers, costs, float(np.log1p(-(1.0 - confidence))), 1, total))
+    if total < 1:
+        raise InvalidInput(f"total is {total}; allowed: at least 1")
+    check_confidence(confidence)
+    given = samples if isinstance(samples, Private) else Private(samples)
+    return given.map(lambda x: _curve(x, powers, total, confidence))
+
+
+def bounded_cost(
+    moved: int,
+    pairs: int,
+    ceiling: Float64[ndarray, " powers"],
+    powers: Float64[ndarray, " powers"],
+    *,
+    confidence: Number,
+) -> Private[BayesianCurve]:
+    """A cost that IS an upper bound, with the stated confidence, at all powers at once: what so few pairs can prove.
+
+    c(l) = ln[1 + p (e^ceiling(l) - 1)], p being the upper confidence limit of the probability that a typical pair
+    differs at all (Clopper & Pearson 1934), `moved` of `pairs` independently drawn ones having done so; ceiling: l
+    times the worst-case divergence of order l + 1 of the same composition, whatever the pair. Raises InvalidInput.
+    """
+    check_powers(powers)
+    check_confidence(confidence)
+    if not 0 <= moved <= pairs or pairs < 1:
+        raise InvalidInput(f"{moved} of {pairs} pairs moved; allowed: from 0 to the number of pairs, at least 1")
+    if ceiling.shape != powers.shape or not (np.isfinite(ceiling).all() and (ceiling >= 0).all()):
+        raise InvalidInput(f"ceiling of shape {ceiling.shape}; allowed: one finite number >= 0 a power")
+    p = 1.0 if moved == pairs else float(beta.isf(1.0 - confidence, moved + 1, pairs - moved))
+    with np.errstate(divide="ignore"):
+        costs = np.logaddexp(np.log(p) + ceiling, np.log1p(-p))
+    # Rounding must not make it negative, nor better than the worst case.
+    costs = np.clip(costs, 0.0, ceiling)
+    return Private(BayesianCurve(powers, costs, _log_confidence(confidence), 1, 1, np.zeros(len(powers))))
 
 
 def subsampled_gaussian(
@@ -206,18 +233,33 @@ def check_confidence(confidence: Number) -> None:
         raise InvalidInput(f"confidence is {confidence}; allowed: in (0, 1)")
 
 
-def _check_samples(
-    samples: Float64[ndarray, "pairs columns"], powers: Float64[ndarray, " powers"], total: int, confidence: Number
-) -> None:
+def _curve(samples: Samples, powers: Float64[ndarray, " powers"], total: int, confidence: Number) -> BayesianCurve:
+    """`bayesian_cost` of bare samples."""
+    pairs = len(samples)
     if samples.shape[1] != len(powers):
         raise InvalidInput(f"samples of shape {samples.shape} for {len(powers)} powers; allowed: one column a power")
-    if len(samples) < 2:
-        raise InvalidInput(f"{len(samples)} sampled pairs; allowed: 2 or more, so that they have a spread")
+    if pairs < 2:
+        raise InvalidInput(f"{pairs} sampled pairs; allowed: 2 or more, so that they have a spread")
     if not (np.isfinite(samples).all() and (samples >= 0).all()):
         raise InvalidInput("samples hold a negative value or one that is not finite; allowed: l D_{l+1}, finite, >= 0")
-    if total < 1:
-        raise InvalidInput(f"total is {total}; allowed: at least 1")
-    check_confidence(confidence)
+    with np.errstate(over="ignore"):
+        y = total * samples
+    if not np.isfinite(y).all():
+        raise InvalidInput(f"total is {total}, with which a sample passes the largest float; allowed: smaller")
+    spread = float(student_t.isf(1.0 - confidence, pairs - 1)) / np.sqrt(pairs - 1)
+    top = y.max(axis=0)
+    near = np.expm1(np.minimum(y, _SMALL))
+    small = np.log1p(np.maximum(near.mean(axis=0) + spread * near.std(axis=0), 0.0))
+    scaled = np.exp(y - top)
+    # A quantile below the median makes spread negative; the mean itself is at least 1, so the cost at least 0.
+    large = top + np.log(np.maximum(scaled.mean(axis=0) + spread * scaled.std(axis=0), np.finfo(np.float64).tiny))
+    costs = np.where(top <= _SMALL, small, np.maximum(large, 0.0)) / total
+    share = np.where(top <= _SMALL, near.max(axis=0) / np.maximum(near.sum(axis=0), 1e-300), 1 / scaled.sum(axis=0))
+    return BayesianCurve(powers, costs, _log_confidence(confidence), 1, total, share)
+
+
+def _log_confidence(confidence: Number) -> float:
+    return float(np.log1p(-(1.0 - confidence)))
 
 
 def _whole_powers(

@@ -78,7 +78,7 @@ def test_the_closed_form_of_the_worst_case_agrees_with_the_vectors():
         directions="published_code",
     ).for_research()
     steps = record["steps"]
-    total = BayesianCurve(powers, steps * x[0], 0.0, steps, steps)
+    total = BayesianCurve(powers, steps * x[0], 0.0, steps, steps, np.zeros(len(powers)))
     np.testing.assert_allclose(total.costs, record["cost_reference"], rtol=1e-9)
     assert total.to_epsilon(delta=1e-5)[0] == pytest.approx(record["eps_at_delta_1e_5"], rel=1e-9)
 
