@@ -30,8 +30,8 @@ from simulations.partition import parse_partition, partition
 from simulations.pipeline import run, study_of
 from simulations.progress import Reporter
 
-EPSILON, DELTA = 4.0, 1e-5
-PARTIES, STUDENT = 20, "random_forest"
+EPSILON, DELTA = 8.0, 1e-5
+PARTIES, STUDENT = 40, "random_forest"
 # A forest of 200 trees tells no probability below 1/200 from 0.
 CLIP = np.log(400.0)
 
@@ -68,7 +68,14 @@ def speed() -> None:
 def shadow_scores(shadows: int) -> tuple[dict[str, np.ndarray], np.ndarray, float]:
     """loss score of every record under each shadow, with and without privacy; who was included; guaranteed epsilon."""
     settings = experiment(
-        dataset="digits", parties=PARTIES, budgets=str(EPSILON), student=STUDENT, baselines=False, sigma=2.0
+        dataset="digits",
+        parties=PARTIES,
+        budgets=str(EPSILON),
+        delta=DELTA,
+        mechanism="gnmax",
+        sigma=5.0,
+        student=STUDENT,
+        baselines=False,
     )
     rng = np.random.default_rng(0)
     scores: dict[str, list[np.ndarray]] = {"PATE": [], "no privacy": []}
@@ -116,13 +123,23 @@ def main(shadows: int = 24) -> None:
             rest = np.arange(shadows) != target
             ratios.append(likelihood_ratios(rows[target], rows[rest], included[rest]))
         for attack, found in (("loss threshold", rows), ("LiRA", np.stack(ratios))):
-            # Targets share records and shadows, so the spread over targets is shown, and no interval of one sample.
-            areas = [area(found[t][included[t]], found[t][~included[t]]).value for t in range(shadows)]
+            mean, chance = areas_of_targets(found, included)
             hits = rates(found[included], found[~included])[1].true_positive_rate
             print(
-                f"{name:10} {attack:14} AUC {np.mean(areas):.3f} (standard deviation over targets "
-                f"{np.std(areas, ddof=1):.3f}); TPR at FPR 1 % {100 * hits.value:.2f} %"
+                f"{name:10} {attack:14} AUC {mean:.3f} ({chance[0]:.3f} to {chance[1]:.3f} in 95 % of 1,000 draws of "
+                f"other targets' memberships); TPR at FPR 1 % {100 * hits.value:.2f} %"
             )
+
+
+def areas_of_targets(scores: np.ndarray, included: np.ndarray) -> tuple[float, np.ndarray]:
+    """The mean area over targets, and where 95 % of such means lie when each target gets another one's membership.
+
+    Targets share records and shadows, so an interval for independent samples would be wrong.
+    """
+    areas = np.array([[area(row[mine], row[~mine]).value for mine in included] for row in scores])
+    targets, rng = np.arange(len(scores)), np.random.default_rng(1)
+    drawn = [areas[targets, rng.permutation(targets)].mean() for _ in range(1000)]
+    return float(areas.diagonal().mean()), np.quantile(drawn, [0.025, 0.975])
 
 
 if __name__ == "__main__":

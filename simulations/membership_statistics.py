@@ -62,7 +62,7 @@ class Curve:
 def area(members: Scores, others: Scores) -> Estimate:
     """The area under the curve: P(member > other) + P(equal)/2, with DeLong's interval on the logit scale.
 
-    DeLong, DeLong & Clarke-Pearson 1988, eqs 1-5, by midranks (Sun & Xu 2014). Where the scores separate fully, or are
+    DeLong, DeLong & Clarke-Pearson 1988, by midranks (Sun & Xu 2014). Where the scores separate fully, or are
     all equal, that variance is 0 and says nothing: then the interval is the exact one of independent pairs.
     """
     value, of_members, of_others = _placements(members, others)
@@ -78,7 +78,7 @@ def area(members: Scores, others: Scores) -> Estimate:
 def area_difference(members: Scores, others: Scores, *, base_members: Scores, base_others: Scores) -> Estimate:
     """area(members, others) - area(base_members, base_others), two scores of the same records; DeLong's interval.
 
-    DeLong et al. 1988, eqs 4-6, with the contrast (1, -1). Where that variance is 0, the interval follows from the two
+    DeLong et al. 1988, with the contrast (1, -1). Where that variance is 0, the interval follows from the two
     areas' own.
     """
     _check(members, base_members)
