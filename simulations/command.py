@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any  # values of flags, as click gives them
@@ -23,6 +24,8 @@ from protocols.errors import (
     InvalidInput,
     StorageFailed,
 )
+from simulations.accountants import accountant_table
+from simulations.audit.command import audit_flags
 from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
 from simulations.optimise_command import check_idle, optimise_flags, run_optimise
@@ -47,7 +50,8 @@ EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
 _INTERRUPTED = 130
 _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 130 interrupted (run again with --resume)."
+    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted (run again with "
+    "--resume)."
 )
 
 
@@ -123,6 +127,7 @@ def run_flags(**flags: Any) -> None:
     _must_afford(plan)
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots import write_figures
+    from simulations.private_report import printed, write_private
     from simulations.report import write_report
     from simulations.results import write_results
 
@@ -131,6 +136,7 @@ def run_flags(**flags: Any) -> None:
         with reporter.stage("report"):
             figures = write_results(result, out)
             write_figures(result, out)
+            write_private(result, out)
             write_report(result, figures, out)
     except KeyboardInterrupt:
         raise _Interrupted(out) from None
@@ -138,6 +144,8 @@ def run_flags(**flags: Any) -> None:
         click.echo(json.dumps(figures, indent=2))
     else:
         print_summary(figures, out)
+        for line in printed(result):
+            click.echo(line)
 
 
 @cli.command(name="plan", epilog=_EPILOG)
@@ -187,6 +195,21 @@ def sweep_flags(**flags: Any) -> None:
     _sweep(flags)
 
 
+@cli.command(name="accountants")
+@click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
+def accountants_flags(as_json: bool) -> None:
+    """Every accountant of --accountant: what its figure means, and whether it charges budgets and may be published."""
+    table = accountant_table()
+    if as_json:
+        click.echo(json.dumps([asdict(row) | {"publishable": row.publishable} for row in table], indent=2))
+    else:
+        print_rows(
+            "Accountants; adjacency replace-one. Those that do not charge are private figures.",
+            ["name", "charges", "statement", "unit", "view", "noise"],
+            [[row.name, "yes" if row.charges else "no", row.statement, row.unit, row.view, row.noise] for row in table],
+        )
+
+
 @cli.command(name="compare", epilog=_EPILOG)
 @click.argument("run_a", type=click.Path())
 @click.argument("run_b", type=click.Path())
@@ -202,12 +225,16 @@ def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
         Console().print(comparison.to_table())
 
 
+cli.add_command(audit_flags)
+
+
 def run_command(arguments: list[str]) -> int:
     """Runs the command line and returns its exit code; errors become one line with the next step."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        cli.main(arguments, standalone_mode=False)
-        return 0
+        # Without standalone mode click returns the code of an Exit, and otherwise what the command returns: None.
+        code = cli.main(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:

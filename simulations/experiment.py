@@ -23,6 +23,7 @@ from protocols.participation import Pattern
 from protocols.schedule import check_stop
 from protocols.study import Seat, Study, Unit, votes_per_unit
 from protocols.vanishing import vanishing
+from simulations.accountants import named_accountants
 from simulations.budgets import Budgets, parse_budgets
 from simulations.record_budgets import group_budgets, upsampling
 
@@ -80,6 +81,8 @@ class Experiment(BaseModel):
     dropout: float = Field(0.0, ge=0, lt=1)
     student: str | None = None
     baselines: bool = True
+    attack: bool = True
+    retrainings: int = Field(10, ge=2)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
 
@@ -262,8 +265,9 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
     """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
     view = check_view(settings.view)
-    account = default_accountant(mechanism, view) if settings.accountant is None else accountant(settings.accountant)
-    if settings.individualization == "secret-vanishing" and settings.accountant is None and view == "histogram":
+    charging, _ = named_accountants(settings.accountant)
+    account = default_accountant(mechanism, view) if charging is None else accountant(charging)
+    if settings.individualization == "secret-vanishing" and charging is None and view == "histogram":
         account = accountant("gaussian")
     account.check(mechanism, view)
     return account

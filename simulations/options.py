@@ -15,6 +15,7 @@ from party.teachers import TEACHERS
 from protocols.accounting.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
+from simulations.accountants import accountant_table
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.experiment import Experiment, experiment, parse_seeds
@@ -30,6 +31,7 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
 
 
+_ANALYSES = [row.name for row in accountant_table() if not row.charges]
 # Settings that say how votes come about; stored votes have come about.
 _DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
@@ -58,7 +60,9 @@ _SETTINGS = [
           type=click.Choice(["record", "party"])),
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
-    _flag("--accountant", f"{' | '.join(ACCOUNTANTS)} [the tightest that the view allows]."),
+    _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest that the view allows]; and, "
+          f"as a list, what analyses the votes for research: {', '.join(_ANALYSES)}."),
+    _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     _flag("--gamma", "lnmax: inverse scale of the Laplace noise, per vote [the --sigma it would have otherwise].",
           type=float),
@@ -86,6 +90,7 @@ _SETTINGS = [
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
+    _flag("--attack/--no-attack", "Attack the student: can it tell whose records it learned from? [on].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
     _flag("--data-seed", "Seed of data, partition, teachers and who gets which budget [0].", type=int),
 ]  # fmt: skip

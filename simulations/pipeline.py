@@ -15,11 +15,13 @@ from numpy import ndarray
 from coordinator.coordinator import TrainStudent
 from protocols.study import Study
 from protocols.votes import count_votes, plurality
+from simulations.accountants import check_analyses, named_accountants
 from simulations.budgets import Budgets
 from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.experiment import Experiment, experiment_budgets, make_study
+from simulations.findings import Findings, find
 from simulations.inputs import Host, Inputs
 from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
 from simulations.progress import Reporter
@@ -55,7 +57,7 @@ class Baselines:
 class RunResult:
     """Everything a report is made from. Accuracies are shares in [0, 1].
 
-    released_student: of the first seed; None where none was trained.
+    released_student: of the first seed; None where none was trained. findings: private.
     """
 
     settings: Experiment
@@ -69,6 +71,7 @@ class RunResult:
     plurality_accuracy: float | None
     baselines: Baselines
     live_checked: bool
+    findings: Findings
 
 
 def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
@@ -77,6 +80,8 @@ def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     if inputs.stored is not None:
         check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
+    _, analyses = named_accountants(inputs.settings.accountant)
+    check_analyses(analyses, study, drops=inputs.settings.dropout > 0, trains=inputs.stored is None)
     return budgets, study
 
 
@@ -107,7 +112,10 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     accuracy, plural = _teacher_accuracy(source)
     baselines = _baselines(settings, budgets, source, accuracy, host=host, reporter=reporter)
     first = released[0] if released else None
-    return RunResult(settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live)
+    findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
+    return RunResult(
+        settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live, findings
+    )
 
 
 def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:

@@ -15,7 +15,8 @@ from markupsafe import Markup
 from party.files import write_atomically
 from simulations.experiment import write_config
 from simulations.pipeline import RunResult
-from simulations.plots import drawings, inline_svg
+from simulations.plots import Drawing, drawings, inline_svg
+from simulations.private_report import attack_drawing, private_section
 from simulations.report_words import (
     command,
     count,
@@ -78,6 +79,8 @@ def render_report(result: RunResult, figures: Summary) -> str:
         parties_total=figures["parties"],
         seeds=figures["seeds"],
         reserve=_reserve(result),
+        private=private_section(result),
+        private_drawing=_inline(attack_drawing(result)),
         unit=figures["unit"],
         view=figures["view"],
         weights_max=float(result.study.weights.max()),
@@ -88,6 +91,10 @@ def render_report(result: RunResult, figures: Summary) -> str:
         config=write_config(result.settings),
         environment=environment(),
     )
+
+
+def _inline(drawing: Drawing | None) -> Row | None:
+    return None if drawing is None else {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption}
 
 
 def _title(result: RunResult) -> str:

@@ -1,0 +1,132 @@
+"""The one table of accountants, those that charge budgets and those that look at votes, and how a run names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocols.accounting.accountant import ACCOUNTANTS
+from protocols.accounting.data_dependent import DATA_DEPENDENT
+from protocols.accounting.evidence import Circumstances
+from protocols.errors import InvalidInput
+from protocols.mechanisms import check_view
+from protocols.study import ADJACENCY, Study
+
+BAYESIAN = "bayesian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountantRow:
+    """One accountant: what its figure means, and what may be done with it.
+
+    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem.
+    """
+
+    name: str
+    statement: str
+    charges: bool
+    unit: str
+    view: str
+    adjacency: str
+    noise: str
+    source: str
+
+    @property
+    def publishable(self) -> bool:
+        """Whether a figure of it may be published: its cap, where it charges."""
+        return self.charges
+
+
+_SOURCES = {
+    "label_only": "docs/explanation/label-only-bound.md",
+    "gaussian": "Mironov 2017, Prop. 7",
+    "gaussian_dp": "Dong, Roth, Su 2022, Cor. 2.13",
+    "laplace": "Mironov 2017, Prop. 6",
+    "papernot2018": "Papernot et al. 2018, Thm 6, Props 7-10; Boenisch et al. 2023",
+    "moments2017": "Papernot et al. 2017, Thm 3, Lemma 4",
+    "exact": "Renyi divergence by quadrature, both directions",
+    "exact_own_vote": "Renyi divergence by quadrature, both directions",
+    "smooth_sensitivity": "Papernot et al. 2018, Appendix B, with the corrected cost",
+    "bayesian": "Triastcyn & Faltings 2020, Thms 3, 4",
+}
+_ONE_VOTE = "record, or party with one vote"
+
+
+def accountant_table() -> list[AccountantRow]:
+    """Every accountant, those that charge first."""
+    rows = [
+        AccountantRow(
+            name=a.name, statement=a.statement, charges=True, unit="record or party", view=" or ".join(a.views),
+            adjacency=ADJACENCY, noise=a.noise_law, source=_SOURCES[a.name],
+        )
+        for a in ACCOUNTANTS.values()
+    ]  # fmt: skip
+    for d in DATA_DEPENDENT.values():
+        unit = _ONE_VOTE if d.name.startswith("exact") else "record or party"
+        noise = "laplace" if d.name == "moments2017" else "gaussian"
+        rows.append(
+            AccountantRow(
+                name=d.name, statement=d.statement, charges=False, unit=unit, view="label", adjacency=ADJACENCY,
+                noise=noise, source=_SOURCES[d.name],
+            )
+        )  # fmt: skip
+    rows.append(
+        AccountantRow(
+            name=BAYESIAN, statement="bayesian_typical_case", charges=False, unit="record", view="label or histogram",
+            adjacency=ADJACENCY, noise="gaussian", source=_SOURCES[BAYESIAN],
+        )
+    )  # fmt: skip
+    return rows
+
+
+def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """The accountant that charges (None: the tightest that holds), and those that analyse, from "a,b,c".
+
+    Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
+    """
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    known = {row.name: row.charges for row in accountant_table()}
+    for name in names:
+        if name not in known:
+            raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(known)}")
+    charging = [name for name in names if known[name]]
+    if len(charging) > 1 or len(set(names)) < len(names):
+        raise InvalidInput(
+            f"accountants are {text!r}; allowed: each once, and at most one that charges budgets "
+            f"({', '.join(ACCOUNTANTS)}); the others analyse what came out"
+        )
+    return (charging[0] if charging else None), tuple(name for name in names if not known[name])
+
+
+def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool) -> None:
+    """Raises InvalidInput, before anything is trained, where an accountant has nothing to say of this study.
+
+    drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed.
+    """
+    sensitivity = study.votes_per_unit * study.weights
+    several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
+    dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1
+    given = Circumstances(
+        mechanism=study.mechanism,
+        view=check_view(study.view),
+        sensitivity=sensitivity,
+        one_vote=not several,
+        everyone=not (drops or dropping) and study.participation.everyone,
+        secret=study.participation_name == "secret",
+    )
+    for name in names:
+        if name in DATA_DEPENDENT:
+            DATA_DEPENDENT[name].check(given)
+        elif (
+            not trains
+            or study.pooled_teachers is not None
+            or study.unit != "record"
+            or given.secret
+            or study.mechanism.noise_law != "gaussian"
+            or len(study.roster) < 2
+        ):
+            raise InvalidInput(
+                f"accountant {name!r} trains teachers again with another record; allowed: unit 'record', two parties "
+                "or more whose teachers this run trains, Gaussian noise, and participation that is public"
+            )

@@ -1,0 +1,208 @@
+"""The one place that shows private figures, and marks them: out/private/ and the boxed section of report.html.
+
+What is computed from votes or records is private as they are (PRIVACY.md, section 3). Everything written here says so
+first. No other module may unwrap a Private; a test reads the sources for that.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any  # the values of a JSON object and rows of a template
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from party.files import write_atomically
+from protocols.accounting.evidence import Figures
+from protocols.accounting.private import WHY
+from protocols.study import ADJACENCY
+from simulations import membership_words
+from simulations.accountants import BAYESIAN, accountant_table
+from simulations.pipeline import RunResult
+from simulations.plots_style import Drawing, png_bytes, svg_text
+
+Row = dict[str, Any]
+
+FOLDER = "private"
+_MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
+_DEVIATION = "standard deviation"
+# Rows of parties that a page shows.
+_MOST_GROUPS = 100
+
+
+def has_findings(result: RunResult) -> bool:
+    """Whether the run computed anything private."""
+    findings = result.findings
+    return bool(findings.accountants) or findings.retraining is not None or findings.attack is not None
+
+
+def write_private(result: RunResult, out: Path) -> list[Path]:
+    """Writes out/private: findings.json, parties.csv, the figure of the attack. Empty without findings.
+
+    Raises StorageFailed; each file is whole or absent.
+    """
+    if not has_findings(result):
+        return []
+    folder = out / FOLDER
+    paths = [folder / "READ-FIRST.txt", folder / "findings.json"]
+    write_atomically(paths[0], _MARK + "\n")
+    write_atomically(paths[1], json.dumps(_findings(result), indent=2, allow_nan=False) + "\n")
+    if result.findings.accountants or result.findings.retraining is not None:
+        paths.append(folder / "parties.csv")
+        write_atomically(paths[-1], _parties(result))
+    drawing = attack_drawing(result)
+    if drawing is not None:
+        for suffix, content in ((".svg", svg_text(drawing.figure)), (".png", png_bytes(drawing.figure))):
+            paths.append(folder / f"{drawing.name}{suffix}")
+            write_atomically(paths[-1], content)
+    return paths
+
+
+def private_section(result: RunResult) -> Row | None:
+    """What the boxed section of report.html shows; None without findings. Epsilons by group of like parties."""
+    if not has_findings(result):
+        return None
+    findings = result.findings
+    statements = {row.name: row for row in accountant_table()}
+    attack = findings.attack
+    return {
+        "why": WHY,
+        "accountants": [
+            {"name": name, "statement": statements[name].statement, "unit": statements[name].unit,
+             "view": statements[name].view, "adjacency": ADJACENCY, "source": statements[name].source}
+            for name in _names(result)
+        ],
+        "groups": _groups(result)[:_MOST_GROUPS],
+        "columns": _columns(result),
+        "attack": None if attack is None else membership_words.rows(attack.for_research()),
+        "attack_finding": None if attack is None else membership_words.finding(attack.for_research()),
+    }  # fmt: skip
+
+
+def attack_drawing(result: RunResult) -> Drawing | None:
+    """The figure of the membership attack; None without one."""
+    if result.findings.attack is None:
+        return None
+    from simulations.membership_plot import roc_drawing
+
+    return roc_drawing(result.findings.attack.for_research())
+
+
+def printed(result: RunResult) -> list[str]:
+    """Lines for the terminal, the first of which marks the rest; empty without findings."""
+    if not has_findings(result):
+        return []
+    lines = [f"private figures  (each {WHY})"]
+    worst = result.study.budgets.epsilon_guaranteed
+    for name, epsilon in _columns_of(result).items():
+        known = epsilon[np.isfinite(epsilon)]
+        if known.size and _DEVIATION not in name:
+            lines.append(f"  {name}: epsilon {known.min():.4g} to {known.max():.4g} (worst case {worst.max():.4g})")
+    if result.findings.attack is not None:
+        lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
+    return lines
+
+
+def _names(result: RunResult) -> list[str]:
+    return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
+
+
+def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
+    """Each figure that exists, for every seat of the roster."""
+    columns: dict[str, Float64[ndarray, " parties"]] = {}
+    for name, private in result.findings.accountants.items():
+        figures: Figures = private.for_research()
+        columns[name] = figures.epsilon
+        for kind, values in (("expected", figures.expected), (_DEVIATION, figures.std)):
+            if np.isfinite(values).any():
+                columns[f"{name} ({kind})"] = values
+    if result.findings.retraining is not None:
+        rows = {row.party: row for row in result.findings.retraining.for_research().rows}
+        for kind in ("typical", "proved"):
+            columns[f"{BAYESIAN} ({kind})"] = np.array(
+                [float(getattr(rows[s.party], f"epsilon_{kind}")) if s.party in rows else np.nan
+                 for s in result.study.roster]
+            )  # fmt: skip
+    return columns
+
+
+def _columns(result: RunResult) -> list[str]:
+    return list(_columns_of(result))
+
+
+def _groups(result: RunResult) -> list[Row]:
+    """Figures of parties with the same budget and weight: the mean, and the largest where they differ."""
+    study, columns = result.study, _columns_of(result)
+    if not columns:
+        return []
+    guaranteed = study.budgets.epsilon_guaranteed
+    keys = np.stack([result.budgets.epsilon, study.weights, study.rates, guaranteed], axis=1)
+    distinct, member = np.unique(keys, axis=0, return_inverse=True)
+    rows = []
+    for index, (budget, weight, _, epsilon) in enumerate(distinct.tolist()):
+        chosen = member.ravel() == index
+        rows.append(
+            {"size": int(chosen.sum()), "budget": budget, "weight": weight, "guaranteed": epsilon,
+             "values": [_of_group(values[chosen]) for values in columns.values()]}
+        )  # fmt: skip
+    return rows
+
+
+def _of_group(values: Float64[ndarray, " members"]) -> str:
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return "none"
+    mean, most = known.mean(), known.max()
+    return f"{mean:.4g}" if most - known.min() <= 1e-6 * most else f"{mean:.4g} (at most {most:.4g})"
+
+
+def _findings(result: RunResult) -> Row:
+    findings, study = result.findings, result.study
+    of_name = {row.name: row for row in accountant_table()}
+    document: Row = {
+        "publishable": False,
+        "why": WHY,
+        "seed": result.seeds[0].seed,
+        "study_digest": study.digest.hex(),
+        "asked": result.seeds[0].asked,
+        "answered": len(result.seeds[0].answered),
+        "accountants": {name: asdict(of_name[name]) for name in _names(result)},
+        "parties": [
+            {"party": seat.party, "epsilon_guaranteed": float(study.budgets.epsilon_guaranteed[i])}
+            | {name: _number(values[i]) for name, values in _columns_of(result).items()}
+            for i, seat in enumerate(study.roster)
+        ],
+    }
+    if findings.retraining is not None:
+        retraining = findings.retraining.for_research()
+        document["retraining"] = {
+            "statement": retraining.statement,
+            "confidence": retraining.confidence,
+            "population": retraining.population,
+            "rows": [{k: _number(v) for k, v in asdict(row).items()} for row in retraining.rows],
+        }
+    if findings.attack is not None:
+        document["membership_attack"] = findings.attack.for_research().to_json()
+    return document
+
+
+def _number(value: object) -> object:
+    """JSON has no NaN and no infinity: None stands for both."""
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _parties(result: RunResult) -> str:
+    study, columns = result.study, _columns_of(result)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["party", "epsilon_guaranteed", *(f"private: {name}" for name in columns)])
+    for i, seat in enumerate(study.roster):
+        writer.writerow([seat.party, study.budgets.epsilon_guaranteed[i], *(values[i] for values in columns.values())])
+    return buffer.getvalue()
