@@ -219,10 +219,10 @@ def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
         ["batch", "labels lost", "batches", "batches, shrinking"],
         [[cost.size, cost.stranded, cost.batches, cost.batches_shrinking] for cost in found.batches],
     )
-    worst = min(group["answers_all"] for group in plan["groups"])
+    most = min(group["answers_all"] for group in plan["groups"])
     click.echo(
         f"chosen     {chosen.answered:.1f} labels of accuracy {chosen.accuracy:.3f} expected from {chosen.asked:.0f} "
-        f"queries asked of a pool of {chosen.queries}; at least {min(worst, chosen.queries)} if every query is answered"
+        f"queries asked of a pool of {chosen.queries}; never more than {min(most, chosen.queries)}"
     )
     click.echo(
         f"batch      {found.batch_size}: the largest listed that loses at most {BATCH_LOSS:.0%} of the labels without "

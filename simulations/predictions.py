@@ -17,6 +17,7 @@ from numpy import ndarray
 from scipy.special import bdtr, xlogy
 
 from protocols.accounting.filter import NANO, BudgetFilter
+from protocols.errors import InvalidInput
 from protocols.study import Study
 from simulations.budgets import Budgets
 from simulations.experiment import Experiment, experiment_budgets, make_study
@@ -170,27 +171,38 @@ class Planner:
         return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
 
     def predict(self, noise: Noise, *, queries: int | None = None) -> Prediction:
-        """What a study with this noise releases, in expectation; queries: the pool, None for all that there are."""
+        """What a study with this noise releases, in expectation; queries: the pool, None for all that there are.
+
+        Nothing where no study can be made with this noise, as no budget affords it.
+        """
         pool = self.pool if queries is None else queries
         if (noise, pool) not in self._known:
-            study = self.study(noise, queries=pool)
-            seen = self.histograms(study.weights)
-            assert study.threshold is not None
-            passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
-            rate = float(passes.mean())
-            accuracy = min(1.0, float(passes @ seen.correct(noise.sigma) / max(passes.sum(), 1e-300)))
-            asked = float(asked_more_than(study.budgets, rate=rate, pool=pool, batch=1).sum())
-            value = self.objective.value(np.array(rate * asked), np.array(accuracy), classes=study.classes)
-            self._known[noise, pool] = Prediction(
-                noise=noise,
-                answer_rate=study.answer_rate,
-                queries=pool,
-                asked=asked,
-                answered=rate * asked,
-                accuracy=accuracy,
-                value=float(value),
-            )
+            try:
+                self._known[noise, pool] = self._predicted(noise, pool)
+            except InvalidInput:
+                self._known[noise, pool] = Prediction(
+                    noise=noise, answer_rate=0.0, queries=pool, asked=0.0, answered=0.0, accuracy=0.0, value=0.0
+                )
         return self._known[noise, pool]
+
+    def _predicted(self, noise: Noise, pool: int) -> Prediction:
+        study = self.study(noise, queries=pool)
+        filters, seen = study.budgets, self.histograms(study.weights)
+        assert study.threshold is not None
+        passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
+        rate = float(passes.mean())
+        accuracy = min(1.0, float(passes @ seen.correct(noise.sigma) / max(passes.sum(), 1e-300)))
+        asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())
+        value = self.objective.value(np.array(rate * asked), np.array(accuracy), classes=study.classes)
+        return Prediction(
+            noise=noise,
+            answer_rate=study.answer_rate,
+            queries=pool,
+            asked=asked,
+            answered=rate * asked,
+            accuracy=accuracy,
+            value=float(value),
+        )
 
     def enough(self, noise: Noise) -> int:
         """The smallest pool that is exhausted before the budgets with probability 1 % at most; all if none is."""
