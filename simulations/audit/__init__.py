@@ -1,0 +1,1 @@
+"""Empirical audit of mechanisms: lower bounds on epsilon from running them (`conclave-simulate audit`)."""

@@ -1,0 +1,127 @@
+"""The sub-command audit: prints what was shown beside what is claimed; exit code 8 if a claim is refuted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any  # values of flags, as click gives them
+
+import click
+
+from party.files import write_atomically
+from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, VIEWS
+from protocols.mechanisms.mechanism import check_view
+from simulations.audit.audit import Audit, run_audit
+from simulations.audit.breaks import BREAKS
+from simulations.audit.settings import NOISES, AuditSettings
+from simulations.printing import print_rows
+from simulations.progress import Reporter
+
+EXIT_REFUTED = 8
+
+
+@click.command(name="audit", epilog=f"Exit codes: 0 every claim stands; {EXIT_REFUTED} more leakage than claimed.")
+@click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; may be repeated, or a list "
+              "with commas [all].")  # fmt: skip
+@click.option("--view", help="What is seen: labels only, or the noisy histogram [both].", type=click.Choice(VIEWS))
+@click.option("--trials", help="Trials with each of both neighbouring votes.", default=200_000, show_default=True)
+@click.option("--queries", help="Queries that are composed, all on the same votes.", default=8, show_default=True)
+@click.option("--classes", help="Number of classes.", default=3, show_default=True)
+@click.option("--weight", help="Total vote weight of the unit that moves, votes.", default=1.0, show_default=True)
+@click.option("--sigma", help="Standard deviation of the label noise, votes.", default=4.0, show_default=True)
+@click.option("--sigma-threshold", help="Standard deviation of the threshold noise, votes [as --sigma].", type=float)
+@click.option("--gamma", help="lnmax: inverse scale of the Laplace noise, per vote [1/sigma].", type=float)
+@click.option("--rate", help="Secret coins of gnmax: probability that the unit's vote enters; 1 leaves them out.",
+              default=0.5, show_default=True)  # fmt: skip
+@click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
+              show_default=True)  # fmt: skip
+@click.option("--confidence", help="Probability with which all lower bounds hold together.", default=0.999,
+              show_default=True)  # fmt: skip
+@click.option("--noise", help="seeded: the nodes' sampler on a seeded stream; system: the same on the operating "
+              "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
+              show_default=True)  # fmt: skip
+@click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
+@click.option("--break", "broken", type=click.Choice(list(BREAKS)), help="Break the mechanism on purpose: "
+              + "; ".join(f"{name}, {one.meaning}" for name, one in BREAKS.items()) + ".")  # fmt: skip
+@click.option("--out", help="Folder for audit.json and the figure.", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+@click.pass_context
+def audit_flags(context: click.Context, /, **flags: Any) -> None:
+    """Run each mechanism on worst-case neighbouring votes; a lower bound on epsilon beside the claimed one.
+
+    \b
+    Examples:
+      conclave-simulate audit
+      conclave-simulate audit --mechanism gnmax --trials 1000000 --out audit
+      conclave-simulate audit --mechanism gnmax --queries 1 --classes 2 --sigma 1.4
+      conclave-simulate audit --break half-noise        (ends with exit code 8)
+    """
+    settings = _settings(flags)
+    out = Path(flags["out"]) if flags["out"] else None
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
+    with Reporter(quiet=bool(flags["quiet"])).stages() as progress:
+        audit = run_audit(settings, progress=progress)
+    if out is not None:
+        _write(audit, out)
+    if flags["as_json"]:
+        click.echo(json.dumps(audit.to_json(), indent=2))
+    else:
+        _print(audit, out)
+    if audit.failed:
+        context.exit(EXIT_REFUTED)
+
+
+def _settings(flags: dict[str, Any]) -> AuditSettings:
+    """The settings that the flags describe. Raises InvalidInput."""
+    names = [name.strip() for given in flags["mechanisms"] for name in given.split(",") if name.strip()]
+    sigma = flags["sigma"]
+    return AuditSettings(
+        mechanisms=tuple(dict.fromkeys(names or MECHANISMS)),
+        views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
+        sigma_threshold=sigma if flags["sigma_threshold"] is None else flags["sigma_threshold"],
+        gamma=1 / sigma if flags["gamma"] is None and sigma > 0 else flags["gamma"] or 0.0,
+        broken=flags["broken"],
+        **{name: flags[name] for name in ("trials", "queries", "classes", "weight", "sigma", "rate", "delta",
+                                          "confidence", "noise", "seed")},
+    )  # fmt: skip
+
+
+def _print(audit: Audit, out: Path | None) -> None:
+    settings = audit.settings
+    broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
+    rows: list[list[object]] = [
+        [
+            finding.target.name, finding.target.view, finding.target.accountant.name, finding.claim.epsilon,
+            finding.lower.value, "" if finding.lower_by_mu is None else finding.lower_by_mu, finding.exact,
+            finding.lower.value / finding.claim.epsilon,
+            finding.lower.value / finding.exact if finding.exact > 0 else "",
+            "FAILED" if finding.failed else "passed",
+        ]
+        for finding in audit.findings
+    ]  # fmt: skip
+    print_rows(
+        f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
+        f"replace-one, {settings.classes} classes{broken}",
+        ["mechanism", "view", "accountant", "claimed", "lower bound", "by Gaussian DP", "exact", "lower/claimed",
+         "lower/exact", "verdict"],
+        rows,
+    )  # fmt: skip
+    click.echo(
+        f"{settings.trials:,} trials with each of both votes, noise {settings.noise}; all lower bounds hold together "
+        f"with confidence {settings.confidence:g} (Clopper-Pearson)"
+    )
+    if audit.failed:
+        click.echo("FAILED: more leakage than claimed")
+    if out is not None:
+        click.echo(f"written  {out / 'audit.json'}")
+
+
+def _write(audit: Audit, out: Path) -> None:
+    from simulations.audit.plot import audit_figure
+    from simulations.plots import write_figure
+
+    write_atomically(out / "audit.json", json.dumps(audit.to_json(), indent=2) + "\n")
+    write_figure(audit_figure(audit), out / "figures" / "audit")

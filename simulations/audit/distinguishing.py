@@ -1,0 +1,134 @@
+"""A lower bound on epsilon from two samples of a statistic: one of each of two neighbouring votes.
+
+A release is (epsilon, delta)-DP only if for every set S of what may be seen P(S) <= e^epsilon Q(S) + delta (Kairouz,
+Oh & Viswanath 2015, Thm 2.1 says the same of the two error rates of a test). Here S is "the statistic reaches t", so
+epsilon >= ln((P(S) - delta)/Q(S)); both probabilities are replaced by their Clopper-Pearson limits (as in Jagielski,
+Ullman & Oprea 2020). t, the direction and the pair of votes are chosen on the first part of the trials, and the bound
+is computed on the rest alone, which the choice has not seen. The reverse direction exchanges the votes and takes "the
+statistic stays at or below t".
+
+A claim of mu-Gaussian DP says more: ndtri(P(S)) - ndtri(Q(S)) <= mu for every S (Dong, Roth & Su 2022, Def. 2.6). Its
+lower bound on mu is found in the same way; it refutes that claim with far fewer rare events (Nasr et al. 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+from scipy.special import ndtri
+
+from protocols.errors import InvalidInput
+from simulations.audit.clopper_pearson import lower_limit, upper_limit
+
+# The part of the trials that chooses t.
+SELECTION_SHARE = 0.25
+# At most so many values of t are tried.
+_CANDIDATES = 1500
+
+Score = Callable[[Float64[ndarray, "..."], Float64[ndarray, "..."]], Float64[ndarray, "..."]]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The statistic in independent trials of either vote, as many of each; large where "before" is likelier."""
+
+    before: Float64[ndarray, " trials"]
+    after: Float64[ndarray, " trials"]
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """A lower bound and the test that gave it: how many of the evaluated trials of either vote fell into S.
+
+    pair: which of the samples; direction: "before" (S is likelier before the vote moved) or "after".
+    """
+
+    value: float
+    pair: int
+    direction: str
+    hits: int
+    false_hits: int
+    trials: int
+
+
+def epsilon_lower_bound(samples: Sequence[Samples], *, delta: float, alpha: float) -> LowerBound:
+    """epsilon at delta is at least this, except with probability alpha; 0 where nothing is shown.
+
+    samples: of one pair of votes or several, of which the most telling is chosen. Raises InvalidInput.
+    """
+    if not 0 <= delta < 1:
+        raise InvalidInput(f"delta is {delta}; allowed: in [0, 1)")
+
+    def score(hits: Float64[ndarray, "..."], false_hits: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+        excess = hits - delta
+        ratio = np.log(np.where(excess > 0, excess, 1.0)) - np.log(false_hits)
+        return np.where(excess > 0, np.maximum(ratio, 0.0), 0.0)
+
+    return _bound(samples, score, alpha=alpha)
+
+
+def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
+    """No mu below this makes the release mu-Gaussian DP, except with probability alpha; 0 where nothing is shown."""
+
+    def score(hits: Float64[ndarray, "..."], false_hits: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+        shown = (hits > 0) & (false_hits < 1)
+        gap = ndtri(np.where(shown, hits, 0.5)) - ndtri(np.where(shown, false_hits, 0.5))
+        return np.where(shown, np.maximum(gap, 0.0), 0.0)
+
+    return _bound(samples, score, alpha=alpha)
+
+
+def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBound:
+    """Pair, direction and t that promise most on the first part; both limits, half of alpha each, on the rest."""
+    best, promised = None, -1.0
+    for pair, one in enumerate(samples):
+        trials = len(one.before)
+        if one.before.shape != one.after.shape or trials < 8:
+            raise InvalidInput(f"{trials} and {len(one.after)} trials; allowed: as many of either vote, at least 8")
+        chosen = int(SELECTION_SHARE * trials)
+        for direction, likely, unlikely in (
+            ("before", one.before, one.after),
+            ("after", -one.after, -one.before),
+        ):
+            threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, rest=trials - chosen, alpha=alpha)
+            if promise > promised:
+                best, promised = (pair, direction, likely[chosen:], unlikely[chosen:], threshold), promise
+    assert best is not None, "no samples"
+    pair, direction, likely, unlikely, threshold = best
+    hits, false_hits = int((likely >= threshold).sum()), int((unlikely >= threshold).sum())
+    value = score(
+        lower_limit(np.array(float(hits)), len(likely), alpha=alpha / 2),
+        upper_limit(np.array(float(false_hits)), len(likely), alpha=alpha / 2),
+    )
+    return LowerBound(float(value), pair, direction, hits, false_hits, len(likely))
+
+
+def _select(
+    likely: Float64[ndarray, " trials"], unlikely: Float64[ndarray, " trials"], score: Score, *, rest: int, alpha: float
+) -> tuple[float, float]:
+    """The best t, and the bound that the rest would give if its shares were those seen here."""
+    first, second = np.sort(likely), np.sort(unlikely)
+    candidates = _candidates(first, second)
+    scale = rest / len(first)
+    expected = score(
+        lower_limit(scale * (len(first) - np.searchsorted(first, candidates)), rest, alpha=alpha / 2),
+        upper_limit(scale * (len(second) - np.searchsorted(second, candidates)), rest, alpha=alpha / 2),
+    )
+    best = int(expected.argmax())
+    return float(candidates[best]), float(expected[best])
+
+
+def _candidates(
+    first: Float64[ndarray, " trials"], second: Float64[ndarray, " trials"]
+) -> Float64[ndarray, " candidates"]:
+    """Values of the statistic, all of them or as many ranks, evenly spread and the closer the higher."""
+    values = np.unique(np.concatenate([first, second]))
+    if len(values) <= _CANDIDATES:
+        return values
+    from_top = np.unique(np.geomspace(1, len(values), _CANDIDATES // 2).astype(int))
+    evenly = np.linspace(0, len(values) - 1, _CANDIDATES // 2).astype(int)
+    return values[np.unique(np.concatenate([len(values) - from_top, evenly]))]

@@ -1,0 +1,76 @@
+"""The exact law of what one query shows under the view "label": for the statistic, and to find the worst votes.
+
+Outcomes are "class 0 wins" (the unit's vote before), "class 1 wins" (after), "another wins" if there are three or
+more classes, and "no answer" if the mechanism has a threshold. All other classes have equal counts, so which of them
+won says nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k F(z + n_c - n_k).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from scipy.special import log_ndtr
+
+# The trapezoid rule over a standard normal; exact to rounding, as the integrand is analytic.
+_NODES = np.linspace(-12.0, 12.0, 193)
+_WEIGHTS = np.exp(-(_NODES**2) / 2) / np.sqrt(2 * np.pi) * (_NODES[1] - _NODES[0])
+# Gauss-Legendre between the kinks of Laplace densities, up to where e^-z is below rounding.
+_GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(64)
+_LAPLACE_REACH = 42.0
+
+Laws = Float64[ndarray, "*pairs outcomes"]
+
+
+def gaussian_winner_log_law(
+    levels: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"], *, sigma: float
+) -> Float64[ndarray, "*pairs levels"]:
+    """ln P[a class of this level wins] under noise N(0, sigma^2) per class; multiplicity: classes of each level."""
+    gaps = (levels[..., :, None] - levels[..., None, :]) / sigma
+    log_cdf = (log_ndtr(_NODES + gaps[..., None]) * _others(multiplicity)[..., None]).sum(axis=-2)
+    return np.log(multiplicity) + _log_integral(log_cdf, _WEIGHTS)
+
+
+def laplace_winner_log_law(
+    levels: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"], *, gamma: float
+) -> Float64[ndarray, "*pairs levels"]:
+    """ln P[a class of this level wins] under Laplace noise of scale 1/gamma per class."""
+    gaps = gamma * (levels[..., :, None] - levels[..., None, :])
+    reach = _LAPLACE_REACH + np.abs(gaps).max(axis=-1, keepdims=True)
+    # Where the winner's density or another's distribution function has a kink; a gap of zero repeats a knot.
+    knots = np.sort(np.concatenate([-reach, np.zeros_like(reach), reach, -gaps], axis=-1), axis=-1)
+    middle, half = (knots[..., 1:] + knots[..., :-1]) / 2, np.diff(knots, axis=-1) / 2
+    flat = (*middle.shape[:-1], -1)
+    z = (middle[..., None] + half[..., None] * _GAUSS).reshape(flat)
+    weights = (half[..., None] * _GAUSS_WEIGHTS).reshape(flat)
+    log_cdf = (_laplace_log_cdf(z[..., None, :] + gaps[..., None]) * _others(multiplicity)[..., None]).sum(axis=-2)
+    return np.log(multiplicity) + _log_integral(log_cdf - np.abs(z) - np.log(2.0), weights)
+
+
+def with_threshold(winner: Laws, margin: Float64[ndarray, "*pairs"]) -> Laws:
+    """The law of a threshold test before the label; margin: (tested maximum - threshold)/sigma_threshold."""
+    above, below = log_ndtr(margin)[..., None], log_ndtr(-margin)[..., None]
+    return np.concatenate([winner + above, below], axis=-1)
+
+
+def mixed(without: Laws, within: Laws, *, rate: float) -> Laws:
+    """The law when a secret coin lets the unit's vote enter with probability `rate`."""
+    return np.logaddexp(np.log1p(-rate) + without, np.log(rate) + within)
+
+
+def _others(multiplicity: Int64[ndarray, " levels"]) -> Int64[ndarray, "levels levels"]:
+    """[c, k]: the classes of level k besides one winner of level c."""
+    return multiplicity - np.eye(len(multiplicity), dtype=np.int64)
+
+
+def _log_integral(
+    log_values: Float64[ndarray, "*any nodes"], weights: Float64[ndarray, "*some nodes"]
+) -> Float64[ndarray, "*any"]:
+    """ln sum(weights e^log_values) over the nodes."""
+    top = log_values.max(axis=-1, keepdims=True)
+    return np.asarray(top[..., 0] + np.log((weights * np.exp(log_values - top)).sum(axis=-1)))
+
+
+def _laplace_log_cdf(z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    below = np.minimum(z, 0.0) - np.log(2.0)
+    return np.where(z < 0, below, np.log1p(-np.exp(-np.maximum(z, 0.0)) / 2))

@@ -1,0 +1,113 @@
+"""What is audited: a mechanism with its accountant's claim, one view, and how a unit's vote enters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.accounting.accountant import Accountant, GaussianDp
+from protocols.accounting.filter import budget_filters, noise_reserve
+from protocols.errors import InvalidInput
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.gnmax import GNMax
+from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
+from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.mechanism import Mechanism, Sensitivity, View
+
+AuditedMechanism = GNMax | ConfidentGNMax | InteractiveGNMax | LNMax
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One line of the audit.
+
+    weight: the unit's total vote weight, in votes, > 0; rate: the probability with which its vote enters a query by a
+    secret coin (1: always); classes >= 2; queries: that all meet the same votes, all planned to be answered.
+    """
+
+    mechanism: AuditedMechanism
+    accountant: Accountant
+    view: View
+    weight: float
+    rate: float
+    classes: int
+    queries: int
+
+    @property
+    def name(self) -> str:
+        return self.mechanism.name + (", secret coins" if self.rate < 1 else "")
+
+    @property
+    def scale(self) -> float:
+        """The size of the label noise, in votes: sigma, or 1/gamma."""
+        return 1 / self.mechanism.gamma if isinstance(self.mechanism, LNMax) else self.mechanism.sigma
+
+    @property
+    def multiplicity(self) -> Int64[ndarray, " levels"]:
+        """Classes with each level of counts: that of the vote before, that of the vote after, all others."""
+        return np.array([1, 1] if self.classes == 2 else [1, 1, self.classes - 2])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the accountant says `queries` queries cost one unit: epsilon at delta, and mu for Gaussian DP (else None).
+
+    order: the Renyi order of the filter (NaN for Gaussian DP).
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    mu: float | None
+
+
+def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
+    """The guarantee that a budget filter publishes when it affords just these queries: the code that charges budgets.
+
+    Raises InvalidInput where no filter affords them at this delta.
+    """
+    sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]))
+    cost = target.accountant.query_cost(target.mechanism, sensitivity, view=target.view, classes=target.classes)
+    spend = target.queries * (cost.ask + cost.answer)[0]
+    orders, epsilon, reserve = target.accountant.orders, 0.0, 0.0
+    for _ in range(4):
+        kept = np.full(len(orders), max(delta - reserve, delta / 2))
+        epsilon = float(target.accountant.to_epsilon(spend, orders, kept).min())
+        reserve = float(
+            noise_reserve(
+                target.mechanism,
+                epsilon=np.array([epsilon]),
+                view=target.view,
+                classes=target.classes,
+                query_limit=target.queries,
+                total_weight=total_weight,
+            )[0]
+        )
+    # The least budget is met up to the filter's rounding; a budget of nothing is no budget.
+    for slack in (1e-9, 1e-6, 1e-3):
+        budget = max(epsilon * (1 + slack), 1e-6)
+        filters = budget_filters(
+            accountant=target.accountant,
+            mechanism=target.mechanism,
+            sensitivity=sensitivity,
+            epsilon=np.array([budget]),
+            delta=np.array([delta]),
+            view=target.view,
+            classes=target.classes,
+            query_limit=target.queries,
+            total_weight=total_weight,
+            answer_rate=1.0,
+        )
+        if filters.affordable(np.zeros(1, dtype=np.int64), limit=target.queries)[0] == target.queries:
+            mu = float(np.sqrt(spend[0])) if isinstance(target.accountant, GaussianDp) else None
+            return Claim(float(filters.epsilon_guaranteed[0]), delta, float(filters.order[0]), mu)
+    raise InvalidInput(f"no filter affords {target.queries} queries at delta {delta:g}; allowed: fewer queries")
+
+
+def noise_scales(mechanism: Mechanism) -> str:
+    """The mechanism's noise in words, for tables."""
+    names = ("sigma", "sigma_threshold", "gamma")
+    return ", ".join(f"{name} {getattr(mechanism, name):g}" for name in names if getattr(mechanism, name, None))

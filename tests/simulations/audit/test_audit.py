@@ -1,0 +1,102 @@
+"""The audit itself, a sample in every run of the tests: honest mechanisms pass, each break is found out.
+
+Seeds are fixed, so nothing here fails by chance. Confidence is 1 - 1e-6: with other seeds an honest mechanism would
+fail once in a million audits at most. What is broken lies far above its claim.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from simulations.audit.audit import run_audit
+from simulations.audit.breaks import BREAKS, HONEST, break_named
+from simulations.audit.plot import audit_figure
+from simulations.audit.settings import AuditSettings
+
+TERMS = dict(
+    trials=60_000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=4.0, gamma=0.25, rate=0.5, delta=0.01,
+    confidence=1 - 1e-6, noise="fast", seed=0,
+)  # fmt: skip
+
+
+def audit(**changed):
+    return run_audit(AuditSettings(**(TERMS | changed)), progress=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return audit()
+
+
+def test_no_honest_mechanism_is_shown_to_leak_more_than_claimed(honest):
+    assert len(honest.findings) == 8
+    assert not honest.failed
+    for finding in honest.findings:
+        assert 0 < finding.lower.value <= finding.exact * (1 + 1e-3)
+        assert finding.exact <= finding.claim.epsilon * (1 + 1e-3)
+
+
+def test_what_is_shown_comes_close_to_what_is_true(honest):
+    for finding in honest.findings:
+        assert finding.lower.value > 0.6 * finding.exact, finding.to_json()
+    assert min(f.exact / f.claim.epsilon for f in honest.findings if f.target.accountant.name == "gaussian_dp") > 0.9999
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_every_break_of_every_mechanism_is_found_out(name):
+    for finding in audit(broken=name).findings:
+        assert finding.failed, finding.to_json()
+        assert finding.lower.value > finding.claim.epsilon
+
+
+def test_where_the_bound_is_tight_the_audit_comes_within_a_tenth_of_it():
+    """One query, two classes: the label-only claim is Gaussian DP but for 1 %; and the histogram's claim is exact."""
+    found = audit(
+        mechanisms=("gnmax",), queries=1, classes=2, sigma=1.0, rate=1.0, trials=1_000_000, confidence=0.999
+    ).findings
+    label, histogram = found
+    assert label.exact > 0.99 * label.claim.epsilon
+    assert label.lower.value > 0.9 * label.claim.epsilon
+    assert histogram.lower.value > 0.9 * histogram.claim.epsilon
+    assert histogram.lower_by_mu is not None
+    assert 0.97 * histogram.claim.epsilon < histogram.lower_by_mu <= histogram.claim.epsilon
+
+
+def test_the_nodes_sampler_passes_on_a_seeded_stream_and_on_the_systems_generator():
+    """The system's draws differ in each run; an honest mechanism fails once in a million runs."""
+    for noise in ("seeded", "system"):
+        assert not audit(noise=noise, mechanisms=("gnmax", "lnmax"), trials=4000).failed
+
+
+def test_the_same_seed_gives_the_same_audit_and_another_one_does_not(honest):
+    names = dict(mechanisms=("gnmax",), trials=2000)
+    first, again, other = audit(**names), audit(**names), audit(**names, seed=1)
+    assert first.to_json() == again.to_json()
+    assert first.to_json() != other.to_json()
+
+
+def test_breaks_change_what_the_release_is_handed_and_nothing_else():
+    noise = np.random.default_rng(0).standard_normal
+    drawn = BREAKS["same-noise"].noise(noise)((50, 4))
+    assert (drawn == drawn[:, :1]).all()
+    assert len(np.unique(drawn)) == 50
+    assert len(np.unique(BREAKS["same-noise"].noise(noise)((50,)))) == 50
+    counts = np.array([[1.0, 2.0]])
+    assert BREAKS["double-votes"].counts(counts).tolist() == [[2.0, 4.0]]
+    for target in AuditSettings(**TERMS).targets():
+        broken = BREAKS["half-noise"].mechanism(target.mechanism)
+        for name, factor in (("sigma", 0.5), ("sigma_threshold", 0.5), ("gamma", 2.0), ("threshold", 1.0)):
+            if hasattr(broken, name):
+                assert getattr(broken, name) == factor * getattr(target.mechanism, name)
+    assert break_named(None) is HONEST
+
+
+def test_an_audit_is_json_and_draws_a_line_for_each_finding(honest):
+    document = json.loads(json.dumps(honest.to_json(), allow_nan=False))
+    assert document["verdict"] == "passed"
+    assert document["adjacency"] == "replace-one"
+    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 8
+    labels = [tick.get_text() for tick in audit_figure(honest).axes[0].get_yticklabels()]
+    assert len(labels) == 8
+    assert "lnmax\nhistogram, laplace" in labels
