@@ -146,7 +146,7 @@ def bayesian_cost(
 def bounded_cost(
     moved: int,
     pairs: int,
-    ceiling: Float64[ndarray, " powers"],
+    ceiling: Float64[ndarray, " columns"],
     powers: Float64[ndarray, " powers"],
     *,
     confidence: Number,

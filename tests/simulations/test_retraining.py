@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from party.teachers import teacher_kind
+from protocols.accounting.label_law import log_answered
 from protocols.accounting.label_only import ORDERS
 from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
@@ -37,6 +38,10 @@ SETTINGS = {
     "threshold": 4.0,
 }
 
+# What a student between the rounds might say of every query.
+PREDICTED = np.array([0.55] + [0.05] * 9)
+INTERACTIVE = {"mechanism": "interactive_gnmax", "student": "random_forest", "interactive_threshold": 1.0}
+
 
 class Case:
     """Votes that were cast, a study on them, and what it released."""
@@ -57,7 +62,16 @@ class Case:
             on_stage=lambda *_: None,
         ).votes
         stored = StoredVotes(self.study.classes, self.votes, None)
-        self.result = label_seed(self.study, stored, seed=0, dropout=self.settings.dropout, truth=None)
+        interactive = self.study.mechanism.interactive
+        self.predictions = np.tile(PREDICTED, (40, 1)) if interactive else None
+        self.result = label_seed(
+            self.study,
+            stored,
+            seed=0,
+            dropout=self.settings.dropout,
+            truth=None,
+            train=(lambda labels: self.predictions) if interactive else None,
+        )
 
     def retraining(self, **changes):
         given = {
@@ -204,19 +218,43 @@ def keeping(seen, function):
         {"dropout": 0.3},
         {"stop": "drop-exhausted", "weights": "uniform"},
         {"individualization": "vanishing", "threshold": 3.0},
+        INTERACTIVE,
     ],
 )
 def test_the_histograms_are_those_that_were_released_from(folder, changes):
     """Releasing from them again with the same noise gives the same labels."""
     case = Case(folder, **changes)
-    run = module._Run(case.study, case.votes, case.result, None)
+    run = module._Run(case.study, case.votes, case.result, case.predictions)
     noise, at = simulated(simulation_rng(0, "noise")), 0
     labels = case.result.labelling.labels
     assert len(case.result.labelling.batches) > 0
     for size, _ in case.result.labelling.batches:
-        again = case.study.release(run.counts[at : at + size], noise, predictions=None)
+        second = case.study.round_one is not None and at >= case.study.round_one
+        of_batch = case.predictions[at : at + size] if second else None
+        again = case.study.release(run.counts[at : at + size], noise, predictions=of_batch)
         np.testing.assert_array_equal(again, labels[run.asked[at : at + size]])
         at += size
+
+
+def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_predictions(folder, monkeypatch):
+    case = Case(folder, **INTERACTIVE)
+    with pytest.raises(InvalidInput, match="predictions are missing"):
+        case.retraining()
+    seen = []
+
+    def kept(tested, **named):
+        seen.append(tested)
+        return log_answered(tested, **named)
+
+    monkeypatch.setattr(module, "log_answered", kept)
+    run = module._Run(case.study, case.votes, case.result, case.predictions)
+    first, second = case.study.round_one - 1, case.study.round_one
+    run.divergence(np.array([first, second]), run.counts[[first, second]] + 0.5)
+    counts, total = run.counts, case.study.nominal_weight
+    wanted = [counts[first].max() - 4.0, (counts[second] - total * PREDICTED).max() - 1.0]
+    np.testing.assert_allclose(seen[0], wanted, rtol=1e-12)
+    np.testing.assert_allclose(seen[1], np.array(wanted) + 0.5, rtol=1e-12)
+    assert len(case.retraining(predictions=case.predictions).for_research().rows) == 3
 
 
 def test_what_a_party_does_not_take_part_in_costs_its_records_nothing(folder):

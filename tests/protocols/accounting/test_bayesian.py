@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from scipy.stats import t as student_t
 
-from protocols.accounting.bayesian import BayesianCurve, bayesian_cost, subsampled_gaussian
+from protocols.accounting.bayesian import BayesianCurve, bayesian_cost, bounded_cost, subsampled_gaussian
 from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
 
@@ -181,7 +182,66 @@ def test_the_figure_is_private():
     assert isinstance(bayesian_cost(x.for_research(), POWERS, total=1, confidence=0.9), Private)
 
 
+def too_small_with_probability(pairs, share, x, estimate):
+    """Of all outcomes of sampling a pair that costs x with probability `share`, those whose estimate is too small."""
+    true = np.log1p(share * np.expm1(x))
+    fails = [estimate(k) < true for k in range(pairs + 1)]
+    return binom.pmf(np.arange(pairs + 1), pairs, share)[fails].sum()
+
+
+@pytest.mark.parametrize(("pairs", "share", "x"), [(20, 0.01, 5.0), (100, 0.05, 3.0), (100, 0.001, 8.0)])
+def test_a_bounded_cost_is_large_enough_as_often_as_it_says_and_an_estimated_one_is_not(pairs, share, x):
+    failure = 1e-4
+
+    def estimated(k):
+        samples = np.where(np.arange(pairs) < k, x, 0.0)[:, None]
+        return cost(samples, confidence=1 - failure).costs[0]
+
+    def bounded(k):
+        return bounded_cost(k, pairs, np.array([x]), POWERS[:1], confidence=1 - failure).for_research().costs[0]
+
+    assert too_small_with_probability(pairs, share, x, bounded) <= failure
+    assert too_small_with_probability(pairs, share, x, estimated) > 50 * failure
+
+
+def test_a_bounded_cost_falls_with_pairs_and_is_the_worst_case_where_every_pair_moved():
+    ceiling = np.array([1e-9, 0.5, 30.0, 2000.0])
+
+    def bounded(moved, pairs):
+        return bounded_cost(moved, pairs, ceiling, POWERS, confidence=1 - 1e-6).for_research().costs
+
+    np.testing.assert_allclose(bounded(7, 7), ceiling, rtol=1e-12)
+    assert (bounded(0, 10_000) < bounded(0, 100)).all()
+    assert (bounded(0, 100) < bounded(50, 100)).all()
+    assert (bounded(50, 100) < ceiling).all()
+
+
+def test_the_share_of_the_most_expensive_pair_is_told():
+    assert cost(np.full((5, 1), 3.0)).top_shares[0] == pytest.approx(0.2)
+    assert cost(np.array([[0.0], [0.0], [900.0]])).top_shares[0] == pytest.approx(1.0)
+    assert cost(np.zeros((5, 1))).top_shares[0] == 0.0
+    few = cost(np.array([[0.0], [1e-12], [3e-12]]))
+    assert few.top_shares[0] == pytest.approx(0.75)
+    assert (few + few).top_shares[0] == few.top_shares[0]
+
+
 GOOD = np.ones((3, 4))
+
+
+@pytest.mark.parametrize(
+    ("moved", "pairs", "ceiling", "confidence", "message"),
+    [
+        (3, 2, np.ones(4), 0.9, "3 of 2 pairs moved"),
+        (-1, 2, np.ones(4), 0.9, "-1 of 2 pairs"),
+        (0, 0, np.ones(4), 0.9, "0 of 0 pairs"),
+        (1, 2, np.ones(3), 0.9, "one finite number"),
+        (1, 2, -np.ones(4), 0.9, "one finite number"),
+        (1, 2, np.ones(4), 1.0, "confidence is 1"),
+    ],
+)
+def test_a_bounded_cost_out_of_range_is_refused(moved, pairs, ceiling, confidence, message):
+    with pytest.raises(InvalidInput, match=message):
+        bounded_cost(moved, pairs, ceiling, POWERS, confidence=confidence)
 
 
 @pytest.mark.parametrize(
