@@ -53,6 +53,16 @@ class Finding:
         refuted = self.lower.value > self.claim.epsilon or self.exact > self.claim.epsilon * (1 + _EXACT_TOLERANCE)
         return refuted or (self.lower_mu is not None and self.claim.mu is not None and self.lower_mu > self.claim.mu)
 
+    @property
+    def lower_of_claimed(self) -> float:
+        """The share of the claim that was shown; above 1 it is refuted."""
+        return self.lower.value / self.claim.epsilon
+
+    @property
+    def lower_of_exact(self) -> float | None:
+        """The share of what is true of the worst pair that was shown; None where that is nothing."""
+        return self.lower.value / self.exact if self.exact > 0 else None
+
     def to_json(self) -> dict[str, object]:
         """The finding as JSON values."""
         target = self.target
@@ -69,8 +79,8 @@ class Finding:
             "lower_epsilon": self.lower.value,
             "lower_mu": self.lower_mu,
             "lower_epsilon_by_mu": self.lower_by_mu,
-            "lower_of_claimed": self.lower.value / self.claim.epsilon,
-            "lower_of_exact": self.lower.value / self.exact if self.exact > 0 else None,
+            "lower_of_claimed": self.lower_of_claimed,
+            "lower_of_exact": self.lower_of_exact,
             "pair": self.pair,
             "direction": self.lower.direction,
             "hits": self.lower.hits,

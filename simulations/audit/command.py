@@ -94,10 +94,9 @@ def _print(audit: Audit, out: Path | None) -> None:
     broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
     rows: list[list[object]] = [
         [
-            finding.target.name, finding.target.view, finding.target.accountant.name, finding.claim.epsilon,
-            finding.lower.value, "" if finding.lower_by_mu is None else finding.lower_by_mu, finding.exact,
-            finding.lower.value / finding.claim.epsilon,
-            finding.lower.value / finding.exact if finding.exact > 0 else "",
+            finding.target.name, finding.target.view, finding.target.accountant.name,
+            *(_decimals(value) for value in (finding.claim.epsilon, finding.lower.value, finding.lower_by_mu,
+                                             finding.exact, finding.lower_of_claimed, finding.lower_of_exact)),
             "FAILED" if finding.failed else "passed",
         ]
         for finding in audit.findings
@@ -117,6 +116,10 @@ def _print(audit: Audit, out: Path | None) -> None:
         click.echo("FAILED: more leakage than claimed")
     if out is not None:
         click.echo(f"written  {out / 'audit.json'}")
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def _write(audit: Audit, out: Path) -> None:

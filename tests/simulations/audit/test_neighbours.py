@@ -63,7 +63,7 @@ def test_counts_are_no_less_than_zero_and_one_vote_moves(target):
                 assert tested[0] > tested[1:].max() + 50
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     sigma=st.floats(1.0, 20.0), ratio=st.floats(0.5, 4.0), queries=st.integers(1, 6), classes=st.integers(2, 5),
     weight=st.floats(0.1, 3.0), delta=st.floats(-6, -1).map(lambda x: 10**x), rate=st.sampled_from([0.25, 0.5, 1.0]),
