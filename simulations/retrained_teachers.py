@@ -24,6 +24,9 @@ POPULATIONS: tuple[Population, ...] = get_args(Population)
 Votes = Integer[ndarray, "parties teachers queries"]
 Shards = list[list[Int64[ndarray, " records"]]]
 
+# The share of votes that batched matrix products may round otherwise.
+_ROUNDING = 0.01
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -72,7 +75,8 @@ def retrain(
     """The votes on the asked queries of the teacher of each draw, trained again with the other record in place.
 
     votes: those that were cast, on all queries; seed: that of `cast_votes`; on_done(retrainings done). Raises
-    InvalidInput where a teacher that is trained again on its own shard votes otherwise than it did.
+    InvalidInput where a teacher that is trained again on its own shard votes otherwise than it did; stacked on a GPU,
+    whose rounding differs, in more than a hundredth of its votes: those then count as moved, which costs more.
     """
     teachers = sorted({each.teacher for each in draws})
     changed = []
@@ -100,7 +104,7 @@ def retrain(
         on_done(max(0, len(cast) - len(teachers)))
     for k, again in zip(teachers, cast[: len(teachers)], strict=True):
         differ = int((again != votes[party, k, asked]).sum())
-        if differ:
+        if differ > (_ROUNDING * len(asked) if kind.stacks else 0):
             raise InvalidInput(
                 f"teacher {k} of party {party}, trained again on its own shard, casts {differ} of {len(asked)} votes "
                 "otherwise than the votes given; allowed: votes of the same data, shards, kind, seed and device"

@@ -37,8 +37,8 @@ from simulations.label import SeedResult
 from simulations.retrained_teachers import POPULATIONS, Draw, Population, Shards, Votes, draw, retrain
 
 _POWERS = ORDERS - 1
-# Moved votes whose divergences are held at a time.
-_CHUNK = 2_000
+# Numbers held at a time, of the moved votes' histograms and divergences.
+_CHUNK = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -193,8 +193,9 @@ def _row(
     owner, query = np.nonzero(moved)
     weight = study.weights[party]
     total: Private[Float64[ndarray, "directions=2 draws orders"]] = Private(np.zeros((2, len(draws), len(ORDERS))))
-    for start in range(0, len(owner), _CHUNK):
-        part = slice(start, start + _CHUNK)
+    step = max(1, _CHUNK // (2 * study.classes + 2 * len(ORDERS)))
+    for start in range(0, len(owner), step):
+        part = slice(start, start + step)
         row, after = np.arange(len(owner[part])), run.counts[query[part]].copy()
         for votes, sign in ((old, -weight), (cast, weight)):
             label = votes[owner[part], query[part]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from party.teachers import teacher_kind
+from party.teachers.teacher import TeacherKind
 from protocols.accounting.label_law import log_answered
 from protocols.accounting.label_only import ORDERS
 from protocols.accounting.private import Private
@@ -292,6 +293,53 @@ def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
     result = label_seed(case.study, StoredVotes(10, other, None), seed=0, dropout=0.0, truth=None)
     with pytest.raises(InvalidInput, match="otherwise than the votes given"):
         case.retraining(votes=other, result=result)
+
+
+class RoundingKind(TeacherKind):
+    """Teachers that cast the votes given, a number of them otherwise; stacked as on a GPU, or not."""
+
+    def __init__(self, votes, *, otherwise, stacks):
+        self.votes, self.otherwise, self.stacked = votes, otherwise, stacks
+
+    @property
+    def stacks(self):
+        return self.stacked
+
+    def fit(self, shards, *, classes, seeds):
+        return [self] * len(shards)
+
+    def load(self, path):
+        raise AssertionError("nothing is loaded")
+
+    def predict(self, queries):
+        votes = self.votes[: len(queries)].astype(np.int64)
+        votes[: self.otherwise] = (votes[: self.otherwise] + 1) % 10
+        return votes
+
+
+@pytest.mark.parametrize(
+    ("stacks", "otherwise", "refused"), [(False, 0, False), (False, 1, True), (True, 2, False), (True, 3, True)]
+)
+def test_only_the_rounding_of_a_gpu_may_change_votes_without_a_record(case, stacks, otherwise, refused):
+    votes = np.tile(case.votes, (1, 1, 5))
+    dataset = replace(
+        case.dataset,
+        public_inputs=np.tile(case.dataset.public_inputs, (5, 1, 1)),
+        public_labels=np.tile(case.dataset.public_labels, 5),
+    )
+    kind = RoundingKind(votes[0, 0], otherwise=otherwise, stacks=stacks)
+    told = []
+
+    def again():
+        drawn = [Draw(0, 0, int(case.shards[1][0][0]))] * 3
+        return retrain(kind, dataset, case.shards, 0, drawn, votes, np.arange(200), seed=0, on_done=told.append)
+
+    if refused:
+        with pytest.raises(InvalidInput, match=f"casts {otherwise} of 200 votes"):
+            again()
+    else:
+        assert ((again() != votes[0, 0]).sum(axis=1) == otherwise).all()
+    assert told[-1] == 3
 
 
 @pytest.mark.parametrize(
