@@ -16,7 +16,7 @@ from protocols.noise import simulated
 from protocols.randomness import simulation_rng
 from simulations import retraining as module
 from simulations.cast import cast_votes
-from simulations.engines import open_engine
+from simulations.engines.engine import Engine
 from simulations.experiment import experiment
 from simulations.inputs import Host, read_inputs
 from simulations.label import label_seed
@@ -44,6 +44,14 @@ PREDICTED = np.array([0.55] + [0.05] * 9)
 INTERACTIVE = {"mechanism": "interactive_gnmax", "student": "random_forest", "interactive_threshold": 1.0}
 
 
+class Here(Engine):
+    """An engine without workers: the parties run in this process."""
+
+    def run(self, host, parties, body):
+        opened = host.open()
+        return body(lambda requests, on_reply=None: dict(opened.handle(requests)))
+
+
 class Case:
     """Votes that were cast, a study on them, and what it released."""
 
@@ -58,7 +66,7 @@ class Case:
             self.shards,
             teacher=self.settings.teacher,
             seed=0,
-            engine=lambda: open_engine("in_process", workers=1),
+            engine=Here,
             cache_dir=folder,
             on_stage=lambda *_: None,
         ).votes
