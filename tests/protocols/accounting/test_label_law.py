@@ -1,6 +1,8 @@
 """The label's law and the cost of one pair of histograms, against mpmath at 30 digits."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -13,6 +15,7 @@ from protocols.accounting.label_only import label_rdp, threshold_rdp
 from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
 
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "exact_divergence.json").read_text())
 # Of the table of worst cases.
 ORDERS = np.array([1.05, 1.8609, 2.0, 9.6467, 63.7682, 1024.0])
 
@@ -204,3 +207,18 @@ def test_histograms_noise_orders_and_bits_out_of_range_are_refused():
         divergence([3, 1], [2, 2], bits=(bit, None))
     with pytest.raises(InvalidInput, match="one row a histogram"):
         divergence([3, 1], [2, 2], bits=(np.tile(bit, (2, 1)), np.tile(bit, (2, 1))))
+
+
+@pytest.mark.parametrize("row", range(0, 152, 3))
+def test_the_worst_move_of_one_vote_costs_what_the_vectors_say(row):
+    """Every move of a vote out of a count that has it, in both directions."""
+    record = VECTORS["rows"][row]
+    counts = np.array(VECTORS["hist"][record["h"]], dtype=np.float64)
+    givers, getters = np.nonzero((counts >= record["w"])[:, None] & ~np.eye(len(counts), dtype=bool))
+    after = np.tile(counts, (len(givers), 1))
+    after[np.arange(len(givers)), givers] -= record["w"]
+    after[np.arange(len(givers)), getters] += record["w"]
+    orders = np.array(VECTORS["orders"])
+    found = divergence(np.tile(counts, (len(givers), 1)), after, orders, sigma=record["sigma"]).max(axis=1)
+    np.testing.assert_allclose(found[0], record["exact_forward"], rtol=2e-9, atol=1e-12)
+    np.testing.assert_allclose(found[1], record["exact_reverse"], rtol=2e-9, atol=1e-12)
