@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
+from scipy.interpolate import PchipInterpolator
 
 from protocols.accounting.accountant import accountant
 from protocols.errors import InvalidInput
@@ -17,9 +18,12 @@ from simulations.predictions import Noise, Objective, Planner
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
 # everything and makes the test nearly free.
-_SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 32), (0.02, 8.0, 22)
+_SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 24), (0.02, 8.0, 22)
 _LEAST_NOISE = 1 / 3
 _THRESHOLDS = np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, 37)])
+# Between two sigmas, predictions are interpolated at so many steps less one: the best sigma at a least accuracy lies
+# where the accuracy is met, between two of the grid's.
+_BETWEEN = 10
 # Of many distinct budgets, the grid looks at those that a study of that sigma ends with.
 _TIGHTEST = 16
 
@@ -59,14 +63,14 @@ class Axes:
         return float(self.sigma[i]), float(self.sigma_threshold[j]), float(self.threshold[k])
 
     def around(self, at: int, *, points: int) -> Axes:
-        """Finer axes between the neighbours of a cell."""
+        """Finer axes between the neighbours of a cell; for sigma, of one that was predicted, not interpolated."""
         i, j, k = np.unravel_index(at, self.shape)
 
         def ends(axis: Float64[ndarray, " values"], position: int) -> tuple[float, float]:
             return float(axis[max(position - 1, 0)]), float(axis[min(position + 1, len(axis) - 1)])
 
         return Axes(
-            np.geomspace(*ends(self.sigma, int(i)), points),
+            np.geomspace(*ends(self.sigma[::_BETWEEN], round(int(i) / _BETWEEN)), points),
             np.geomspace(*ends(self.sigma_threshold, int(j)), points),
             np.linspace(*ends(self.threshold, int(k)), points),
         )
@@ -87,7 +91,7 @@ class Grid:
         if not enough.any():
             best = f"at best {self.accuracy[releases].max():.3f}" if releases.any() else "no label at all"
             raise InvalidInput(
-                f"labels of accuracy {min_accuracy:.3g} cannot be had from budgets {planner.settings.budgets!r} "
+                f"labels of accuracy {min_accuracy:.6g} cannot be had from budgets {planner.settings.budgets!r} "
                 f"({best}); allowed: a lower --min-accuracy, larger budgets or more parties"
             )
         value = objective.value(self.answered, self.accuracy, classes=planner.votes.classes)
@@ -95,9 +99,10 @@ class Grid:
 
 
 def predict_grid(planner: Planner, axes: Axes) -> Grid:
-    """Expected answers and accuracy of every cell: exact costs, with the weights of one study a sigma.
+    """Expected answers and accuracy of every cell, and of cells between its sigmas, by monotone interpolation.
 
-    A sigma at which no study can be made releases nothing. Raises InvalidInput where that is so for every sigma.
+    Costs are exact, with the weights of one study a sigma. A sigma at which no study can be made releases nothing.
+    Raises InvalidInput where that is so for every sigma.
     """
     answered, accuracy = np.zeros(axes.shape), np.zeros(axes.shape)
     refused: list[InvalidInput] = []
@@ -108,7 +113,11 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
             refused.append(error)
     if len(refused) == len(axes.sigma):
         raise refused[-1]
-    return Grid(axes, answered.ravel(), accuracy.ravel())
+    fine = np.interp(
+        np.arange((len(axes.sigma) - 1) * _BETWEEN + 1) / _BETWEEN, range(len(axes.sigma)), np.log(axes.sigma)
+    )
+    between = [PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)]
+    return Grid(replace(axes, sigma=np.exp(fine)), between[0].ravel(), between[1].ravel())
 
 
 def _slice(
@@ -121,7 +130,7 @@ def _slice(
     account, tight = accountant(study.accountant_name), _tightest(study)
     caps = np.maximum(account.affords(filters.epsilon[tight], filters.delta[tight]), 0.0)
     units = Sensitivity.always(study.votes_per_unit * study.weights[tight])
-    correct = seen.correct(sigma)
+    correct = planner.correct(study.weights, sigma)
     answered, accuracy = np.empty(axes.shape[1:]), np.empty(axes.shape[1:])
     for j, test in enumerate(axes.sigma_threshold.tolist()):
         mechanism = ConfidentGNMax(sigma=sigma, sigma_threshold=test, threshold=0.0)

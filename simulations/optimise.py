@@ -8,7 +8,7 @@ values of three digits, until none is better. All of it is worst case and public
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -25,11 +25,13 @@ from simulations.predictions import OBJECTIVES, Noise, Planner, Prediction
 
 _COMMON = ("sigma", "sigma_threshold", "threshold")
 # Finer grids around the best cell: points along each axis, and how often.
-_POINTS, _ZOOMS = 7, 2
+_POINTS, _ZOOMS = 7, 1
 # Relative steps of the last search.
 _STEPS = (0.03, 0.01)
-# The frontier: levels of accuracy, sigmas of its grid, and the share of the chosen setting's answers at which it ends.
-_LEVELS, _FRONTIER_SIGMAS, _FEW = 12, 24, 0.02
+# The frontier: levels of accuracy, and the share of the chosen setting's answers at which it ends.
+_LEVELS, _FEW = 14, 0.02
+# The least relative gain that the last search takes a step for: far on, more of one noise for less of another is flat.
+GAIN = 2e-4
 # The share of labels that batches of a fixed size may leave unasked.
 BATCH_LOSS = 0.01
 
@@ -84,7 +86,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
-    """The noise that no neighbour beats, a last step away in any of the three or in several at once."""
+    """The noise that no neighbour betters by more than GAIN, a last step away in any of the three or in several."""
 
     def rank(noise: Noise) -> tuple[float, float]:
         predicted = planner.predict(noise)
@@ -93,7 +95,11 @@ def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
 
     best = start
     for step in _STEPS:
-        while (better := max(neighbours(planner, best, step=step), key=rank)) != best and rank(better) > rank(best):
+        while True:
+            better = max(neighbours(planner, best, step=step), key=rank)
+            (short, value), (least, worth) = rank(better), rank(best)
+            if (short, value) <= (least, worth * (1 + GAIN)):
+                break
             best = better
     return best
 
@@ -118,12 +124,9 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     labels, bits = OBJECTIVES["labels"], OBJECTIVES["information"]
     lowest = grid.accuracy[grid.best(planner, bits, 0.0)]
     highest = grid.accuracy[grid.answered >= max(1.0, _FEW * chosen.answered)].max()
-    ends = [grid.axes.cell(grid.best(planner, labels, float(level)))[0] for level in (lowest, highest)]
-    fine = predict_grid(planner, replace(grid.axes, sigma=np.geomspace(min(ends), max(ends), _FRONTIER_SIGMAS)))
-    best = min(highest, 0.998, fine.accuracy[fine.answered >= 1].max())
-    levels = expit(np.linspace(logit(min(lowest, best)), logit(best), _LEVELS)).tolist()
+    levels = expit(np.linspace(logit(min(lowest, highest, 0.998)), logit(min(highest, 0.998)), _LEVELS)).tolist()
     # A level may lie a rounding above the best accuracy of the grid.
-    cells = [fine.axes.cell(fine.best(planner, labels, level * (1 - 1e-9))) for level in levels]
+    cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
     noises = {chosen.noise, *(Noise.rounded(*cell) for cell in cells)}
     points = [planner.predict(noise) for noise in sorted(noises, key=str)]
     kept = nondominated(np.array([p.answered for p in points]), np.array([p.accuracy for p in points]))

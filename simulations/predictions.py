@@ -24,8 +24,8 @@ from simulations.experiment import Experiment, experiment_budgets, make_study
 from simulations.planned_votes import Histograms, PlannedVotes, weighted_counts
 from simulations.replay import StoredVotes
 
-# Planned histograms, fewer where there are many voters.
-_BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
+# Planned queries, fewer where there are many voters.
+BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
 # The pool is as large as is asked with this probability at most.
 _POOL_RISK = 0.001
 
@@ -124,15 +124,19 @@ class Planner:
     stored: StoredVotes
     truth: Int64[ndarray, " queries"]
     _known: dict[tuple[Noise, int], Prediction] = field(default_factory=dict, repr=False)
+    _correct: dict[tuple[float, bytes], Float64[ndarray, " queries"]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective) -> Planner:
-        """A planner; settings.queries is the largest pool. Raises InvalidInput for settings that it cannot plan."""
+    def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, bank: int = BANK) -> Planner:
+        """A planner; settings.queries is the largest pool; bank: queries that votes are planned on, at most.
+
+        Raises InvalidInput for settings that it cannot plan.
+        """
         budgets = experiment_budgets(settings)
         seats, teachers = len(budgets.names), settings.teachers_per_party
         voters = max(seats * teachers, votes.classes)
-        bank = min(_BANK, max(_LEAST_BANK, _BANK_VOTES // voters))
-        return cls(settings, votes, objective, budgets, *votes.cast(parties=seats, teachers=teachers, queries=bank))
+        size = min(bank, max(_LEAST_BANK, _BANK_VOTES // voters))
+        return cls(settings, votes, objective, budgets, *votes.cast(parties=seats, teachers=teachers, queries=size))
 
     @property
     def pool(self) -> int:
@@ -153,6 +157,13 @@ class Planner:
     def histograms(self, weights: Float64[ndarray, " parties"]) -> Histograms:
         """The planned histograms when parties have these weights a vote."""
         return Histograms.of(weighted_counts(self.stored, weights), self.truth)
+
+    def correct(self, weights: Float64[ndarray, " parties"], sigma: float) -> Float64[ndarray, " queries"]:
+        """The probability of a right label a query, if it is answered."""
+        key = (sigma, weights.tobytes())
+        if key not in self._correct:
+            self._correct[key] = self.histograms(weights).correct(sigma)
+        return self._correct[key]
 
     def study(self, noise: Noise, *, queries: int, answer_rate: float | None = None) -> Study:
         """The study that a run with these settings makes; answer_rate None: as predicted for this noise."""
@@ -191,9 +202,9 @@ class Planner:
         assert study.threshold is not None
         passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
         rate = float(passes.mean())
-        accuracy = min(1.0, float(passes @ seen.correct(noise.sigma) / max(passes.sum(), 1e-300)))
+        accuracy = min(1.0, float(passes @ self.correct(study.weights, noise.sigma) / max(passes.sum(), 1e-300)))
         asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())
-        value = self.objective.value(np.array(rate * asked), np.array(accuracy), classes=study.classes)
+        value = self.objective.value(np.array([rate * asked]), np.array([accuracy]), classes=study.classes)[0]
         return Prediction(
             noise=noise,
             answer_rate=study.answer_rate,
