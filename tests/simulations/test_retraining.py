@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from party.teachers import teacher_kind
-from party.teachers.teacher import TeacherKind
 from protocols.accounting.label_law import log_answered
 from protocols.accounting.label_only import ORDERS
 from protocols.accounting.private import Private
@@ -146,15 +145,6 @@ def test_the_same_seed_gives_the_same_report_and_progress_is_told(case, report):
     assert again.for_research() == report.for_research()
     assert told[-1] == (18, 18)
     assert told == sorted(told)
-
-
-def test_the_other_record_is_drawn_from_the_population_that_was_named(case):
-    held = np.concatenate(case.shards[2])
-    for population, inside in (("federation", False), ("party", True)):
-        drawn = draw(case.shards, 2, 50, population, seed=0)
-        assert all((each.instead in held) == inside for each in drawn)
-        assert all(case.shards[2][each.teacher][each.place] != each.instead for each in drawn)
-        assert len({each.place for each in drawn}) > 10
 
 
 def test_a_record_replaced_by_itself_moves_nothing_and_costs_nothing(case, monkeypatch):
@@ -301,53 +291,6 @@ def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
     result = label_seed(case.study, StoredVotes(10, other, None), seed=0, dropout=0.0, truth=None)
     with pytest.raises(InvalidInput, match="otherwise than the votes given"):
         case.retraining(votes=other, result=result)
-
-
-class RoundingKind(TeacherKind):
-    """Teachers that cast the votes given, a number of them otherwise; stacked as on a GPU, or not."""
-
-    def __init__(self, votes, *, otherwise, stacks):
-        self.votes, self.otherwise, self.stacked = votes, otherwise, stacks
-
-    @property
-    def stacks(self):
-        return self.stacked
-
-    def fit(self, shards, *, classes, seeds):
-        return [self] * len(shards)
-
-    def load(self, path):
-        raise AssertionError("nothing is loaded")
-
-    def predict(self, queries):
-        votes = self.votes[: len(queries)].astype(np.int64)
-        votes[: self.otherwise] = (votes[: self.otherwise] + 1) % 10
-        return votes
-
-
-@pytest.mark.parametrize(
-    ("stacks", "otherwise", "refused"), [(False, 0, False), (False, 1, True), (True, 2, False), (True, 3, True)]
-)
-def test_only_the_rounding_of_a_gpu_may_change_votes_without_a_record(case, stacks, otherwise, refused):
-    votes = np.tile(case.votes, (1, 1, 5))
-    dataset = replace(
-        case.dataset,
-        public_inputs=np.tile(case.dataset.public_inputs, (5, 1, 1)),
-        public_labels=np.tile(case.dataset.public_labels, 5),
-    )
-    kind = RoundingKind(votes[0, 0], otherwise=otherwise, stacks=stacks)
-    told = []
-
-    def again():
-        drawn = [Draw(0, 0, int(case.shards[1][0][0]))] * 3
-        return retrain(kind, dataset, case.shards, 0, drawn, votes, np.arange(200), seed=0, on_done=told.append)
-
-    if refused:
-        with pytest.raises(InvalidInput, match=f"casts {otherwise} of 200 votes"):
-            again()
-    else:
-        assert ((again() != votes[0, 0]).sum(axis=1) == otherwise).all()
-    assert told[-1] == 3
 
 
 @pytest.mark.parametrize(
