@@ -21,8 +21,10 @@ from protocols.participation import Pattern, rates_for
 from protocols.votes import LATTICE
 
 # Rates between which affordable answers are interpolated for secret coins.
-_RATES = np.geomspace(2.0**-9, 1.0, 55)
+_RATES = np.geomspace(2.0**-9, 1.0, 28)
 _ROUNDS = 12
+# The weight is settled when it changes by less than this share: the rates then fit it as well.
+_SETTLED = 1e-3
 
 
 def vanishing(
@@ -68,9 +70,10 @@ def vanishing(
             )
         rates = rates_for(queries[:, 0]) if pattern == "periodic" else _secret_rates(queries, budgets[0])
         scale = float(on_lattice(np.array([1.0 / rates[member].mean()]))[0])
-        if scale == weight:
-            break
+        settled = abs(scale / weight - 1) < _SETTLED
         weight = scale
+        if settled:
+            break
     return rates[member], weight
 
 
@@ -87,10 +90,12 @@ def _secret_rates(
             f"which a rate of at least {_RATES[0]:g} is enough"
         )
     # Affordable queries fall as the rate grows.
-    right = np.clip((logs >= wanted).sum(axis=1), 1, len(_RATES) - 1)
+    enough = (logs >= wanted - 1e-12).sum(axis=1)
+    right = np.clip(enough, 1, len(_RATES) - 1)
     row = np.arange(len(right))
     high, low = logs[row, right - 1], logs[row, right]
     share = np.clip((high - wanted) / np.maximum(high - low, 1e-12), 0.0, 1.0)
     log_rates = np.log(_RATES)
     rate = np.exp(log_rates[right - 1] + share * (log_rates[right] - log_rates[right - 1]))
+    rate = np.where(enough == len(_RATES), 1.0, rate)
     return np.maximum(np.floor(rate * LATTICE), 1.0) / LATTICE

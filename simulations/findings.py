@@ -46,11 +46,15 @@ def find(
     stored: StoredVotes,
     first: SeedResult,
     released: ReleasedStudent | None,
+    pooled: ReleasedStudent | None,
     *,
     host: Host,
     reporter: Reporter,
 ) -> Findings:
-    """Everything that the settings ask for. first: the labelling of the first seed; released: its student."""
+    """Everything that the settings ask for.
+
+    first: the labelling of the first seed; released: its student; pooled: the model without privacy, as a control.
+    """
     _, names = named_accountants(inputs.settings.accountant)
     figures: dict[str, Private[Figures]] = {}
     retrained = None
@@ -66,7 +70,7 @@ def find(
                 stage.result = f"{', '.join(wanted)} (private figures)"
         if BAYESIAN in names:
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
-    return Findings(figures, retrained, _attack(inputs, study, first, released, host=host, reporter=reporter))
+    return Findings(figures, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter))
 
 
 def _predictions(
@@ -123,6 +127,7 @@ def _attack(
     study: Study,
     first: SeedResult,
     released: ReleasedStudent | None,
+    pooled: ReleasedStudent | None,
     *,
     host: Host,
     reporter: Reporter,
@@ -132,9 +137,14 @@ def _attack(
     if not settings.attack or released is None or dataset is None or answered == 0:
         return None
     controls = Controls(None, None)
-    if settings.baselines:
+    if pooled is not None:
         controls = make_controls(
-            dataset, student=str(settings.student), answered=answered, seed=first.seed, cache_dir=host.cache_dir
+            dataset,
+            non_private=pooled,
+            student=str(settings.student),
+            answered=answered,
+            seed=first.seed,
+            cache_dir=host.cache_dir,
         )
     with reporter.stage("membership attack on the student") as stage:
         found = membership_attack(

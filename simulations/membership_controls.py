@@ -7,7 +7,7 @@ between the private and the test part, and no leakage.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,23 +26,15 @@ class Controls:
     no_private_data: Predictor | None
 
 
-def make_controls(dataset: Dataset, *, student: str, answered: int, seed: int, cache_dir: Path) -> Controls:
+def make_controls(
+    dataset: Dataset, *, non_private: Predictor, student: str, answered: int, seed: int, cache_dir: Path
+) -> Controls:
     """Both controls, models of the released student's kind; nothing is trained before it is asked for.
 
-    answered: how many labels the released student learned from. The control without private data learns the true labels
-    of as many public queries, drawn from the seed and not chosen by votes; there is none where nothing was answered.
+    non_private: of `pooled_student`; answered: how many labels the released student learned from. The control without
+    private data learns the true labels of as many public queries, drawn from the seed and not chosen by votes; there is
+    none where nothing was answered.
     """
-    pooled = replace(
-        dataset,
-        public_inputs=dataset.private_inputs,
-        public_labels=dataset.private_labels,
-        private_sites=None,
-        private_patients=None,
-    )
-    everything = np.arange(len(dataset.private_labels))
-    non_private = ReleasedStudent(
-        pooled, everything, dataset.private_labels, student=student, seed=seed, cache_dir=cache_dir
-    )
     if answered == 0:
         return Controls(non_private, None)
     order = simulation_rng(seed, "control").permutation(len(dataset.public_labels))

@@ -27,7 +27,7 @@ from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, 
 from simulations.progress import Reporter
 from simulations.record_budgets import upsampling
 from simulations.replay import StoredVotes, check_fit
-from simulations.students import ReleasedStudent, between_rounds, non_private_accuracy
+from simulations.students import ReleasedStudent, between_rounds, pooled_student
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +110,10 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     released = _released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)
-    baselines = _baselines(settings, budgets, source, accuracy, host=host, reporter=reporter)
+    pooled = _pooled(settings, source, host)
+    baselines = _baselines(settings, budgets, source, accuracy, pooled, host=host, reporter=reporter)
     first = released[0] if released else None
-    findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
+    findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
     return RunResult(
         settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live, findings
     )
@@ -221,11 +222,21 @@ def _teacher_accuracy(source: Source) -> tuple[Float64[ndarray, "parties teacher
     return each, float((plurality(counts) == truth).mean())
 
 
+def _pooled(settings: Experiment, source: Source, host: Host) -> ReleasedStudent | None:
+    """The model of all data without privacy, not trained yet; None where no student or no baseline was asked for."""
+    if not settings.baselines or settings.student in (None, "none") or source.dataset is None:
+        return None
+    return pooled_student(
+        source.dataset, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
+    )
+
+
 def _baselines(
     settings: Experiment,
     budgets: Budgets,
     source: Source,
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None,
+    pooled: ReleasedStudent | None,
     *,
     host: Host,
     reporter: Reporter,
@@ -249,11 +260,9 @@ def _baselines(
         students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget")
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
     non_private = None
-    if settings.student not in (None, "none") and source.dataset is not None:
+    if pooled is not None:
         with reporter.stage("baseline, all data pooled without privacy") as stage:
-            non_private = non_private_accuracy(
-                source.dataset, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
-            )
+            non_private = pooled.accuracy()
             stage.result = f"test accuracy {non_private:.4f}"
     known = [a for a in students if a is not None]
     return Baselines(

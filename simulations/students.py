@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -101,27 +102,17 @@ def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
     return train
 
 
-def non_private_student(dataset: Dataset, *, student: str, seed: int) -> Student:
-    """The same kind of model trained on all pooled private data with its true labels."""
-    return student_kind(student).fit(
-        dataset.private_inputs,
-        dataset.private_labels,
-        unlabelled=dataset.private_inputs[:0],
-        classes=dataset.classes,
-        seed=seed,
+def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> ReleasedStudent:
+    """The same kind of model of all pooled private data with their true labels: no privacy."""
+    pooled = replace(
+        dataset,
+        public_inputs=dataset.private_inputs,
+        public_labels=dataset.private_labels,
+        private_sites=None,
+        private_patients=None,
     )
-
-
-def non_private_accuracy(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> float:
-    """Test accuracy of `non_private_student`."""
-    about = f"pooled {dataset.private_digest} {dataset.test_digest} {student} {seed} {dataset.classes} {_source()}"
-    path = cache_dir / "students" / f"{content_digest(text=about)}.json"
-    known = _read_accuracy(path)
-    if known is None:
-        trained = non_private_student(dataset, student=student, seed=seed)
-        known = float((trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
-        write_atomically(path, json.dumps({"accuracy": known}))
-    return known
+    everything = np.arange(len(dataset.private_labels))
+    return ReleasedStudent(pooled, everything, dataset.private_labels, student=student, seed=seed, cache_dir=cache_dir)
 
 
 def check_student(name: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from simulations.membership_words import finding, rows
 from simulations.pipeline import run, study_of
 from simulations.plots_style import svg_text
 from simulations.progress import Reporter
+from simulations.students import pooled_student
 
 NO_CONTROLS = Controls(None, None)
 
@@ -235,6 +237,7 @@ def digits(tmp_path_factory):
     result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
     controls = make_controls(
         inputs.dataset,
+        non_private=pooled_student(inputs.dataset, student="random_forest", seed=0, cache_dir=host.cache_dir),
         student="random_forest",
         answered=len(result.seeds[0].answered),
         seed=0,
@@ -283,7 +286,9 @@ def test_the_seat_of_a_record_is_the_one_whose_teachers_learned_it(digits):
 
 def test_nothing_answered_leaves_the_control_without_private_data_out(digits):
     inputs, _ = digits
-    controls = make_controls(inputs.dataset, student="random_forest", answered=0, seed=0, cache_dir=inputs.settings)
+    controls = make_controls(
+        inputs.dataset, non_private=Broken(None), student="random_forest", answered=0, seed=0, cache_dir=Path("unused")
+    )
     assert controls.no_private_data is None
 
 

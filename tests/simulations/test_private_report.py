@@ -1,0 +1,140 @@
+"""Private figures: computed where asked for, shown and marked in one place, refused where there is no theorem."""
+
+import csv
+import json
+import re
+
+import pytest
+
+from protocols.accounting.accountant import ACCOUNTANTS
+from protocols.accounting.data_dependent import DATA_DEPENDENT
+from protocols.errors import InvalidInput
+from simulations.accountants import accountant_table, named_accountants
+from simulations.private_report import has_findings, printed, private_section, write_private
+from simulations.report import render_report
+from simulations.results import summary, write_results
+from tests.stored_runs import stored_run
+
+ANALYSES = "papernot2018,exact,exact_own_vote"
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return stored_run(
+        tmp_path_factory.mktemp("analysed"),
+        parties=30,
+        pool=60,
+        accountant=f"gaussian,{ANALYSES}",
+        budgets="4:0.5,8:0.5",
+    )
+
+
+def test_every_private_file_says_so_and_holds_each_party(result, tmp_path):
+    paths = {path.name: path for path in write_private(result, tmp_path)}
+    assert set(paths) == {"READ-FIRST.txt", "findings.json", "parties.csv"}
+    assert all(path.parent.name == "private" for path in paths.values())
+    assert paths["READ-FIRST.txt"].read_text().startswith("PRIVATE, NOT FOR RELEASE")
+    findings = json.loads(paths["findings.json"].read_text())
+    assert findings["publishable"] is False
+    assert set(findings["accountants"]) == set(ANALYSES.split(","))
+    rows = list(csv.DictReader(paths["parties.csv"].read_text().splitlines()))
+    assert len(rows) == 30
+    for row, party in zip(rows, findings["parties"], strict=True):
+        private = [name for name in row if name.startswith("private: ")]
+        assert len(private) == 4
+        assert float(row["private: exact_own_vote"]) <= float(row["private: exact"]) < float(row["epsilon_guaranteed"])
+        assert party["exact"] == float(row["private: exact"])
+
+
+def test_nothing_that_may_be_published_holds_a_private_figure(result, tmp_path):
+    write_results(result, tmp_path)
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"summary.json", "parties.csv", "queries.parquet"} <= written
+    section = private_section(result)
+    figures = [value.split(" ")[0] for row in section["groups"] for value in row["values"]]
+    text = (tmp_path / "summary.json").read_text() + (tmp_path / "parties.csv").read_text()
+    assert figures
+    for figure in figures:
+        assert figure not in text
+    assert "papernot" not in text
+
+
+def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
+    page = render_report(result, summary(result))
+    box = page[page.index('<section class="private"') :]
+    box = box[: box.index("</section>")]
+    assert "Not for release." in box
+    assert re.search(r"must\s+not stop a study, enter a ledger or be published", box)
+    for row in private_section(result)["groups"]:
+        assert f'<td class="publish">{row["guaranteed"]:.4g}</td>' in box
+        for value in row["values"]:
+            assert value in box
+    for name in ANALYSES.split(","):
+        assert f"<dt>{name}</dt>" in box
+    assert "exact_per_instance" not in page.replace(box, "")
+
+
+def test_the_terminal_marks_them_first(result):
+    lines = printed(result)
+    assert lines[0].startswith("private figures")
+    assert any(line.strip().startswith("exact: epsilon") and "worst case" in line for line in lines)
+
+
+def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
+    plain = stored_run(tmp_path, parties=20, pool=40)
+    assert not has_findings(plain)
+    assert write_private(plain, tmp_path / "out") == []
+    assert not (tmp_path / "out").exists()
+    assert 'class="private"' not in render_report(plain, summary(plain))
+    assert printed(plain) == []
+
+
+def test_the_table_has_every_accountant_once_and_only_those_that_charge_are_publishable():
+    table = {row.name: row for row in accountant_table()}
+    assert set(table) == set(ACCOUNTANTS) | set(DATA_DEPENDENT) | {"bayesian"}
+    for name, row in table.items():
+        assert row.publishable == (name in ACCOUNTANTS)
+        assert row.adjacency == "replace-one"
+        assert all((row.unit, row.view, row.statement, row.source))
+
+
+@pytest.mark.parametrize(
+    ("text", "charging", "analysing"),
+    [
+        (None, None, ()),
+        ("gaussian", "gaussian", ()),
+        ("exact", None, ("exact",)),
+        ("exact, label_only ,papernot2018", "label_only", ("exact", "papernot2018")),
+    ],
+)
+def test_a_list_names_what_charges_and_what_analyses(text, charging, analysing):
+    assert named_accountants(text) == (charging, analysing)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("papernot", "'papernot'; allowed: label_only"),
+        ("gaussian,label_only", "at most one"),
+        ("exact,exact", "each once"),
+        ("", "''; allowed"),
+    ],
+)
+def test_lists_that_make_no_sense_are_refused(text, named):
+    with pytest.raises(InvalidInput, match=named):
+        named_accountants(text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"accountant": "moments2017"}, "moments2017.*confident_gnmax; allowed: lnmax"),
+        ({"accountant": "bayesian"}, "trains teachers again"),
+        ({"accountant": "exact", "unit": "party", "teachers": 2}, "one vote a query"),
+        ({"accountant": "smooth_sensitivity", "dropout": 0.3}, "every party in every query"),
+        ({"accountant": "exact", "individualization": "secret-vanishing", "weights": None}, "secret sampling"),
+    ],
+)
+def test_an_analysis_without_a_theorem_is_refused_before_the_run(tmp_path, settings, named):
+    with pytest.raises(InvalidInput, match=named):
+        stored_run(tmp_path, parties=20, pool=40, **settings)
