@@ -19,7 +19,14 @@ from simulations.experiment import Experiment
 from simulations.optimise import BATCH_LOSS, Optimum, optimise
 from simulations.options import given_settings, settings_from
 from simulations.plan import make_plan
-from simulations.planned_votes import CONCENTRATION, AssumedVotes, PilotVotes, PlannedVotes
+from simulations.planned_votes import (
+    CONCENTRATION_OF_MORE,
+    CONCENTRATION_OF_TWO,
+    AssumedVotes,
+    PilotVotes,
+    PlannedVotes,
+    default_concentration,
+)
 from simulations.predictions import OBJECTIVES, Planner, Prediction
 from simulations.printing import print_rows
 from simulations.progress import Reporter
@@ -33,7 +40,7 @@ _FLAGS = [
     click.option("--optimise", is_flag=True, help="Choose noise, threshold, pool and batch size; reads no data."),
     click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers."),
     click.option("--concentration", type=float, help="--optimise: how alike queries are: small, some are easy and "
-                 f"others hard; large, all the same [{CONCENTRATION:g}]."),
+                 f"others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: {CONCENTRATION_OF_TWO:g}]."),
     click.option("--pilot", type=click.Path(), help="--optimise: PUBLIC votes (.npy) instead of --accuracy."),
     click.option("--pilot-kind", type=click.Choice(["ids", "counts"]), help="--optimise: as --votes-kind, of --pilot."),
     click.option("--pilot-labels", help="--optimise: true labels of --pilot, as --labels [its plurality]."),
@@ -143,7 +150,8 @@ def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
             raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect without --pilot; leave it out")
         if settings.classes is None:
             raise InvalidInput("--optimise reads no data set, so --accuracy needs --classes, the number of classes")
-        spread = CONCENTRATION if flags["concentration"] is None else float(flags["concentration"])
+        given = flags["concentration"]
+        spread = default_concentration(settings.classes) if given is None else float(given)
         return AssumedVotes(classes=settings.classes, accuracy=float(flags["accuracy"]), concentration=spread)
     if flags["concentration"] is not None:
         raise InvalidInput("--concentration has no effect with --pilot, whose votes show it; leave one of them out")

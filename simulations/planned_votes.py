@@ -25,8 +25,9 @@ from protocols.randomness import simulation_rng
 from protocols.votes import ABSTAIN, count_votes, plurality
 from simulations.replay import StoredVotes
 
-# Between the two ensembles of the papers (fitted_concentration: 2.2 on Adult, 14 on MNIST), nearer to the pessimist's.
-CONCENTRATION = 4.0
+# Fitted on true labels (fitted_concentration), records spread evenly over parties: 0.76 to 1.2 on three ensembles of
+# two classes, 3.3 to 7.7 on three of ten classes; docs/how-to/choose-noise.md. Low is the pessimist's side.
+CONCENTRATION_OF_TWO, CONCENTRATION_OF_MORE = 0.8, 4.0
 RIVALRY = 1.0
 
 # The seed of planned votes is public and fixed: a plan depends on its arguments alone.
@@ -122,6 +123,14 @@ class PilotVotes:
         return plurality(self.counts.astype(np.float64)) if self.truth is None else self.truth
 
     @property
+    def _leads(self) -> Int64[ndarray, " queries"]:
+        """How many votes the true class is ahead of the strongest other."""
+        row = np.arange(len(self.counts))
+        others = self.counts.copy()
+        others[row, self.labels] = -1
+        return self.counts[row, self.labels] - others.max(axis=1)
+
+    @property
     def accuracy(self) -> float:
         """The share of all votes that are right: the mean accuracy of the teachers."""
         right = self.counts[np.arange(len(self.counts)), self.labels]
@@ -137,13 +146,16 @@ class PilotVotes:
         )
 
     def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
-        """Votes of `parties`, `teachers` each, on a random choice of at most `queries` pilot queries; true classes.
+        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's; true classes.
 
         As many voters as the pilot has, or fewer: a random choice of its votes. More: votes drawn from its shares,
         which spreads queries further apart than they are, by the pilot's own sampling error.
         """
         rng = simulation_rng(_SEED, "planned votes")
-        chosen = rng.permutation(len(self.counts))[:queries]
+        size = min(queries, len(self.counts))
+        # Evenly spaced by how clear they are, so that few stand for all.
+        every = np.argsort(self._leads, kind="stable")[((np.arange(size) + 0.5) * len(self.counts) / size).astype(int)]
+        chosen = rng.permutation(every)
         counts, voters = self.counts[chosen], parties * teachers
         if voters > self.voters:
             silent = self.voters - counts.sum(axis=1, keepdims=True)
@@ -233,6 +245,11 @@ def fitted_concentration(pilot: PilotVotes) -> tuple[float, float]:
 
     best = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
     return float(1 / (1 + np.exp(-best[0]))), float(np.exp(best[1]))
+
+
+def default_concentration(classes: int) -> float:
+    """The concentration of an ensemble of which nothing but its accuracy is known."""
+    return CONCENTRATION_OF_TWO if classes == 2 else CONCENTRATION_OF_MORE
 
 
 def _dealt(

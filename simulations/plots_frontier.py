@@ -35,10 +35,12 @@ def frontier_figure(
             axes.plot(common.answered, common.accuracy, "s", color=COLOURS["grey"], markersize=8, label="default noise")
         axes.plot(chosen.answered, chosen.accuracy, "D", color=COLOURS["vermillion"], markersize=9, label="chosen")
         axes.axhline(min_accuracy, color=COLOURS["muted"], linestyle=":", linewidth=1.2, label="least accuracy")
+        at_the_end = chosen.answered > 0.6 * line[-1].answered
         axes.annotate(
             f"σ {chosen.noise.sigma:g}, σ₁ {chosen.noise.sigma_threshold:g}, T {chosen.noise.threshold:g}",
             (chosen.answered, chosen.accuracy),
-            xytext=(9, 7),
+            xytext=(-10, -14) if at_the_end else (9, 7),
+            ha="right" if at_the_end else "left",
             textcoords="offset points",
             color=COLOURS["ink"],
         )

@@ -330,7 +330,7 @@ def test_flags_of_optimise_alone_and_a_plan_without_classes_are_refused(capsys):
 
 @needs_votes
 @pytest.mark.slow
-def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_a_replay_agrees():
+def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_replays_agree():
     stored, parties = read_votes(
         DATA / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=None
     )
@@ -351,6 +351,6 @@ def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_a_replay_
             released = result.labelling.labels
             labels.append([(released >= 0).sum(), (released == truth[order])[released >= 0].mean()])
         answered, accuracy = np.mean(labels, axis=0)
-        # The bank of 2,000 pilot queries is a sample of the 9,000.
-        assert answered == pytest.approx(predicted.answered, rel=0.02)
-        assert accuracy == pytest.approx(predicted.accuracy, abs=0.015)
+        # Twenty replays of some 250 labels have a standard error of 0.003; 2,000 queries stand for the 9,000.
+        assert answered == pytest.approx(predicted.answered, rel=0.01)
+        assert accuracy == pytest.approx(predicted.accuracy, abs=0.012)

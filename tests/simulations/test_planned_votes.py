@@ -11,7 +11,14 @@ from scipy.stats import norm
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN, count_votes
-from simulations.planned_votes import AssumedVotes, Histograms, PilotVotes, fitted_concentration, weighted_counts
+from simulations.planned_votes import (
+    AssumedVotes,
+    Histograms,
+    PilotVotes,
+    default_concentration,
+    fitted_concentration,
+    weighted_counts,
+)
 from simulations.replay import StoredVotes
 
 
@@ -37,6 +44,10 @@ def test_a_fit_finds_the_accuracy_and_the_concentration_that_votes_were_drawn_wi
     accuracy, concentration = fitted_concentration(PilotVotes.of(stored, truth))
     assert accuracy == pytest.approx(0.8, abs=0.01)
     assert concentration == pytest.approx(2.0, rel=0.1)
+
+
+def test_more_classes_are_assumed_to_have_queries_that_are_more_alike():
+    assert default_concentration(2) < default_concentration(3) == default_concentration(150)
 
 
 def test_perfect_teachers_are_never_wrong_and_two_classes_have_one_rival():
@@ -84,6 +95,22 @@ def test_fewer_voters_are_a_choice_of_the_pilots_and_more_are_drawn_from_its_sha
         assert counts.sum(axis=1).max() <= parties
     few, _ = votes.cast(parties=5, teachers=2, queries=10)
     assert few.votes.shape == (5, 2, 10)
+
+
+def test_a_few_pilot_queries_stand_for_all():
+    votes = pilot()
+    stored, truth = votes.cast(parties=50, teachers=1, queries=30)
+    counts = count_votes(stored.votes, np.ones(50), classes=4)
+
+    def lead(counts, truth):
+        row = np.arange(len(truth))
+        others = counts.astype(float)
+        others[row, truth] = -1
+        return np.sort(counts[row, truth] - others.max(axis=1))
+
+    few, all_of_them = lead(counts, truth), lead(votes.counts, votes.truth)
+    # Evenly spaced quantiles of how far the true class leads: nearer than any random thirty.
+    np.testing.assert_array_equal(few, all_of_them[5::10])
 
 
 def test_ids_and_their_counts_are_the_same_pilot():
