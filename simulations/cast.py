@@ -149,7 +149,7 @@ class CastHost:
             teachers = self._kind.fit(
                 [self._shard(int(name), k) for name, k in missing],
                 classes=self._classes,
-                seeds=[self._teacher_seed(int(name), k) for name, k in missing],
+                seeds=[teacher_seed(self._seed, int(name), k) for name, k in missing],
             )
             for (name, k), teacher in zip(missing, teachers, strict=True):
                 teacher.save(self._path(name, k))
@@ -178,10 +178,10 @@ class CastHost:
         records = self._records[start:stop]
         return np.asarray(self._inputs[records], dtype=np.float32), self._labels[records]
 
-    def _teacher_seed(self, position: int, k: int) -> int:
-        """A function of (seed, party, teacher) alone."""
-        state = np.random.SeedSequence((self._seed, position, k)).generate_state(1, np.uint32)
-        return int(state[0])
+
+def teacher_seed(seed: int, party: int, teacher: int) -> int:
+    """The seed that a teacher is trained with: a function of (seed, party, teacher) alone."""
+    return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])
 
 
 def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) -> CastHost:

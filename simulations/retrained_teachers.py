@@ -17,6 +17,7 @@ from numpy import ndarray
 from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
 from protocols.randomness import simulation_rng
+from simulations.cast import teacher_seed
 from simulations.datasets.dataset import Dataset
 
 Population = Literal["federation", "party"]
@@ -110,8 +111,3 @@ def retrain(
                 "otherwise than the votes given; allowed: votes of the same data, shards, kind, seed and device"
             )
     return np.stack(cast[len(teachers) :])
-
-
-def teacher_seed(seed: int, party: int, teacher: int) -> int:
-    """The seed that `cast_votes` trains a teacher with."""
-    return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])

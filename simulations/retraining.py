@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
+from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
 from party.teachers import teacher_kind
@@ -31,9 +31,11 @@ from protocols.accounting.private import Private
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.study import Study
-from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
+from protocols.votes import ABSTAIN
+from simulations.asked import AskedVotes
 from simulations.datasets.dataset import Dataset
 from simulations.label import SeedResult
+from simulations.replay import StoredVotes
 from simulations.retrained_teachers import POPULATIONS, Draw, Population, Shards, Votes, draw, retrain
 
 _POWERS = ORDERS - 1
@@ -109,98 +111,61 @@ def retraining(
     chosen = list(range(len(study.roster))) if parties is None else [int(party) for party in parties]
     _check(study, dataset, shards, votes, chosen, retrainings, confidence, population, predictions)
     kind = teacher_kind(teacher)
-    run = _Run(study, votes, result, predictions)
-    if len(run.asked) == 0:
+    asked = AskedVotes(study, StoredVotes(study.classes, votes, None), result, predictions)
+    if len(asked.positions) == 0:
         raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one")
-    worst = _worst_case(run)
+    worst = _worst_case(asked)
     rows: Private[tuple[PartyRetraining, ...]] = Private(())
     for number, party in enumerate(chosen):
         draws = draw(shards, party, retrainings, population, seed)
         told = _progress(on_progress, number * retrainings, len(chosen) * retrainings)
-        cast = retrain(kind, dataset, shards, party, draws, votes, run.asked, seed=seed, on_done=told)
-        row = _row(run, party, draws, cast, worst[party], confidence)
+        cast = retrain(kind, dataset, shards, party, draws, votes, asked.positions, seed=seed, on_done=told)
+        row = _row(asked, votes[party], party, draws, cast, worst[party], confidence)
         rows = rows.join(row.map(lambda one: (one,)), lambda some, one: some + one)
-    return rows.map(lambda every: Retraining(every, confidence, population, len(run.asked)))
+    return rows.map(lambda every: Retraining(every, confidence, population, len(asked.positions)))
 
 
-class _Run:
-    """What was asked and released: the actual weighted histograms, and who took part in which query."""
-
-    def __init__(
-        self,
-        study: Study,
-        votes: Votes,
-        result: SeedResult,
-        predictions: Float64[ndarray, "queries classes"] | None,
-    ) -> None:
-        self.study, self.votes = study, votes
-        self.asked = np.flatnonzero(result.labelling.labels != NOT_ASKED)
-        # Whoever voted in a batch was charged for it.
-        paid = np.diff(result.spent_after, axis=0, prepend=0)[: len(result.labelling.batches)] > 0
-        sizes = [size for size, _ in result.labelling.batches]
-        if sum(sizes) != len(self.asked):
-            raise InvalidInput(f"batches hold {sum(sizes)} queries and {len(self.asked)} were asked; allowed: as many")
-        self.entering: Bool[ndarray, "parties queries"] = np.repeat(paid, sizes, axis=0).T
-        if not study.participation.everyone:
-            self.entering = self.entering & study.participation.votes(self.asked)
-        self.counts = self._count()
-        self.offsets = np.zeros((len(self.asked), 1))
-        self.thresholds = np.full(len(self.asked), study.threshold or 0.0)
-        if study.round_one is not None and predictions is not None:
-            second = self.asked >= study.round_one
-            self.offsets = np.where(second[:, None], study.nominal_weight * predictions[self.asked], 0.0)
-            self.thresholds[second] = study.interactive_threshold
-
-    def _count(self) -> Float64[ndarray, "queries classes"]:
-        counts = np.zeros((len(self.asked), self.study.classes))
-        weights = self.study.weights
-        step = max(1, 20_000_000 // max(1, self.votes.shape[0] * self.votes.shape[1]))
-        for start in range(0, len(self.asked), step):
-            part = slice(start, start + step)
-            cast = np.where(self.entering[:, None, part], self.votes[:, :, self.asked[part]], ABSTAIN)
-            counts[part] = count_votes(cast, weights, classes=self.study.classes)
-        return counts
-
-    def divergence(
-        self, query: Int64[ndarray, " rows"], after: Float64[ndarray, "rows classes"]
-    ) -> Private[Float64[ndarray, "directions=2 rows orders"]]:
-        """Of each changed histogram from the actual one, both directions, as the view sees it."""
-        study, before = self.study, self.counts[query]
-        assert study.sigma is not None
-        if study.view == "histogram":
-            # Two Gaussians of one covariance (Mironov 2017, Prop. 7); all else follows from what is seen.
-            squared = ((before - after) ** 2).sum(axis=1)
-            both = ORDERS * squared[None, :, None] / (2 * study.sigma**2)
-            return Private(np.tile(both, (2, 1, 1)))
-        bits: list[Float64[ndarray, "rows 2"] | None] = [None, None]
-        if study.sigma_threshold is not None:
-            tested = [(counts - self.offsets[query]).max(axis=1) - self.thresholds[query] for counts in (before, after)]
-            bits = [log_answered(g, sigma_threshold=study.sigma_threshold, threshold=0.0) for g in tested]
-        return pair_rdp(before, after, ORDERS, sigma=study.sigma, answered_before=bits[0], answered_after=bits[1])
+def _divergence(
+    asked: AskedVotes, query: Int64[ndarray, " rows"], after: Float64[ndarray, "rows classes"]
+) -> Private[Float64[ndarray, "directions=2 rows orders"]]:
+    """Of each changed histogram from the actual one, both directions, as the view sees it."""
+    study, before = asked.study, asked.counts[query]
+    assert study.sigma is not None
+    if study.view == "histogram":
+        # Two Gaussians of one covariance (Mironov 2017, Prop. 7); all else follows from what is seen.
+        squared = ((before - after) ** 2).sum(axis=1)
+        both = ORDERS * squared[None, :, None] / (2 * study.sigma**2)
+        return Private(np.tile(both, (2, 1, 1)))
+    bits: list[Float64[ndarray, "rows 2"] | None] = [None, None]
+    if study.sigma_threshold is not None:
+        tested = [(counts - asked.offsets[query]).max(axis=1) - asked.thresholds[query] for counts in (before, after)]
+        bits = [log_answered(g, sigma_threshold=study.sigma_threshold, threshold=0.0) for g in tested]
+    return pair_rdp(before, after, ORDERS, sigma=study.sigma, answered_before=bits[0], answered_after=bits[1])
 
 
 def _row(
-    run: _Run,
+    asked: AskedVotes,
+    votes: Integer[ndarray, "teachers queries"],
     party: int,
     draws: list[Draw],
     cast: Integer[ndarray, "draws queries"],
     worst: Float64[ndarray, " powers"],
     confidence: float,
 ) -> Private[PartyRetraining]:
-    study = run.study
-    old = run.votes[party][[each.teacher for each in draws]][:, run.asked]
-    moved = (old != cast) & run.entering[party]
+    study = asked.study
+    old = votes[[each.teacher for each in draws]][:, asked.positions]
+    moved = (old != cast) & asked.entering[party]
     owner, query = np.nonzero(moved)
     weight = study.weights[party]
     total: Private[Float64[ndarray, "directions=2 draws orders"]] = Private(np.zeros((2, len(draws), len(ORDERS))))
     step = max(1, _CHUNK // (2 * study.classes + 2 * len(ORDERS)))
     for start in range(0, len(owner), step):
         part = slice(start, start + step)
-        row, after = np.arange(len(owner[part])), run.counts[query[part]].copy()
-        for votes, sign in ((old, -weight), (cast, weight)):
-            label = votes[owner[part], query[part]]
+        row, after = np.arange(len(owner[part])), asked.counts[query[part]].copy()
+        for before_or_after, sign in ((old, -weight), (cast, weight)):
+            label = before_or_after[owner[part], query[part]]
             np.add.at(after, (row[label != ABSTAIN], label[label != ABSTAIN]), sign)
-        total = total.join(run.divergence(query[part], after), _adder(owner[part]))
+        total = total.join(_divergence(asked, query[part], after), _adder(owner[part]))
     x = total.map(lambda both: _POWERS * both.max(axis=0))
     budgets, seat = study.budgets, study.roster[party]
     delta, votes_moved = float(budgets.delta[party]), moved.sum(axis=1)
@@ -240,14 +205,14 @@ def _adder(
     return add
 
 
-def _worst_case(run: _Run) -> Float64[ndarray, "parties powers"]:
+def _worst_case(asked: AskedVotes) -> Float64[ndarray, "parties powers"]:
     """l times the worst-case RDP of order l + 1, for one record of each party, of bit and label of its queries."""
-    study = run.study
+    study = asked.study
     view = check_view(study.view)
     # Renyi accountants both; exact Gaussian DP has no orders.
     account = accountant("label_only" if view == "label" else "gaussian")
     cost = account.query_cost(study.mechanism, Sensitivity.always(study.weights), view=view, classes=study.classes)
-    return _POWERS * run.entering.sum(axis=1)[:, None] * (cost.ask + cost.answer)
+    return _POWERS * asked.entering.sum(axis=1)[:, None] * (cost.ask + cost.answer)
 
 
 def _progress(on_progress: Callable[[int, int], None] | None, before: int, total: int) -> Callable[[int], None]:

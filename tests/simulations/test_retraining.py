@@ -14,6 +14,7 @@ from protocols.errors import InvalidInput
 from protocols.noise import simulated
 from protocols.randomness import simulation_rng
 from simulations import retraining as module
+from simulations.asked import AskedVotes
 from simulations.cast import cast_votes
 from simulations.engines.engine import Engine
 from simulations.experiment import experiment
@@ -223,7 +224,7 @@ def keeping(seen, function):
 def test_the_histograms_are_those_that_were_released_from(folder, changes):
     """Releasing from them again with the same noise gives the same labels."""
     case = Case(folder, **changes)
-    run = module._Run(case.study, case.votes, case.result, case.predictions)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result, case.predictions)
     noise, at = simulated(simulation_rng(0, "noise")), 0
     labels = case.result.labelling.labels
     assert len(case.result.labelling.batches) > 0
@@ -231,7 +232,7 @@ def test_the_histograms_are_those_that_were_released_from(folder, changes):
         second = case.study.round_one is not None and at >= case.study.round_one
         of_batch = case.predictions[at : at + size] if second else None
         again = case.study.release(run.counts[at : at + size], noise, predictions=of_batch)
-        np.testing.assert_array_equal(again, labels[run.asked[at : at + size]])
+        np.testing.assert_array_equal(again, labels[run.positions[at : at + size]])
         at += size
 
 
@@ -246,9 +247,9 @@ def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_pre
         return log_answered(tested, **named)
 
     monkeypatch.setattr(module, "log_answered", kept)
-    run = module._Run(case.study, case.votes, case.result, case.predictions)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result, case.predictions)
     first, second = case.study.round_one - 1, case.study.round_one
-    run.divergence(np.array([first, second]), run.counts[[first, second]] + 0.5)
+    module._divergence(run, np.array([first, second]), run.counts[[first, second]] + 0.5)
     counts, total = run.counts, case.study.nominal_weight
     wanted = [counts[first].max() - 4.0, (counts[second] - total * PREDICTED).max() - 1.0]
     np.testing.assert_allclose(seen[0], wanted, rtol=1e-12)
@@ -258,9 +259,9 @@ def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_pre
 
 def test_what_a_party_does_not_take_part_in_costs_its_records_nothing(folder):
     case = Case(folder, individualization="vanishing", threshold=3.0)
-    run = module._Run(case.study, case.votes, case.result, None)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result)
     seldom = int(case.study.rates.argmin())
-    assert 0 < run.entering[seldom].sum() < len(run.asked)
+    assert 0 < run.entering[seldom].sum() < len(run.positions)
     (row,) = case.retraining(parties=[seldom]).for_research().rows
     assert row.moved_max <= run.entering[seldom].sum()
 
