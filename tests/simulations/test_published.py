@@ -14,9 +14,7 @@ needs_data = pytest.mark.skipif(
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("accountant", "expected"), [(LabelOnly, 249), (GaussianRdp, 160), (ClassicConversion, 118)]
-)
+@pytest.mark.parametrize(("accountant", "expected"), [(LabelOnly, 249), (GaussianRdp, 160), (ClassicConversion, 118)])
 def test_the_answers_that_epsilon_two_affords_on_the_papers_mnist_votes(accountant, expected, monkeypatch):
     """T 200, sigma1 150, sigma2 40, delta 1e-5: the mean of 20 seeds, whose own standard error is below 1."""
     monkeypatch.setattr("protocols.accounting.accountant.ACCOUNTANTS", dict(ACCOUNTANTS))
