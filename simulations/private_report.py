@@ -31,6 +31,8 @@ Row = dict[str, Any]
 FOLDER = "private"
 _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _DEVIATION = "standard deviation"
+_MOVED = "share of retrainings that moved a vote"
+_BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
 # Rows of parties that a page shows.
 _MOST_GROUPS = 100
 
@@ -73,8 +75,8 @@ def private_section(result: RunResult) -> Row | None:
     return {
         "why": WHY,
         "accountants": [
-            {"name": name, "statement": statements[name].statement, "unit": statements[name].unit,
-             "view": statements[name].view, "adjacency": ADJACENCY, "source": statements[name].source}
+            {"name": name, "statement": statements[name].statement, "unit": result.study.unit,
+             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source}
             for name in _names(result)
         ],
         "groups": _groups(result)[:_MOST_GROUPS],
@@ -101,7 +103,7 @@ def printed(result: RunResult) -> list[str]:
     worst = result.study.budgets.epsilon_guaranteed
     for name, epsilon in _columns_of(result).items():
         known = epsilon[np.isfinite(epsilon)]
-        if known.size and _DEVIATION not in name:
+        if known.size and _DEVIATION not in name and _MOVED not in name:
             lines.append(f"  {name}: epsilon {known.min():.4g} to {known.max():.4g} (worst case {worst.max():.4g})")
     if result.findings.attack is not None:
         lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
@@ -123,11 +125,10 @@ def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
                 columns[f"{name} ({kind})"] = values
     if result.findings.retraining is not None:
         rows = {row.party: row for row in result.findings.retraining.for_research().rows}
-        for kind in ("typical", "proved"):
+        for kind, field in _BAYESIAN.items():
             columns[f"{BAYESIAN} ({kind})"] = np.array(
-                [float(getattr(rows[s.party], f"epsilon_{kind}")) if s.party in rows else np.nan
-                 for s in result.study.roster]
-            )  # fmt: skip
+                [float(getattr(rows[s.party], field)) if s.party in rows else np.nan for s in result.study.roster]
+            )
     return columns
 
 
@@ -169,11 +170,20 @@ def _findings(result: RunResult) -> Row:
         "why": WHY,
         "seed": result.seeds[0].seed,
         "study_digest": study.digest.hex(),
+        "unit": study.unit,
+        "view": study.view,
+        "adjacency": ADJACENCY,
+        "mechanism": study.mechanism_name,
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
         "accountants": {name: asdict(of_name[name]) for name in _names(result)},
         "parties": [
-            {"party": seat.party, "epsilon_guaranteed": float(study.budgets.epsilon_guaranteed[i])}
+            {
+                "party": seat.party,
+                "delta": seat.delta,
+                "weight": seat.weight,
+                "epsilon_guaranteed": float(study.budgets.epsilon_guaranteed[i]),
+            }
             | {name: _number(values[i]) for name, values in _columns_of(result).items()}
             for i, seat in enumerate(study.roster)
         ],
