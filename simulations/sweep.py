@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from protocols.errors import BudgetExceeded, InvalidInput
+from simulations.accountants import named_accountants
 from simulations.experiment import Experiment, experiment, experiment_budgets, make_study, parse_seeds, read_toml
 from simulations.inputs import Host, read_inputs
 from simulations.label import label_seed, mean_and_interval
@@ -60,6 +61,13 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
         if isinstance(values.get("seeds"), str):
             values["seeds"] = parse_seeds(str(values["seeds"]))
         settings.append(experiment(**values))
+        _, analyses = named_accountants(settings[-1].accountant)
+        idle = [name for name in ("attack", "retrainings") if name in values]
+        if analyses or idle:
+            raise InvalidInput(
+                f"{path}: {idle[0] if idle else analyses[0]} is about private votes or records, and a sweep has "
+                "no private figures; allowed: an accountant that charges (analyse single settings with `run`)"
+            )
         if settings[-1].votes is None and not settings[-1].partition.startswith("by-site"):
             experiment_budgets(settings[-1])
     return Sweep(settings, tuple(grid), {"base": common, "grid": grid})
