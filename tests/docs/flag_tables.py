@@ -1,6 +1,6 @@
-"""The tables of flags in docs/reference/command-line.md, made from the command line itself.
+"""The tables of the reference that the program itself knows: flags of the command line, and accountants.
 
-    python tests/docs/flag_tables.py     rewrites them; test_docs.py compares them
+python tests/docs/flag_tables.py     rewrites them; test_docs.py compares them
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from pathlib import Path
 
 import click
 
+from simulations.accountants import accountant_table
 from simulations.command import cli
 from simulations.experiment import Experiment
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
+_REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
+PAGE = _REFERENCE / "command-line.md"
+ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def options(command: str) -> list[click.Option]:
@@ -40,6 +44,28 @@ def page_with_tables(text: str) -> str:
     return _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
 
 
+def page_with_accountants(text: str) -> str:
+    """The page with the table of accountants between its marks as the program has it now."""
+    return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
+
+
+def _accountants() -> str:
+    lines = [
+        "| name | does | statement | unit | view | adjacency | noise | source | a figure of it is |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in accountant_table():
+        source = row.source
+        if source.startswith("docs/"):
+            source = f"[{Path(source).stem.replace('-', ' ')}]({source.replace('docs/', '../', 1)})"
+        does = "charges" if row.charges else "analyses"
+        lines.append(
+            f"| `{row.name}` | {does} | `{row.statement}` | {row.unit} | {row.view} | {row.adjacency} "
+            f"| {row.noise} | {source} | {'publishable' if row.publishable else 'private'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def _table(rows: list[click.Option]) -> str:
     lines = ["| flag | value | meaning |", "|---|---|---|"]
     for option in rows:
@@ -62,3 +88,4 @@ def _escaped(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

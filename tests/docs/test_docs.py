@@ -25,10 +25,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from protocols.errors import DataCorrupt
+from simulations.accountants import accountant_table
+from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
 from simulations.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.plan import make_plan
-from tests.docs.flag_tables import HOST, PAGE, options, page_with_tables
+from tests.docs.flag_tables import ACCOUNTANTS_PAGE, HOST, PAGE, options, page_with_accountants, page_with_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -205,6 +207,14 @@ def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
                 assert f"`{flag}`" in text, f"{flag} of {command}"
 
 
+def test_the_table_of_accountants_is_that_of_the_program_and_each_has_a_section() -> None:
+    text = ACCOUNTANTS_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_accountants(text), "run: python tests/docs/flag_tables.py"
+    for row in accountant_table():
+        assert f"| `{row.name}` | {'charges' if row.charges else 'analyses'} |" in text
+        assert re.search(rf"^### {row.name}$", text, re.MULTILINE), f"no section on {row.name}"
+
+
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
@@ -225,7 +235,7 @@ def names_of(table: str) -> set[str]:
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes"), re.MULTILINE)}
-    assert codes == {0, 130} | {code for _, code in EXIT_CODES}
+    assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
 
 
 def keys(value: object, name: str = "") -> set[str]:
