@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.accounting.accountant import ACCOUNTANTS
+from protocols.accounting import accountant
 from protocols.accounting.data_dependent import DATA_DEPENDENT
 from protocols.accounting.evidence import Circumstances
 from protocols.errors import InvalidInput
@@ -38,46 +38,27 @@ class AccountantRow:
         return self.charges
 
 
-_SOURCES = {
-    "label_only": "docs/explanation/label-only-bound.md",
-    "gaussian": "Mironov 2017, Prop. 7",
-    "gaussian_dp": "Dong, Roth, Su 2022, Cor. 2.13",
-    "laplace": "Mironov 2017, Prop. 6",
-    "papernot2018": "Papernot et al. 2018, Thm 6, Props 7-10; Boenisch et al. 2023",
-    "moments2017": "Papernot et al. 2017, Thm 3, Lemma 4",
-    "exact": "Renyi divergence by quadrature, both directions",
-    "exact_own_vote": "Renyi divergence by quadrature, both directions",
-    "smooth_sensitivity": "Papernot et al. 2018, Appendix B, with the corrected cost",
-    "bayesian": "Triastcyn & Faltings 2020, Thms 3, 4",
-}
-_ONE_VOTE = "record, or party with one vote"
-
-
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
-    rows = [
+    charging = [
         AccountantRow(
             name=a.name, statement=a.statement, charges=True, unit="record or party", view=" or ".join(a.views),
-            adjacency=ADJACENCY, noise=a.noise_law, source=_SOURCES[a.name],
+            adjacency=ADJACENCY, noise=a.noise_law, source=a.source,
         )
-        for a in ACCOUNTANTS.values()
+        for a in accountant.ACCOUNTANTS.values()
     ]  # fmt: skip
-    for d in DATA_DEPENDENT.values():
-        unit = _ONE_VOTE if d.name.startswith("exact") else "record or party"
-        noise = "laplace" if d.name == "moments2017" else "gaussian"
-        rows.append(
-            AccountantRow(
-                name=d.name, statement=d.statement, charges=False, unit=unit, view="label", adjacency=ADJACENCY,
-                noise=noise, source=_SOURCES[d.name],
-            )
-        )  # fmt: skip
-    rows.append(
+    looking = [
         AccountantRow(
-            name=BAYESIAN, statement="bayesian_typical_case", charges=False, unit="record", view="label or histogram",
-            adjacency=ADJACENCY, noise="gaussian", source=_SOURCES[BAYESIAN],
+            name=d.name, statement=d.statement, charges=False, unit=d.units, view=" or ".join(d.views),
+            adjacency=ADJACENCY, noise=d.noise_law, source=d.source,
         )
+        for d in DATA_DEPENDENT.values()
+    ]  # fmt: skip
+    bayesian = AccountantRow(
+        name=BAYESIAN, statement="bayesian_typical_case", charges=False, unit="record", view="label or histogram",
+        adjacency=ADJACENCY, noise="gaussian", source="Triastcyn & Faltings 2020, Thms 3, 4",
     )  # fmt: skip
-    return rows
+    return [*charging, *looking, bayesian]
 
 
 def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
@@ -94,7 +75,7 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     if len(charging) > 1 or len(set(names)) < len(names):
         raise InvalidInput(
             f"accountants are {text!r}; allowed: each once, and at most one that charges budgets "
-            f"({', '.join(ACCOUNTANTS)}); the others analyse what came out"
+            f"({', '.join(accountant.ACCOUNTANTS)}); the others analyse what came out"
         )
     return (charging[0] if charging else None), tuple(name for name in names if not known[name])
 

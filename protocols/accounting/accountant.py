@@ -22,10 +22,14 @@ from protocols.mechanisms.mechanism import GaussianMechanism, Mechanism, NoiseLa
 
 
 class Accountant(ABC):
-    """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none)."""
+    """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none).
+
+    statement: what its epsilon is, in one word; source: paper and theorem.
+    """
 
     name: ClassVar[str]
     statement: ClassVar[str]
+    source: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
     noise_law: ClassVar[NoiseLaw]
     orders: Float64[ndarray, " orders"]
@@ -83,6 +87,7 @@ class LabelOnly(_RenyiAccountant, Accountant):
 
     name = "label_only"
     statement = "worst_case_label_only"
+    source = "docs/explanation/label-only-bound.md"
     views = ("label",)
     noise_law = "gaussian"
 
@@ -97,6 +102,7 @@ class GaussianRdp(_RenyiAccountant, Accountant):
 
     name = "gaussian"
     statement = "worst_case_gaussian"
+    source = "Mironov 2017, Prop. 7"
     views = ("label", "histogram")
     noise_law = "gaussian"
 
@@ -110,6 +116,7 @@ class LaplaceRdp(_RenyiAccountant, Accountant):
 
     name = "laplace"
     statement = "worst_case_laplace"
+    source = "Mironov 2017, Prop. 6"
     views = ("label", "histogram")
     noise_law = "laplace"
 
@@ -123,6 +130,7 @@ class GaussianDp(Accountant):
 
     name = "gaussian_dp"
     statement = "worst_case_gaussian"
+    source = "Dong, Roth, Su 2022, Cor. 2.13"
     views = ("label", "histogram")
     noise_law = "gaussian"
     orders = np.array([np.nan])

@@ -33,7 +33,7 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import Mechanism, View
+from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
@@ -50,6 +50,9 @@ class DataDependentAccountant(ABC):
 
     name: ClassVar[str]
     statement: ClassVar[str]
+    source: ClassVar[str]
+    units: ClassVar[str] = "record or party"
+    noise_law: ClassVar[NoiseLaw] = "gaussian"
     mechanisms: ClassVar[tuple[type[Mechanism], ...]]
     views: ClassVar[tuple[View, ...]] = ("label",)
 
@@ -76,6 +79,7 @@ class Papernot2018(DataDependentAccountant):
 
     name = "papernot2018"
     statement = "papernot_2018_data_dependent"
+    source = "Papernot et al. 2018, Thm 6, Props 7-10; Boenisch et al. 2023"
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
@@ -110,6 +114,8 @@ class Moments2017(DataDependentAccountant):
 
     name = "moments2017"
     statement = "moments_2017_data_dependent"
+    source = "Papernot et al. 2017, Thm 3, Lemma 4"
+    noise_law = "laplace"
     mechanisms = (LNMax,)
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
@@ -138,6 +144,8 @@ class Exact(DataDependentAccountant):
 
     name = "exact"
     statement = "exact_per_instance_of_a_weight"
+    source = "Renyi divergence by quadrature, both directions"
+    units = "record, or party with one vote"
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def check(self, given: Circumstances) -> None:
@@ -196,6 +204,7 @@ class SmoothSensitivity(DataDependentAccountant):
 
     name = "smooth_sensitivity"
     statement = "papernot_2018_sanitised"
+    source = "Papernot et al. 2018, Appendix B, with the corrected cost"
     mechanisms = (GNMax, ConfidentGNMax)
 
     def check(self, given: Circumstances) -> None:
