@@ -28,14 +28,20 @@ def options(command: str) -> list[click.Option]:
 
 
 def groups() -> dict[str, list[click.Option]]:
-    """The tables of the page by name: settings and host as `run` has them, then what each command has alone."""
+    """The tables of the page by name: settings and host as `run` has them, then what each command has alone.
+
+    A flag of a command without the settings is its own, even where it has the name of one.
+    """
     run = options("run")
     tables = {
         "settings": [one for one in run if one.name in Experiment.model_fields],
         "host": [one for one in run if one.name in HOST],
     }
     shared = {*Experiment.model_fields, *HOST}
-    return tables | {name: [one for one in options(name) if one.name not in shared] for name in cli.commands}
+    for name in cli.commands:
+        common = shared if shared <= {one.name for one in options(name)} else set()
+        tables[name] = [one for one in options(name) if one.name not in common]
+    return tables
 
 
 def page_with_tables(text: str) -> str:
@@ -70,8 +76,14 @@ def _table(rows: list[click.Option]) -> str:
     lines = ["| flag | value | meaning |", "|---|---|---|"]
     for option in rows:
         flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-        lines.append(f"| {flags} | {_value(option)} | {_escaped(option.help or '')} |")
+        lines.append(f"| {flags} | {_value(option)} | {_escaped(_meaning(option))} |")
     return "\n".join(lines) + "\n"
+
+
+def _meaning(option: click.Option) -> str:
+    """The help, with the default in brackets where click would add it in a way of its own."""
+    text = option.help or ""
+    return f"{text.removesuffix('.')} [{option.default}]." if option.show_default else text
 
 
 def _value(option: click.Option) -> str:
