@@ -19,12 +19,17 @@ import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.accounting.evidence import Evidence, Units
+from protocols.accounting.private import Private
+from protocols.accounting.rdp import rdp_to_epsilon
 from protocols.errors import DataCorrupt
+from protocols.mechanisms.gnmax import GNMax
 from simulations.accountants import accountant_table
 from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
@@ -252,7 +257,8 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     out = run_page(TUTORIAL) / "runs" / "exhaustive"
     written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     described = names_of(section(OUTPUTS, "A run")) - {".png"}
-    assert written == described | {name.replace(".svg", ".png") for name in described}
+    described |= {name.replace(".svg", ".png") for name in described}
+    assert written == described - {"private/parties.csv"}
     summary = json.loads((out / "summary.json").read_text())
     assert keys(summary) == names_of(section(OUTPUTS, "summary.json"))
     with (out / "parties.csv").open() as file:
@@ -263,6 +269,24 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     # What the tutorial says of this run.
     assert 0.9 < min(group["share_of_budget_used"] for group in summary["groups"])
     assert summary["answered"] > 1.5 * summary["baselines"]["minimum_budget_uniform"]["answered"]
+
+
+@pytest.mark.slow
+def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage) -> None:
+    folder = run_page(TUTORIAL) / "runs" / "analysed" / "private"
+    described = {name.removeprefix("private/") for name in names_of(section(OUTPUTS, "A run")) if "private/" in name}
+    described |= {name.replace(".svg", ".png") for name in described}
+    assert {path.name for path in folder.iterdir()} == described
+    findings = json.loads((folder / "findings.json").read_text())
+    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"retraining"}
+    with (folder / "parties.csv").open() as file:
+        columns = next(csv.reader(file))
+    assert columns[:2] == ["party", "epsilon_guaranteed"]
+    # What the tutorial says of this run.
+    names = ["papernot2018", "papernot2018 (expected)", "exact"]
+    assert columns[2:] == [f"private: {name}" for name in names]
+    for party in findings["parties"]:
+        assert party["exact"] < party["papernot2018"] < party["epsilon_guaranteed"]
 
 
 @pytest.mark.slow
@@ -317,19 +341,41 @@ def test_the_numbers_on_weights_and_epsilons_are_those_of_a_plan() -> None:
     assert f"{label_only} answers under `label_only` and {gaussian} under `gaussian`" in text
 
 
-def test_the_example_of_a_teacher_does_what_a_teacher_must(tmp_path: Path) -> None:
+def example(number: int, folder: Path) -> ModuleType:
+    """A Python block of the page on adding parts, as a module."""
     page = ROOT / "docs" / "how-to" / "add-a-part.md"
-    source = next(block.text for block in blocks(page) if block.language == "python")
-    (tmp_path / "majority.py").write_text(source)
-    spec = importlib.util.spec_from_file_location("majority", tmp_path / "majority.py")
+    source = [block.text for block in blocks(page) if block.language == "python"][number]
+    (folder / "example.py").write_text(source)
+    spec = importlib.util.spec_from_file_location("example", folder / "example.py")
     assert spec is not None and spec.loader is not None  # noqa: PT018  one condition to the type checker
     module = importlib.util.module_from_spec(spec)
-    sys.modules["majority"] = module
+    sys.modules["example"] = module
     try:
         spec.loader.exec_module(module)
     finally:
-        del sys.modules["majority"]
-    kind = module.majority(device="cpu")
+        del sys.modules["example"]
+    return module
+
+
+def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path) -> None:
+    account = example(1, tmp_path).ReleasedGaussian()
+    given = Evidence(
+        mechanism=GNMax(sigma=10.0),
+        counts=np.array([[30.0, 10.0], [25.0, 15.0], [20.0, 20.0]]),
+        answered=np.array([True, True, False]),
+        student_votes=None,
+    )
+    present = np.array([[True, True, True], [False, True, True], [False, False, True]])
+    units = Units(sensitivity=np.array([1.0, 2.0, 1.0]), delta=np.full(3, 1e-5), present=present, own_votes=None)
+    figures = account.figures(given, units)
+    assert isinstance(figures, Private)
+    found = figures.for_research()
+    want = rdp_to_epsilon(np.array([0.02, 0.04, 0.0]) * found.order, found.order, delta=np.full(3, 1e-5))
+    np.testing.assert_allclose(found.epsilon, want)
+
+
+def test_the_example_of_a_teacher_does_what_a_teacher_must(tmp_path: Path) -> None:
+    kind = example(0, tmp_path).majority(device="cpu")
     inputs = np.zeros((5, 3), dtype=np.float32)
     (teacher,) = kind.fit([(inputs, np.array([2, 1, 1, 0, 1]))], classes=3, seeds=[0])
     teacher.save(tmp_path / "teacher")
