@@ -198,6 +198,23 @@ def test_every_page_is_linked_from_another() -> None:
     assert not [str(page) for page in PAGES if page not in linked and page != ROOT / "README.md"]
 
 
+def test_the_architecture_names_every_module_in_a_line() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    for package in ("protocols", "protocols/mechanisms", "protocols/accounting", "simulations", "simulations/audit"):
+        for path in (ROOT / package).glob("*.py"):
+            if path.name != "__init__.py":
+                assert f"`{path.name}`" in text, path.relative_to(ROOT)
+    named = set(re.findall(r"`(\w+\.py)`", text))
+    assert not [name for name in named if not list(ROOT.glob(f"[!.]*/**/{name}"))]
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    for path in folder.glob("0*.md"):
+        assert f"[{path.name[:4]}]({path.name})" in index
+
+
 def test_the_picture_of_a_run_is_small() -> None:
     assert 10_000 < (ROOT / "docs" / "images" / "run.png").stat().st_size < 200_000
 
