@@ -1,6 +1,6 @@
 """The tables of the reference that the program itself knows: flags of the command line, and accountants.
 
-python tests/docs/flag_tables.py     rewrites them; test_docs.py compares them
+python tests/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
 
 from __future__ import annotations
