@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting import label_only
-from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp
+from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram
 from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
@@ -80,16 +80,22 @@ class ConfidentGNMax(GaussianMechanism):
         label = histogram_rdp(sensitivity, orders, sigma=self.sigma)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
-        return QueryCost(_bit_rdp(sensitivity, orders, sigma=self._bit_sigma(view)), label)
+        bit = _bit_rdp(sensitivity, orders, sigma=self._bit_sigma(view))
+        if sensitivity.sampled:
+            whole = histogram_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma)
+            return self._one_coin(sensitivity, orders, bit, whole)
+        return QueryCost(bit, label)
 
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
         sigma = self._bit_sigma("label")
         bit = label_only.threshold_rdp(sensitivity.votes[:, None] / sigma, orders[None, :])
+        whole = label_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma, classes=classes)
         if sensitivity.sampled:
             bit = np.minimum(bit, _bit_rdp(sensitivity, orders, sigma=sigma))
-        return QueryCost(bit, label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes))
+            return self._one_coin(sensitivity, orders, bit, whole)
+        return QueryCost(bit, whole)
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         label = histogram_mu_squared(sensitivity, sigma=self.sigma)
@@ -101,6 +107,24 @@ class ConfidentGNMax(GaussianMechanism):
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
         bit = float_noise_distance(sigma=self._bit_sigma("label"), classes=1, total_weight=total_weight)
         return label + bit
+
+    def _one_coin(
+        self,
+        sensitivity: Sensitivity,
+        orders: Float64[ndarray, " orders"],
+        bit: Float64[ndarray, "units orders"],
+        whole: Float64[ndarray, "units orders"],
+    ) -> QueryCost:
+        """The lesser of two bounds for a bit and a label that share one secret coin, for each unit and order.
+
+        Who knows the bit knows more about the coin, so the label's price must not rest on a fresh one: bit, and the
+        label of a vote that always enters (`whole`); or both at once as one Gaussian release, paid by every query
+        (docs/explanation/secret-sampling.md, "One coin, two releases").
+        """
+        d = sensitivity.votes * np.hypot(1 / self._bit_sigma("label"), 1 / self.sigma)
+        both = sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
+        together = both < bit + whole
+        return QueryCost(np.where(together, both, bit), np.where(together, 0.0, whole))
 
     def _bit_sigma(self, view: View) -> float:
         if self.sigma_threshold is None:
