@@ -36,7 +36,7 @@ def straightforward_cost(sigma: float, order: float) -> tuple[Callable[[float], 
         log_b = (order - 1) * (eps1 - log_q / mu2)
         return float(np.logaddexp(log_rest + log_a, log_q + log_b)) / (order - 1)
 
-    highest = -max(sigma + 1, order - 0.99) ** 2 / sigma**2
+    highest = -(max(sigma + 1, order - 0.99) ** 2) / sigma**2
     independent = order / sigma**2
     log_q0 = highest
     if dependent(highest) > independent:

@@ -18,7 +18,7 @@ def law(first, second, bit_sigma, sigma):
 
 
 def exact(bit_sigma, sigma, rate, order, s):
-    """The largest divergence over a grid of votes: a vote for the first class replaced by one for the second or none."""
+    """The largest divergence on a grid of votes: a vote for the first class becomes one for the second, or none."""
     reach = 12 + order * s / bit_sigma
     top, gap = np.meshgrid(
         np.linspace(-reach * bit_sigma - s, 6 * bit_sigma, 260), np.linspace(-5 * sigma, 5 * sigma, 121), indexing="ij"
