@@ -77,3 +77,167 @@ class Envelope(_message.Message):
     settled: Settled
     refusal: Refusal
     def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class Head(_message.Message):
+    __slots__ = ("count", "hash")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    hash: bytes
+    def __init__(self, count: _Optional[int] = ..., hash: _Optional[bytes] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("study", "seat", "own", "coordinator", "unsettled")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    study: bytes
+    seat: str
+    own: Head
+    coordinator: Head
+    unsettled: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., unsettled: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("versions", "software", "session", "standings")
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    software: str
+    session: bytes
+    standings: _containers.RepeatedCompositeFieldContainer[Standing]
+    def __init__(self, versions: _Optional[_Iterable[int]] = ..., software: _Optional[str] = ..., session: _Optional[bytes] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ...) -> None: ...
+
+class Welcome(_message.Message):
+    __slots__ = ("version", "session", "time_ms", "refused")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    session: bytes
+    time_ms: int
+    refused: _containers.RepeatedCompositeFieldContainer[Refused]
+    def __init__(self, version: _Optional[int] = ..., session: _Optional[bytes] = ..., time_ms: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[Refused, _Mapping]]] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("study", "seat", "code", "reason")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    study: bytes
+    seat: str
+    code: str
+    reason: str
+    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("session", "round", "nonce", "study", "seat", "own", "seen", "envelope")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    session: bytes
+    round: int
+    nonce: bytes
+    study: bytes
+    seat: str
+    own: Head
+    seen: Head
+    envelope: bytes
+    def __init__(self, session: _Optional[bytes] = ..., round: _Optional[int] = ..., nonce: _Optional[bytes] = ..., study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., seen: _Optional[_Union[Head, _Mapping]] = ..., envelope: _Optional[bytes] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("nonce", "round", "study", "seat", "own", "seen", "envelope")
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    SEAT_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    nonce: bytes
+    round: int
+    study: bytes
+    seat: str
+    own: Head
+    seen: Head
+    envelope: bytes
+    def __init__(self, nonce: _Optional[bytes] = ..., round: _Optional[int] = ..., study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., seen: _Optional[_Union[Head, _Mapping]] = ..., envelope: _Optional[bytes] = ...) -> None: ...
+
+class Renew(_message.Message):
+    __slots__ = ("request",)
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    request: bytes
+    def __init__(self, request: _Optional[bytes] = ...) -> None: ...
+
+class Renewed(_message.Message):
+    __slots__ = ("certificate",)
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    def __init__(self, certificate: _Optional[bytes] = ...) -> None: ...
+
+class Goodbye(_message.Message):
+    __slots__ = ("code", "reason")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    reason: str
+    def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("hello", "welcome", "ask", "answer", "renew", "renewed", "goodbye")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    RENEW_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    welcome: Welcome
+    ask: Ask
+    answer: Answer
+    renew: Renew
+    renewed: Renewed
+    goodbye: Goodbye
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., answer: _Optional[_Union[Answer, _Mapping]] = ..., renew: _Optional[_Union[Renew, _Mapping]] = ..., renewed: _Optional[_Union[Renewed, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+
+class Signed(_message.Message):
+    __slots__ = ("body", "signature", "certificate")
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    body: bytes
+    signature: bytes
+    certificate: bytes
+    def __init__(self, body: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate: _Optional[bytes] = ...) -> None: ...
+
+class Enrol(_message.Message):
+    __slots__ = ("party", "token", "request")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    token: bytes
+    request: bytes
+    def __init__(self, party: _Optional[str] = ..., token: _Optional[bytes] = ..., request: _Optional[bytes] = ...) -> None: ...
+
+class Enrolled(_message.Message):
+    __slots__ = ("certificate", "code", "reason")
+    CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    certificate: bytes
+    code: str
+    reason: str
+    def __init__(self, certificate: _Optional[bytes] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...

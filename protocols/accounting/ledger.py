@@ -8,15 +8,19 @@ are whole nano-units of an accountant's spend.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any  # SQLite's values
 
+from protocols.audit_log import AuditLog
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 
 _SCHEMA = """
@@ -73,15 +77,21 @@ class Ledger:
     Methods may be called from several threads; each is one step.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger."""
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
+        """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger.
+
+        clock: nanoseconds since 1970, for the audit log, `log`: what was reserved and settled is written there in the
+        transaction that does it.
+        """
         self._lock = threading.RLock()
+        self._open = False
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.executescript(_SCHEMA)
+            self.log = AuditLog(self._database, self._transaction, clock=clock)
         except sqlite3.Error as error:
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
 
@@ -157,6 +167,7 @@ class Ledger:
                 self._database.execute(
                     "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
                 )
+            self._log_amounts("reserved", number, digest, amounts)
 
     def settle(self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None) -> None:
         """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
@@ -193,6 +204,7 @@ class Ledger:
             self._database.execute(
                 "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
             )
+            self._log_amounts("settled", number, digest, amounts)
 
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""
@@ -228,6 +240,22 @@ class Ledger:
         rows = self._rows("SELECT name, cap, settled, reserved FROM account", ())
         return {name: Balance(*rest) for name, *rest in rows}
 
+    def unsettled(self) -> list[int]:
+        """The numbers of the batches whose reservations stand, in ascending order."""
+        return [int(row[0]) for row in self._rows("SELECT number FROM batch WHERE NOT settled ORDER BY number", ())]
+
+    def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, int]) -> None:
+        """One entry for all accounts: their number, sum and a digest of the amounts in order of names."""
+        listed = json.dumps(amounts, sort_keys=True).encode()
+        self.log.append(
+            event,
+            batch=number,
+            request=digest.hex(),
+            accounts=len(amounts),
+            total=sum(amounts.values()),
+            amounts=hashlib.sha256(listed).hexdigest(),
+        )
+
     def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """All rows of a query. Raises StorageFailed when the file cannot be read or is closed."""
         with self._lock:
@@ -238,12 +266,16 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back."""
+        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back. One inside another joins it."""
         with self._lock:
+            if self._open:
+                yield
+                return
             try:
                 self._database.execute("BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 raise StorageFailed(f"ledger: {error}; nothing was charged") from error
+            self._open = True
             try:
                 yield
                 self._database.execute("COMMIT")
@@ -253,3 +285,5 @@ class Ledger:
                 if isinstance(error, sqlite3.Error):
                     raise StorageFailed(f"ledger: {error}; nothing was charged") from error
                 raise
+            finally:
+                self._open = False

@@ -1,0 +1,151 @@
+"""The audit log: what a ledger did and refused, as a chain of hashes that the other side countersigns.
+
+Each entry's hash covers the entry and the hash before it, so that whoever knows a later hash knows all that came
+before. The head (number of entries, last hash) travels with every message, signed. A side that learns that the other
+one knows a head which its own log does not contain has been restored from a backup, or runs twice, and stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from protocols.errors import DataCorrupt, Refused
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS audit (count INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS peer (
+    name TEXT PRIMARY KEY, count INTEGER NOT NULL, hash BLOB NOT NULL, proof BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS evidence (
+    number INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, signed BLOB NOT NULL,
+    PRIMARY KEY (number, name, kind)
+) STRICT;
+"""
+_ORIGIN = hashlib.sha256(b"conclave audit 1\n").digest()
+
+
+@dataclass(frozen=True)
+class Head:
+    """How many entries a log has, and the hash of the last: 32 bytes that stand for all of them."""
+
+    count: int
+    hash: bytes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry: its position from 1, when (nanoseconds since 1970), what happened, and plain fields."""
+
+    count: int
+    time_ns: int
+    event: str
+    fields: Mapping[str, str | int]
+
+
+class AuditLog:
+    """The log of one ledger, in the ledger's file. Fields hold names, codes and amounts; never votes or inputs.
+
+    transaction: opens the ledger's transaction, or joins the one that is open.
+    """
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        transaction: Callable[[], AbstractContextManager[None]],
+        *,
+        clock: Callable[[], int],
+    ) -> None:
+        self._database = database
+        self._transaction = transaction
+        self._clock = clock
+        database.executescript(_SCHEMA)
+
+    def append(self, event: str, **fields: str | int) -> Head:
+        """Writes one entry, within the caller's transaction if there is one; returns the new head."""
+        with self._transaction():
+            before = self.head()
+            entry = json.dumps({"time_ns": self._clock(), "event": event, **fields}, sort_keys=True)
+            head = Head(before.count + 1, _next_hash(before.hash, entry))
+            self._database.execute("INSERT INTO audit VALUES (?, ?, ?)", (head.count, entry, head.hash))
+            return head
+
+    def head(self) -> Head:
+        """The head; of an empty log the agreed origin, with count 0."""
+        with self._transaction():
+            row = self._database.execute("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1").fetchone()
+        return Head(*row) if row else Head(0, _ORIGIN)
+
+    def contains(self, head: Head) -> bool:
+        """Whether `head` is, or once was, the head of this log."""
+        if head.count == 0:
+            return head.hash == _ORIGIN
+        with self._transaction():
+            row = self._database.execute("SELECT hash FROM audit WHERE count = ?", (head.count,)).fetchone()
+        return row is not None and row[0] == head.hash
+
+    def check_known(self, head: Head, *, by: str) -> None:
+        """Raises Refused("ledger_rolled_back") if `by` knows a head of this log that this log does not contain."""
+        if not self.contains(head):
+            raise Refused(
+                "ledger_rolled_back",
+                f"{by} knows entry {head.count} of this ledger's log, and here it is missing or another "
+                f"(there are {self.head().count}): the ledger was restored from a backup, or a copy of it is in use; "
+                "use the newest copy alone",
+            )
+
+    def remember(self, name: str, head: Head, *, proof: bytes) -> None:
+        """Keeps the newest head of another side's log, with the signed message that gave it.
+
+        Raises Refused("peer_rolled_back") for a head older than the one that is kept, or of the same age and another.
+        """
+        with self._transaction():
+            known = self.peer(name)
+            if head.count < known.count or (head.count == known.count and head.hash != known.hash):
+                raise Refused(
+                    "peer_rolled_back",
+                    f"the log of {name!r} has {head.count} entries, and {known.count} were seen before: it was "
+                    "restored from a backup, or a copy of it is in use",
+                )
+            if head != known:
+                self._database.execute(
+                    "INSERT INTO peer VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
+                    "count = excluded.count, hash = excluded.hash, proof = excluded.proof",
+                    (name, head.count, head.hash, proof),
+                )
+
+    def peer(self, name: str) -> Head:
+        """The newest head that is known of another side's log; the origin if there is none."""
+        with self._transaction():
+            row = self._database.execute("SELECT count, hash FROM peer WHERE name = ?", (name,)).fetchone()
+        return Head(*row) if row else Head(0, _ORIGIN)
+
+    def keep(self, number: int, name: str, kind: str, signed: bytes) -> None:
+        """Keeps a signed message about a batch as evidence; the first of its kind stays."""
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?, ?)", (number, name, kind, signed))
+
+    def evidence(self) -> list[tuple[int, str, str, bytes]]:
+        """All evidence: batch number, name of the other side, kind, the signed bytes; in this order."""
+        with self._transaction():
+            return self._database.execute("SELECT * FROM evidence ORDER BY number, name, kind").fetchall()
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries from the first, with the chain checked. Raises DataCorrupt at the first that does not fit."""
+        with self._transaction():
+            rows = self._database.execute("SELECT count, entry, hash FROM audit ORDER BY count").fetchall()
+        last = _ORIGIN
+        for position, (count, entry, stored) in enumerate(rows, start=1):
+            last = _next_hash(last, entry)
+            if count != position or stored != last:
+                raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
+            fields = json.loads(entry)
+            yield Entry(count, fields.pop("time_ns"), fields.pop("event"), fields)
+
+
+def _next_hash(last: bytes, entry: str) -> bytes:
+    return hashlib.sha256(b"conclave audit entry 1\n" + last + entry.encode()).digest()

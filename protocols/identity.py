@@ -1,0 +1,258 @@
+"""Who is who: keys, certificates of a consortium's authority, and signatures.
+
+A participant is what its certificate says it is: a name and a role, signed by the consortium's authority. Keys are
+ECDSA over P-256 (what TLS stacks accept everywhere), signatures ECDSA with SHA-256 (FIPS 186-5). A private key is
+made where it is used and never leaves.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from protocols.errors import InvalidInput, Refused
+
+Role = Literal["authority", "coordinator", "party"]
+ROLES: tuple[Role, ...] = ("authority", "coordinator", "party")
+# The name that every node expects of the coordinator's certificate, whatever host name or address it is reached by.
+COORDINATOR_HOST = "coordinator.conclave.invalid"
+PEM_BYTES = 16 * 2**10
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
+# Clocks of hospitals differ: a certificate counts from a little before it was made.
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate that was checked: its name, its role and the certificate."""
+
+    name: str
+    role: Role
+    certificate: x509.Certificate
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the public key, as people compare it."""
+        return fingerprint(_public_key(self.certificate))
+
+    @property
+    def serial(self) -> int:
+        """The certificate's serial number, which a deny list names."""
+        return self.certificate.serial_number
+
+    def verify(self, signature: bytes, message: bytes) -> None:
+        """Raises Refused("bad_signature") unless `signature` is this identity's of `message`."""
+        try:
+            _public_key(self.certificate).verify(signature, message, ec.ECDSA(hashes.SHA256()))
+        except InvalidSignature:
+            raise Refused("bad_signature", f"the signature is not that of {self.name!r}") from None
+
+
+def check_name(name: str) -> str:
+    """`name` itself, if it may stand in a certificate; InvalidInput otherwise."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"the name {name[:80]!r} is not allowed; allowed: 1 to 64 of A-Z a-z 0-9 . _ -, no . _ - at an end"
+        )
+    return name
+
+
+def new_key() -> ec.EllipticCurvePrivateKey:
+    """A fresh P-256 key of the operating system's generator."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def sign(key: ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
+    """The key's ECDSA signature (DER) of SHA-256 of the message."""
+    return key.sign(message, ec.ECDSA(hashes.SHA256()))
+
+
+def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The key in PKCS #8, unencrypted: the file's permissions protect it."""
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Raises InvalidInput for anything but an unencrypted P-256 key."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError):
+        raise InvalidInput(
+            f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted P-256 key"
+        ) from None
+    if not (isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)):
+        raise InvalidInput("the private key is of another kind; allowed: P-256")
+    return key
+
+
+def to_pem(certificate: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
+    """The certificate or request in PEM."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def certificate_from_pem(pem: bytes) -> x509.Certificate:
+    """Raises InvalidInput unless `pem` is one certificate of at most PEM_BYTES."""
+    try:
+        if len(pem) > PEM_BYTES:
+            raise ValueError
+        return x509.load_pem_x509_certificate(pem)
+    except ValueError:
+        raise InvalidInput(f"{len(pem)} bytes are not a certificate; allowed: one in PEM, up to {PEM_BYTES}") from None
+
+
+def request_from_pem(pem: bytes) -> x509.CertificateSigningRequest:
+    """A certificate request whose own signature and key kind are right. Raises InvalidInput otherwise."""
+    try:
+        if len(pem) > PEM_BYTES:
+            raise ValueError
+        request = x509.load_pem_x509_csr(pem)
+        valid = request.is_signature_valid
+        key = request.public_key()
+    except (ValueError, TypeError):
+        raise InvalidInput(
+            f"{len(pem)} bytes are not a certificate request; allowed: one in PEM, up to {PEM_BYTES}"
+        ) from None
+    if not (valid and isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
+        raise InvalidInput("the certificate request is not signed by its own P-256 key; allowed: only such")
+    return request
+
+
+def fingerprint(public_key: ec.EllipticCurvePublicKey) -> str:
+    """SHA-256 of a public key (DER SubjectPublicKeyInfo) in pairs of hexadecimal digits, as people compare it."""
+    der = public_key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(der)
+    return digest.finalize().hex(":").upper()
+
+
+def request_fingerprint(request: x509.CertificateSigningRequest) -> str:
+    """The fingerprint of the key that asks for a certificate."""
+    key = request.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
+    return fingerprint(key)
+
+
+def certificate_request(key: ec.EllipticCurvePrivateKey, *, name: str) -> x509.CertificateSigningRequest:
+    """A request for a certificate with this name, signed by its key."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, check_name(name))])
+    return x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+
+
+def new_authority(key: ec.EllipticCurvePrivateKey, *, name: str, now: datetime.datetime, days: int) -> x509.Certificate:
+    """The self-signed certificate of a consortium's authority. now: UTC; days: validity."""
+    return (
+        _builder(name=name, role="authority", public_key=key.public_key(), now=now, days=days)
+        .issuer_name(_subject(name, "authority"))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def issue(
+    *,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+    public_key: ec.EllipticCurvePublicKey,
+    name: str,
+    role: Role,
+    now: datetime.datetime,
+    days: int,
+) -> x509.Certificate:
+    """A certificate of the authority for a coordinator or a party. now: UTC; days: validity, >= 1."""
+    usage = {"coordinator": ExtendedKeyUsageOID.SERVER_AUTH, "party": ExtendedKeyUsageOID.CLIENT_AUTH}.get(role)
+    if usage is None:
+        raise InvalidInput(f"role is {role!r}; allowed: coordinator, party")
+    builder = (
+        _builder(name=check_name(name), role=role, public_key=public_key, now=now, days=days)
+        .issuer_name(authority.subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    )
+    if role == "coordinator":
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)]), critical=False)
+    return builder.sign(authority_key, hashes.SHA256())
+
+
+def identify(
+    certificate: x509.Certificate, *, authority: x509.Certificate, now: datetime.datetime, role: Role
+) -> Identity:
+    """Who a certificate of the authority names. now: UTC.
+
+    Raises Refused: "wrong_authority", "certificate_expired" (or not yet valid), "wrong_role".
+    """
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        raise Refused("wrong_authority", "the certificate is not of this consortium's authority") from None
+    if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
+        raise Refused(
+            "certificate_expired",
+            f"the certificate is valid from {certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}; "
+            f"it is {now}: check the clock, or renew",
+        )
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    roles = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    key = certificate.public_key()
+    if (
+        len(names) != 1
+        or [str(each.value) for each in roles] != [role]
+        or not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1))
+    ):
+        raise Refused("wrong_role", f"the certificate is not that of a {role}")
+    return Identity(str(names[0].value), role, certificate)
+
+
+def _builder(
+    *, name: str, role: Role, public_key: ec.EllipticCurvePublicKey, now: datetime.datetime, days: int
+) -> x509.CertificateBuilder:
+    if not 1 <= days <= 36_500:
+        raise InvalidInput(f"validity is {days} days; allowed: 1 to 36500")
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_subject(name, role))
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _subject(name: str, role: Role) -> x509.Name:
+    """Name and role stand side by side, so that a party called like the coordinator is still a party."""
+    return x509.Name(
+        [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role), x509.NameAttribute(NameOID.COMMON_NAME, name)]
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _public_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
+    key = certificate.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() let nothing else through
+    return key
