@@ -42,3 +42,9 @@ class QueryBatch:
         header = f"conclave batch 1 {self.number} {self.inputs.shape}\n".encode()
         body = self.ids.astype("<i8").tobytes() + np.ascontiguousarray(self.inputs, dtype="<f4").tobytes()
         return hashlib.sha256(header + body).digest()
+
+
+def pool_digest(inputs: Float32[ndarray, "queries ..."]) -> str:
+    """SHA-256, in hexadecimal digits, of a pool of public queries: its shape and its values in little-endian bytes."""
+    header = f"conclave pool 1 {inputs.shape}\n".encode()
+    return hashlib.sha256(header + np.ascontiguousarray(inputs, dtype="<f4").tobytes()).hexdigest()

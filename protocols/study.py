@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import tomllib
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal  # Any: what tomllib returns, checked below
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -24,10 +21,12 @@ from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
+from protocols.identity import check_name
 from protocols.mechanisms import PARAMETERS, Mechanism, Sensitivity, check_view, make_mechanism
 from protocols.noise import StandardNormal
 from protocols.participation import Participation, check_pattern, check_rate, participation
 from protocols.schedule import check_stop
+from protocols.terms import Terms
 from protocols.votes import LATTICE
 
 Unit = Literal["record", "party"]
@@ -62,7 +61,7 @@ class Study:
     between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
     teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
     the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py; roster: one
-    seat a party.
+    seat a party; terms: what organisations fix besides, None in a simulation.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -89,6 +88,7 @@ class Study:
     quorum: int
     participation_name: str
     roster: tuple[Seat, ...]
+    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         for what, value, least in (
@@ -130,6 +130,7 @@ class Study:
                 f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
+        self._check_terms()
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
         if (self.round_one is None) == self.mechanism.interactive:
@@ -164,6 +165,19 @@ class Study:
             raise InvalidInput(
                 f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
                 "that learn one record"
+            )
+
+    def _check_terms(self) -> None:
+        terms = self.terms
+        if terms is None:
+            return
+        for seat in self.roster:
+            check_name(party_of(seat.party))
+        if len(terms.class_names) != self.classes:
+            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
+        if terms.pool_size > self.query_limit:
+            raise InvalidInput(
+                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
             )
 
     @cached_property
@@ -248,7 +262,10 @@ class Study:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
-        canonical = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        values = asdict(self)
+        if self.terms is None:  # as before there were any
+            del values["terms"]
+        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 
     @cached_property
@@ -264,51 +281,6 @@ def votes_per_unit(unit: str, *, teachers: int) -> int:
     return teachers if unit == "party" else 1
 
 
-def read_study(path: Path) -> Study:
-    """A study from its TOML file. Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput(f"study file {path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"study file {path} is not TOML: {error}") from None
-    seats = table.pop("party", [])
-    if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
-        raise InvalidInput(f"study file {path}: parties must be [[party]] tables")
-    roster = tuple(Seat(**_typed(Seat, seat, path)) for seat in seats)
-    return Study(**_typed(Study, {**table, "roster": roster}, path))
-
-
-def write_study(study: Study) -> str:
-    """The study as TOML; read_study gives an equal study back."""
-
-    def line(key: str, value: object) -> str:
-        return f"{key} = {json.dumps(value, ensure_ascii=False)}" if isinstance(value, str) else f"{key} = {value!r}"
-
-    values = asdict(study)
-    seats = values.pop("roster")
-    lines = [line(key, value) for key, value in values.items() if value is not None]
-    for seat in seats:
-        lines += ["", "[[party]]", *(line(key, value) for key, value in seat.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _typed(kind: type[Seat] | type[Study], table: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
-    wanted = {field.name: str(field.type) for field in fields(kind)}
-    unknown = set(table) - set(wanted)
-    if unknown:
-        raise InvalidInput(f"study file {path}: unknown key {sorted(unknown)[0]!r}; allowed: {', '.join(wanted)}")
-    result: dict[str, Any] = {}
-    for key, type_name in wanted.items():
-        value = table.get(key)
-        if value is None and "None" not in type_name:
-            raise InvalidInput(f"study file {path}: key {key!r} is missing")
-        if value is not None and "float" in type_name and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value) if abs(value) < 2**53 else math.inf
-        accepted = {"str": str, "int": int, "float": float, "tuple[Seat, ...]": tuple}
-        needed = accepted[type_name.removesuffix(" | None")]
-        if value is not None and (not isinstance(value, needed) or isinstance(value, bool)):
-            raise InvalidInput(f"study file {path}: {key} is {value!r}; allowed: {type_name}")
-        result[key] = value
-    return result
+def party_of(seat: str) -> str:
+    """The party whose seat this is: PARTY, or PARTY/GROUP for a privacy group."""
+    return seat.partition("/")[0]

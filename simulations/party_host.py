@@ -20,7 +20,8 @@ from protocols.errors import MalformedMessage
 from protocols.messages import Refusal, Reply, Request, Settled, VoteReply, decode, encode
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
-from protocols.study import Study, read_study, write_study
+from protocols.study import Study
+from protocols.study_file import read_study, write_study
 from simulations.engines.engine import Exchange, HostSpec
 
 

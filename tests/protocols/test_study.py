@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.study import Seat, read_study, votes_per_unit, write_study
+from protocols.study import Seat, votes_per_unit
+from protocols.study_file import read_study, write_study
 from tests.studies import make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
