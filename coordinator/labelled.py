@@ -1,0 +1,33 @@
+"""What a labelling leaves behind for a release: the labels, how it ended, and what went wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledStudy:
+    """A study whose labelling ended.
+
+    ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
+    the public queries (.npy); labels: class ids, ABSTAIN or NOT_ASKED, one a query; reinforced: see Labelling;
+    batches: size and answered queries of each; stop: the StopReason; refusals: party to the reason for which its votes
+    were last left out; differences: party to nano-units by which its own ledger may stand higher.
+    """
+
+    study: Study
+    ledger: Path
+    pool: Path
+    labels: Int64[ndarray, " queries"]
+    reinforced: Int64[ndarray, " queries"]
+    batches: tuple[tuple[int, int], ...]
+    stop: str
+    refusals: Mapping[str, str]
+    differences: Mapping[str, int]
