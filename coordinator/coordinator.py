@@ -137,6 +137,14 @@ class Coordinator:
             if on_batch:
                 on_batch(asked, len(inputs))
 
+    def outcome_for(self, party: str, request: bytes) -> Outcome | None:
+        """The outcome of a request that a party still waits for: released, and with its vote; None otherwise."""
+        number = self._ledger.number_of(request)
+        stored = None if number is None else self._ledger.stored(number)
+        if number is None or stored is None or not self._ledger.settled(number).get(party):
+            return None
+        return Outcome(self._study.digest, request, np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN)
+
     def _next(self, asked: int, queries: int) -> Batch | Stop:
         study = self._study
         return next_batch(

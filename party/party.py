@@ -33,12 +33,21 @@ class Party:
     """
 
     def __init__(
-        self, name: str, *, study: Study, ledger: Ledger, voter: Voter, coins_from: RandomSource | None
+        self,
+        name: str,
+        *,
+        study: Study,
+        ledger: Ledger,
+        voter: Voter,
+        coins_from: RandomSource | None,
+        settles: bool = True,
     ) -> None:
         """Opens the party's account with the cap of its own budget.
 
         coins_from: randomness of the secret coins that decide whether this party's vote enters a query; needed for
         participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
+        settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
+        lies about outcomes gains nothing.
         Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
         if name not in study.seats:
@@ -56,12 +65,13 @@ class Party:
         self._ledger = ledger
         self._voter = voter
         self._coins_from = coins_from
+        self._settles = settles
         self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
 
     def handle(self, request: Request) -> Reply:
-        """The reply to a request. A Refusal has cost no budget."""
+        """The reply to a request. A Refusal has cost no budget, and is in the ledger's audit log."""
         try:
             match request:
                 case VoteRequest():
@@ -71,9 +81,11 @@ class Party:
                 case _:
                     assert_never(request)
         except Refused as error:
-            return Refusal(error.code, str(error))
+            refusal = Refusal(error.code, str(error))
         except BudgetExceeded as error:
-            return Refusal("budget_exceeded", str(error))
+            refusal = Refusal("budget_exceeded", str(error))
+        self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
+        return refusal
 
     def handle_bytes(self, data: bytes) -> bytes:
         """handle on the wire: malformed bytes are refused, never raised."""
@@ -123,7 +135,8 @@ class Party:
             raise Refused("bad_outcome", f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
-        self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
+        if self._settles:
+            self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
         return Settled(outcome.batch_digest, self._ledger.balance(self.name).spent)
 
     def _check_study(self, digest: bytes) -> None:

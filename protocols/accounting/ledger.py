@@ -185,8 +185,7 @@ class Ledger:
             if set(charges) != set(amounts):
                 raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
             if stored.settled:
-                query = "SELECT account, settled FROM charge WHERE number = ?"
-                if dict(self._database.execute(query, (number,)).fetchall()) != dict(amounts):
+                if self.settled(number) != dict(amounts):
                     raise Refused("settled_otherwise", f"batch {number} was settled before, with other amounts")
                 return
             for name, amount in amounts.items():
@@ -227,6 +226,11 @@ class Ledger:
     def charged(self, number: int) -> dict[str, int]:
         """What each account was reserved for a batch; empty for a batch that was never charged."""
         return dict(self._rows("SELECT account, reserved FROM charge WHERE number = ?", (number,)))
+
+    def settled(self, number: int) -> dict[str, int]:
+        """What each account settled for a batch; empty for a batch that is not settled."""
+        query = "SELECT account, settled FROM charge WHERE number = ? AND settled IS NOT NULL"
+        return dict(self._rows(query, (number,)))
 
     def balance(self, name: str) -> Balance:
         """One account. Raises InvalidInput for a name that has none."""
