@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS evidence (
     PRIMARY KEY (number, name, kind)
 ) STRICT;
 """
-_ORIGIN = hashlib.sha256(b"conclave audit 1\n").digest()
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,10 @@ class Head:
 
     count: int
     hash: bytes
+
+
+# The head of every log that has no entry yet.
+EMPTY = Head(0, hashlib.sha256(b"conclave audit 1\n").digest())
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,10 @@ class AuditLog:
         self._clock = clock
         database.executescript(_SCHEMA)
 
+    def together(self) -> AbstractContextManager[None]:
+        """One transaction around several steps of the ledger and its log: all of them are kept, or none."""
+        return self._transaction()
+
     def append(self, event: str, **fields: str | int) -> Head:
         """Writes one entry, within the caller's transaction if there is one; returns the new head."""
         with self._transaction():
@@ -75,15 +82,15 @@ class AuditLog:
             return head
 
     def head(self) -> Head:
-        """The head; of an empty log the agreed origin, with count 0."""
+        """The head; EMPTY where nothing is logged."""
         with self._transaction():
             row = self._database.execute("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1").fetchone()
-        return Head(*row) if row else Head(0, _ORIGIN)
+        return Head(*row) if row else EMPTY
 
     def contains(self, head: Head) -> bool:
         """Whether `head` is, or once was, the head of this log."""
         if head.count == 0:
-            return head.hash == _ORIGIN
+            return head == EMPTY
         with self._transaction():
             row = self._database.execute("SELECT hash FROM audit WHERE count = ?", (head.count,)).fetchone()
         return row is not None and row[0] == head.hash
@@ -101,16 +108,10 @@ class AuditLog:
     def remember(self, name: str, head: Head, *, proof: bytes) -> None:
         """Keeps the newest head of another side's log, with the signed message that gave it.
 
-        Raises Refused("peer_rolled_back") for a head older than the one that is kept, or of the same age and another.
+        Raises Refused as check_newer does.
         """
         with self._transaction():
-            known = self.peer(name)
-            if head.count < known.count or (head.count == known.count and head.hash != known.hash):
-                raise Refused(
-                    "peer_rolled_back",
-                    f"the log of {name!r} has {head.count} entries, and {known.count} were seen before: it was "
-                    "restored from a backup, or a copy of it is in use",
-                )
+            known = self.check_newer(name, head)
             if head != known:
                 self._database.execute(
                     "INSERT INTO peer VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET "
@@ -118,11 +119,25 @@ class AuditLog:
                     (name, head.count, head.hash, proof),
                 )
 
+    def check_newer(self, name: str, head: Head) -> Head:
+        """The newest head that is known of another side's log.
+
+        Raises Refused("peer_rolled_back") if `head` is older than it, or of the same age and another.
+        """
+        known = self.peer(name)
+        if head.count < known.count or (head.count == known.count and head.hash != known.hash):
+            raise Refused(
+                "peer_rolled_back",
+                f"the log of {name!r} has {head.count} entries, and {known.count} were seen before: it was restored "
+                "from a backup, or a copy of it is in use; use the newest copy alone",
+            )
+        return known
+
     def peer(self, name: str) -> Head:
-        """The newest head that is known of another side's log; the origin if there is none."""
+        """The newest head that is known of another side's log; EMPTY if there is none."""
         with self._transaction():
             row = self._database.execute("SELECT count, hash FROM peer WHERE name = ?", (name,)).fetchone()
-        return Head(*row) if row else Head(0, _ORIGIN)
+        return Head(*row) if row else EMPTY
 
     def keep(self, number: int, name: str, kind: str, signed: bytes) -> None:
         """Keeps a signed message about a batch as evidence; the first of its kind stays."""
@@ -138,7 +153,7 @@ class AuditLog:
         """All entries from the first, with the chain checked. Raises DataCorrupt at the first that does not fit."""
         with self._transaction():
             rows = self._database.execute("SELECT count, entry, hash FROM audit ORDER BY count").fetchall()
-        last = _ORIGIN
+        last = EMPTY.hash
         for position, (count, entry, stored) in enumerate(rows, start=1):
             last = _next_hash(last, entry)
             if count != position or stored != last:

@@ -27,6 +27,8 @@ from protocols.messages import MESSAGE_BYTES
 WIRE_VERSIONS = (1,)
 FRAME_BYTES = MESSAGE_BYTES + 2**16
 NONCE_BYTES = 16
+# The method that a node calls; see coordinator/hub.py.
+SESSION_METHOD = "/conclave.v1.Session/Open"
 _SHORT_TEXT = 4096
 _STANDINGS = 1024
 _UNSETTLED = 65_536

@@ -84,7 +84,7 @@ class Ledger:
         transaction that does it.
         """
         self._lock = threading.RLock()
-        self._open = False
+        self._depth = 0
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
@@ -270,24 +270,22 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back. One inside another joins it."""
+        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls it back. One inside another is a savepoint of it."""
         with self._lock:
-            if self._open:
-                yield
-                return
+            nested = self._depth > 0
             try:
-                self._database.execute("BEGIN IMMEDIATE")
+                self._database.execute(f"SAVEPOINT step{self._depth}" if nested else "BEGIN IMMEDIATE")
             except sqlite3.Error as error:
                 raise StorageFailed(f"ledger: {error}; nothing was charged") from error
-            self._open = True
+            self._depth += 1
             try:
                 yield
-                self._database.execute("COMMIT")
+                self._database.execute(f"RELEASE step{self._depth - 1}" if nested else "COMMIT")
             except BaseException as error:
                 if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
+                    self._database.execute(f"ROLLBACK TO step{self._depth - 1}" if nested else "ROLLBACK")
                 if isinstance(error, sqlite3.Error):
                     raise StorageFailed(f"ledger: {error}; nothing was charged") from error
                 raise
             finally:
-                self._open = False
+                self._depth -= 1

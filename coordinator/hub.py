@@ -1,0 +1,536 @@
+"""The hub: the coordinator's end of every node's stream, and a transport made of them.
+
+Nodes dial in over gRPC with mutual TLS. Who a node is, its certificate says; whether it is still allowed in is asked
+at every frame. A request goes to the sessions that are open, and to those that open before its deadline; nothing but
+the same request is ever sent again. The hub keeps no state of its own: what it must remember lies in the ledgers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.accounting.ledger import Ledger
+from protocols.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
+from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refused
+from protocols.frames import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    SESSION_METHOD,
+    Answer,
+    Ask,
+    Frame,
+    Goodbye,
+    Hello,
+    RefusedSeat,
+    Renew,
+    Renewed,
+    Standing,
+    Welcome,
+    agree_version,
+    seal,
+    unseal,
+)
+from protocols.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
+from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, decode, encode
+from protocols.study import Study, party_of
+from protocols.transport import Transport
+
+if TYPE_CHECKING:  # not subscriptable at run time
+    _Context = grpc.aio.ServicerContext[bytes, bytes]
+
+# What a node may send: votes of one batch and little else. What all nodes send at once is bounded by it and _AT_ONCE.
+INBOUND_BYTES = 32 * 2**20
+_AT_ONCE_BYTES = 256 * 2**20
+_HELLO_WAIT_S = 10.0
+_DENY_POLL_S = 0.5
+_OPTIONS = [
+    ("grpc.max_receive_message_length", INBOUND_BYTES),
+    ("grpc.max_send_message_length", FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+]
+
+# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
+OutcomeFor = Callable[[str, bytes], Outcome | None]
+_T = TypeVar("_T")
+Event = Callable[[str, dict[str, str | int]], None]
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A node that is connected: since and last_seen in seconds since 1970, where from, and what it runs."""
+
+    since: float
+    last_seen: float
+    address: str
+    software: str
+    wire_version: int
+
+
+@dataclass(eq=False)
+class _Session:
+    """One open stream of a party."""
+
+    party: Identity
+    nonce: bytes
+    context: _Context
+    address: str
+    software: str
+    version: int
+    since: float = field(default_factory=time.time)
+    last_seen: float = field(default_factory=time.time)
+    round: int = 0
+    refused: set[tuple[bytes, str]] = field(default_factory=set)
+    waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict)
+    telling: list[asyncio.Task[None]] = field(default_factory=list)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def end(self) -> None:
+        """Nobody waits for this stream any more."""
+        for answer in self.waiting.values():
+            if not answer.done():
+                answer.cancel()
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenStudy:
+    study: Study
+    ledger: Ledger
+    outcome_for: OutcomeFor | None
+
+
+class Hub:
+    """Serves the nodes of a consortium. One thread of its own runs all streams.
+
+    key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request):
+    a new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for
+    logs, with names, codes and counts alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        denied: Callable[[Identity], str | None],
+        renew: Callable[[Identity, bytes], bytes],
+        enrol: Callable[[Enrol], Enrolled],
+        on_event: Event,
+    ) -> None:
+        self._key = key
+        self._certificate = certificate
+        self._authority = authority
+        self._denied = denied
+        self._renew = renew
+        self._enrol = enrol
+        self._on_event = on_event
+        self._studies: dict[bytes, _OpenStudy] = {}
+        self._sessions: dict[str, _Session] = {}
+        self._changed: asyncio.Condition | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
+        self._servers: list[grpc.aio.Server] = []
+        # Callbacks look into a database: not on the thread that moves frames.
+        self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
+
+    def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
+        """Opens the ports ("127.0.0.1:0" takes a free one) and returns them. Raises InvalidInput if one is taken."""
+        self._thread.start()
+        return self._call(self._start(listen, enrol_listen))
+
+    def stop(self) -> None:
+        """Says goodbye to every node and closes the ports."""
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._callbacks.shutdown()
+
+    def open_study(self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None) -> Transport:
+        """A transport to the nodes of a study; its deadline is the study's.
+
+        Raises InvalidInput for a study without terms, or whose largest reply a node may not send.
+        """
+        if study.terms is None:
+            raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+        largest = 8 * study.teachers * study.batch_limit + 2**16
+        if largest > INBOUND_BYTES:
+            raise InvalidInput(
+                f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
+                f"{INBOUND_BYTES}: lower batch_limit"
+            )
+        opened = _OpenStudy(study, ledger, outcome_for)
+        self._studies[study.digest] = opened
+
+        def exchange(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+            return self._exchange(opened, requests)
+
+        return exchange
+
+    def connected(self) -> dict[str, Connected]:
+        """The parties that are connected now."""
+        return {
+            name: Connected(each.since, each.last_seen, each.address, each.software, each.version)
+            for name, each in list(self._sessions.items())
+        }
+
+    def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
+        """Waits until all these parties are connected, or the time is over; returns those that are missing."""
+        return self._call(self._wait_for(parties, timeout_s))
+
+    def _call(self, work: Awaitable[_T]) -> _T:
+        async def run() -> _T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    async def _start(self, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
+        self._changed = asyncio.Condition()
+        pair = [(key_to_pem(self._key), to_pem(self._certificate))]
+        mutual = grpc.ssl_server_credentials(pair, to_pem(self._authority), require_client_auth=True)
+        _, service, method = SESSION_METHOD.split("/")
+        sessions = grpc.method_handlers_generic_handler(
+            service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
+        )
+        port = await self._listen(listen, mutual, sessions, _OPTIONS)
+        if enrol_listen is None:
+            return port, None
+        _, service, method = ENROL_METHOD.split("/")
+        enrolment = grpc.method_handlers_generic_handler(
+            service, {method: grpc.unary_unary_rpc_method_handler(self._serve_enrolment)}
+        )
+        small = [("grpc.max_receive_message_length", ENROL_BYTES), ("grpc.so_reuseport", 0)]
+        return port, await self._listen(enrol_listen, grpc.ssl_server_credentials(pair), enrolment, small)
+
+    async def _listen(
+        self,
+        address: str,
+        credentials: grpc.ServerCredentials,
+        handler: grpc.GenericRpcHandler,
+        options: list[tuple[str, int]],
+    ) -> int:
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=4096)
+        server.add_generic_rpc_handlers((handler,))
+        try:
+            port = server.add_secure_port(address, credentials)
+        except RuntimeError:
+            raise InvalidInput(f"cannot listen at {address!r}; allowed: HOST:PORT that is free") from None
+        await server.start()
+        self._servers.append(server)
+        return port
+
+    async def _stop(self) -> None:
+        for session in list(self._sessions.values()):
+            await self._farewell(session, Goodbye("going_away", "the coordinator stops; the node will dial again"))
+        for server in self._servers:
+            await server.stop(grace=1.0)
+
+    async def _serve_enrolment(self, data: bytes, context: _Context) -> bytes:
+        try:
+            message = decode_enrol(data)
+            answer = await self._in_callback(self._enrol, message)
+        except MalformedMessage as error:
+            answer = Enrolled(b"", "malformed", str(error))
+        except Refused as error:
+            answer = Enrolled(b"", error.code, str(error))
+        return encode_enrol(answer)
+
+    async def _in_callback(self, callback: Callable[..., _T], *args: object) -> _T:
+        return await self._loop.run_in_executor(self._callbacks, lambda: callback(*args))
+
+    async def _serve(self, _: object, context: _Context) -> None:
+        """One node's stream, from Hello to its end."""
+        try:
+            session = await self._admit(context)
+        except (Refused, MalformedMessage) as error:
+            code = error.code if isinstance(error, Refused) else "malformed"
+            self._on_event("turned_away", {"address": context.peer(), "code": code, "reason": str(error)[:200]})
+            await context.write(self._seal(Goodbye(code, str(error)[:2000])))
+            return
+        name = session.party.name
+        older = self._sessions.get(name)
+        if older is not None:
+            await self._farewell(older, Goodbye("superseded", "the party connected again"))
+        self._sessions[name] = session
+        await self._tell_waiting()
+        self._on_event("connected", {"party": name, "address": session.address})
+        watch = asyncio.create_task(self._watch_denials(session))
+        try:
+            await self._read(session)
+        except (Refused, MalformedMessage) as error:
+            code = error.code if isinstance(error, Refused) else "malformed"
+            self._on_event("refused", {"party": name, "code": code, "reason": str(error)[:200]})
+            await self._farewell(session, Goodbye(code, str(error)[:2000]))
+        finally:
+            watch.cancel()
+            session.end()
+            if self._sessions.get(name) is session:
+                del self._sessions[name]
+                self._on_event("disconnected", {"party": name})
+
+    async def _admit(self, context: _Context) -> _Session:
+        """Reads Hello and answers Welcome. Raises Refused or MalformedMessage."""
+        pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
+        peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
+        await self._check_allowed(peer)
+        try:
+            data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
+        except TimeoutError:
+            raise Refused("no_hello", f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+        hello, _ = self._unseal(data, peer)
+        if not isinstance(hello, Hello):
+            raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
+        version = agree_version(hello.versions)
+        session = _Session(peer, hello.session, context, context.peer(), hello.software[:80], version)
+        refused = []
+        for standing in hello.standings:
+            try:
+                await self._in_callback(self._check_standing, peer, standing)
+            except Refused as error:
+                session.refused.add((standing.study, standing.seat))
+                refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
+        await context.write(self._seal(Welcome(version, hello.session, time.time_ns() // 1_000_000, tuple(refused))))
+        for standing in hello.standings:
+            if (standing.study, standing.seat) not in session.refused:
+                session.telling.append(asyncio.create_task(self._tell_outcomes(session, standing)))
+        return session
+
+    def _check_standing(self, peer: Identity, standing: Standing) -> None:
+        """Raises Refused if the seat is not this party's, or one of the two logs went back."""
+        opened = self._studies.get(standing.study)
+        if opened is None:
+            return
+        if standing.seat not in opened.study.seats or party_of(standing.seat) != peer.name:
+            raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {peer.name!r} in this study")
+        log = opened.ledger.log
+        try:
+            log.check_known(standing.coordinator, by=standing.seat)
+        except Refused as error:
+            self._on_event("own_ledger_rolled_back", {"party": peer.name, "reason": str(error)[:500]})
+            raise Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}") from None
+        log.check_newer(standing.seat, standing.own)
+
+    async def _tell_outcomes(self, session: _Session, standing: Standing) -> None:
+        """Sends the outcomes that a party still waits for, so that it settles what it reserved."""
+        opened = self._studies.get(standing.study)
+        if opened is None or opened.outcome_for is None:
+            return
+        for digest in standing.unsettled:
+            outcome = await self._in_callback(opened.outcome_for, standing.seat, digest)
+            if outcome is not None:
+                answered = await self._ask(session, opened, standing.seat, encode(outcome))
+                if answered is not None:
+                    await self._in_callback(self._record, opened, {standing.seat: outcome}, {standing.seat: answered})
+
+    async def _read(self, session: _Session) -> None:
+        while True:
+            data = await session.context.read()
+            if not isinstance(data, bytes):  # the node ended the stream
+                return
+            await self._check_allowed(session.party)
+            frame, _ = self._unseal(data, session.party)
+            session.last_seen = time.time()
+            if isinstance(frame, Answer):
+                waiting = session.waiting.pop(frame.nonce, None)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result((frame, data))
+            elif isinstance(frame, Renew):
+                certificate = await self._in_callback(self._renew, session.party, frame.request)
+                await self._write(session, Renewed(certificate))
+            elif isinstance(frame, Goodbye):
+                self._on_event(
+                    "goodbye", {"party": session.party.name, "code": frame.code, "reason": frame.reason[:500]}
+                )
+                return
+            else:
+                raise MalformedMessage(f"{type(frame).__name__} has no place here")
+
+    def _exchange(self, opened: _OpenStudy, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """The transport: the same request to each seat until it answers or the deadline has passed."""
+        answers = self._call(self._round(opened, requests))
+        return self._record(opened, requests, answers)
+
+    async def _round(
+        self, opened: _OpenStudy, requests: Mapping[str, Request]
+    ) -> dict[str, tuple[bytes, bytes, Answer] | None]:
+        terms = opened.study.terms
+        assert terms is not None  # open_study checked it
+        deadline = self._loop.time() + terms.deadline_s
+        envelopes = {id(request): encode(request) for request in requests.values()}
+        largest = max(len(envelope) for envelope in envelopes.values())
+        at_once = asyncio.Semaphore(max(1, _AT_ONCE_BYTES // (largest + INBOUND_BYTES // 64)))
+
+        async def one(seat: str, envelope: bytes) -> tuple[bytes, bytes, Answer] | None:
+            try:
+                async with asyncio.timeout_at(deadline), at_once:
+                    while True:
+                        session = await self._session_of(opened, seat)
+                        answered = await self._ask(session, opened, seat, envelope)
+                        if answered is not None:
+                            return answered
+                        await self._gone(session)
+            except TimeoutError:
+                self._on_event("absent", {"seat": seat})
+                return None
+
+        answers = await asyncio.gather(*(one(seat, envelopes[id(request)]) for seat, request in requests.items()))
+        return dict(zip(requests, answers, strict=True))
+
+    async def _session_of(self, opened: _OpenStudy, seat: str) -> _Session:
+        """The open session of a seat's party; waits for one."""
+        assert self._changed is not None  # the hub was started
+        name, key = party_of(seat), (opened.study.digest, seat)
+        async with self._changed:
+            await self._changed.wait_for(lambda: name in self._sessions and key not in self._sessions[name].refused)
+            return self._sessions[name]
+
+    async def _gone(self, session: _Session) -> None:
+        """Waits until a session that broke is replaced or forgotten, so that it is not asked again at once."""
+        while self._sessions.get(session.party.name) is session:
+            await asyncio.sleep(0.02)
+
+    async def _wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
+        assert self._changed is not None  # the hub was started
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: parties <= set(self._sessions))
+        except TimeoutError:
+            pass
+        return parties - set(self._sessions)
+
+    async def _tell_waiting(self) -> None:
+        assert self._changed is not None  # the hub was started
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _ask(
+        self, session: _Session, opened: _OpenStudy, seat: str, envelope: bytes
+    ) -> tuple[bytes, bytes, Answer] | None:
+        """The signed question, the signed answer and its content; None when the stream ended before."""
+        log = opened.ledger.log
+        nonce = os.urandom(NONCE_BYTES)
+        answer: asyncio.Future[tuple[Answer, bytes]] = self._loop.create_future()
+        session.waiting[nonce] = answer
+        try:
+            async with session.writing:
+                session.round += 1
+                ask = Ask(
+                    session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
+                )
+                signed = self._seal(ask)
+                await session.context.write(signed)
+            got, answered = await answer
+        except (grpc.aio.BaseError, asyncio.InvalidStateError):
+            return None
+        except asyncio.CancelledError:
+            if answer.cancelled():  # the stream ended; otherwise the deadline has passed, or the hub stops
+                return None
+            raise
+        finally:
+            session.waiting.pop(nonce, None)
+        if (got.study, got.seat, got.round) != (ask.study, ask.seat, ask.round):
+            return None
+        return signed, answered, got
+
+    def _record(
+        self,
+        opened: _OpenStudy,
+        requests: Mapping[str, Request],
+        answers: Mapping[str, tuple[bytes, bytes, Answer] | None],
+    ) -> dict[str, Reply | None]:
+        """Decodes the answers, and keeps heads and evidence of all of them in one transaction."""
+        replies: dict[str, Reply | None] = dict.fromkeys(requests)
+        log, ledger = opened.ledger.log, opened.ledger
+        with log.together():
+            for seat, answer in answers.items():
+                if answer is None:
+                    continue
+                asked, answered, frame = answer
+                try:
+                    reply = _reply(frame.envelope)
+                    log.remember(seat, frame.own, proof=answered)
+                except MalformedMessage as error:
+                    reply = Refusal("malformed", str(error))
+                except Refused as error:
+                    reply = Refusal(error.code, str(error))
+                replies[seat] = reply
+                request = requests[seat]
+                if isinstance(reply, Refusal):
+                    self._on_event("refusal", {"seat": seat, "code": reply.code, "reason": reply.reason[:500]})
+                    log.append("refused_by", seat=seat, code=reply.code[:80])
+                elif isinstance(request, Outcome) and isinstance(reply, Settled):
+                    number = ledger.number_of(request.batch_digest)
+                    if number is not None:
+                        log.keep(number, seat, "outcome", asked)
+                        log.keep(number, seat, "settled", answered)
+        return replies
+
+    async def _watch_denials(self, session: _Session) -> None:
+        """Ends a session soon after its party is denied, even when nothing is sent."""
+        while True:
+            await asyncio.sleep(_DENY_POLL_S)
+            try:
+                await self._check_allowed(session.party)
+            except Refused as error:
+                self._on_event("refused", {"party": session.party.name, "code": error.code, "reason": str(error)})
+                await self._farewell(session, Goodbye(error.code, str(error)))
+                return
+
+    async def _check_allowed(self, party: Identity) -> None:
+        reason = await self._in_callback(self._denied, party)
+        if reason is not None:
+            raise Refused("revoked", f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
+
+    async def _farewell(self, session: _Session, goodbye: Goodbye) -> None:
+        """Ends a session; that the other side is already gone does not matter."""
+        if self._sessions.get(session.party.name) is session:
+            del self._sessions[session.party.name]
+        session.end()
+        try:
+            await self._write(session, goodbye)
+            session.context.cancel() if hasattr(session.context, "cancel") else None
+        except (grpc.aio.BaseError, asyncio.InvalidStateError, ConclaveError):
+            return
+
+    async def _write(self, session: _Session, frame: Frame) -> None:
+        async with session.writing:
+            await session.context.write(self._seal(frame))
+
+    def _seal(self, frame: Frame) -> bytes:
+        return seal(frame, key=self._key, certificate=self._certificate)
+
+    def _unseal(self, data: object, peer: Identity) -> tuple[Frame, Identity]:
+        """A frame of the party at the other end, whatever certificate of its key it signed with."""
+        if not isinstance(data, bytes):
+            raise MalformedMessage("the stream ended before Hello")
+        frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")
+        if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
+            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+        return frame, sender
+
+
+def _reply(envelope: bytes) -> Reply:
+    """A reply; a request in its place is malformed."""
+    reply = decode(envelope)
+    if not isinstance(reply, VoteReply | Settled | Refusal):
+        raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+    return reply
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,362 @@
+"""The node: dials out to the coordinator over one mutually authenticated stream and answers for its seats.
+
+No port is opened. What a party says is decided by Party.handle; this file moves frames, checks who signed them and in
+which session, and keeps the two audit logs in step: charge, reply, evidence and heads are written in one transaction
+before anything leaves.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.audit_log import EMPTY
+from protocols.errors import MalformedMessage, Refused, StorageFailed
+from protocols.frames import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    SESSION_METHOD,
+    WIRE_VERSIONS,
+    Answer,
+    Ask,
+    Frame,
+    Goodbye,
+    Hello,
+    Renew,
+    Renewed,
+    Standing,
+    Welcome,
+    seal,
+    unseal,
+)
+from protocols.identity import (
+    COORDINATOR_HOST,
+    Identity,
+    certificate_from_pem,
+    certificate_request,
+    identify,
+    key_to_pem,
+    to_pem,
+)
+from protocols.messages import Outcome, Refusal, Reply, Settled, VoteRequest, decode, encode
+from protocols.study import Study
+
+# What a person must mend: trying again would change nothing.
+_FATAL = frozenset(
+    {"revoked", "wire_version", "wrong_role", "wrong_authority", "certificate_expired", "ledger_rolled_back"}
+    | {"peer_rolled_back", "too_many_refusals"}
+)
+_COORDINATOR = "coordinator"
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
+_WELCOME_WAIT_S = 30.0
+_LAST_WORDS_S = 1.0
+_CLOCK_TOLERANCE_MS = 60_000
+# A coordinator that only sends what must be refused would fill the audit log.
+_REFUSALS = 1000
+_SOFTWARE = f"conclave {version('conclave')}"
+_OPTIONS = [
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.max_receive_message_length", FRAME_BYTES),
+    ("grpc.max_send_message_length", FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One approved seat of one study, with its party and that party's ledger."""
+
+    study: Study
+    party: Party
+    ledger: Ledger
+
+
+@dataclass(eq=False)
+class _Session:
+    """One connection: its nonce, whether it was welcomed, the last round, how many requests were refused."""
+
+    nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+    welcomed: bool = False
+    round: int = 0
+    refusals: int = 0
+
+
+class _Outgoing:
+    """The frames that are still to be sent: an iterator that ends when it is closed and everything was taken."""
+
+    def __init__(self) -> None:
+        self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._drained = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        frame = self._frames.get()
+        if frame is None:
+            self._drained.set()
+            raise StopIteration
+        return frame
+
+    def put(self, frame: bytes) -> None:
+        self._frames.put(frame)
+
+    def close(self) -> None:
+        """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""
+        self._frames.put(None)
+        self._drained.wait(_LAST_WORDS_S)
+
+
+class Node:
+    """A party's connection to one coordinator.
+
+    key, certificate: the party's; authority: the consortium's; address: "host:port"; seats: the approved seats, asked
+    at every connection; save_certificate: called with a renewed certificate (PEM); on_event(event, fields): for logs,
+    with names, codes and counts alone; renew_days_left: days of validity at which a certificate is renewed.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        address: str,
+        seats: Callable[[], Sequence[Seat]],
+        save_certificate: Callable[[bytes], None],
+        on_event: Callable[[str, dict[str, str | int]], None],
+        renew_days_left: int,
+    ) -> None:
+        self._key = key
+        self._certificate = certificate
+        self._authority = authority
+        self._address = address
+        self._list_seats = seats
+        self._save_certificate = save_certificate
+        self._on_event = on_event
+        self._renew_left = datetime.timedelta(days=renew_days_left)
+        self._jitter = random.Random(os.urandom(8))
+
+    def run(self, stop: threading.Event) -> None:
+        """Answers until `stop` is set, dialling again with growing waits whenever the connection ends.
+
+        Raises Refused for what a person must mend (its code says what), StorageFailed when the ledger cannot be read.
+        """
+        wait_s = _FIRST_WAIT_S
+        while not stop.is_set():
+            self._check_certificate()
+            welcomed = self._connect(stop)
+            wait_s = _FIRST_WAIT_S if welcomed else min(2 * wait_s, _LONGEST_WAIT_S)
+            stop.wait(wait_s * self._jitter.uniform(0.5, 1))
+
+    def _check_certificate(self) -> None:
+        identify(self._certificate, authority=self._authority, now=_now(), role="party")
+
+    def _connect(self, stop: threading.Event) -> bool:
+        """One connection, until it ends; whether the coordinator welcomed the node."""
+        credentials = grpc.ssl_channel_credentials(
+            to_pem(self._authority), key_to_pem(self._key), to_pem(self._certificate)
+        )
+        outgoing = _Outgoing()
+        session = _Session()
+        ended = threading.Event()
+        with grpc.secure_channel(self._address, credentials, options=_OPTIONS) as channel:
+            open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
+            call = open_stream(outgoing)
+            # A waiting call ends when the node is stopped, or when no welcome comes.
+            watch = threading.Thread(target=_cancel_when, args=(call, session, stop, ended), daemon=True)
+            watch.start()
+            try:
+                return self._converse(call, outgoing, session)
+            except grpc.RpcError as error:
+                if not stop.is_set():
+                    self._on_event("disconnected", {"code": error.code().name, "reason": str(error.details())[:200]})
+                return False
+            finally:
+                ended.set()
+                outgoing.close()
+                call.cancel()
+                watch.join()
+
+    def _converse(self, frames: Iterator[bytes], outgoing: _Outgoing, session: _Session) -> bool:
+        seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
+
+        def send(frame: Frame) -> None:
+            outgoing.put(seal(frame, key=self._key, certificate=self._certificate))
+
+        standings = tuple(_standing(seat) for seat in seats.values())
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
+        for data in frames:
+            try:
+                frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
+                if isinstance(frame, Goodbye):
+                    self._on_event("goodbye", {"code": frame.code, "reason": frame.reason})
+                    if frame.code in _FATAL:
+                        raise Refused(frame.code, frame.reason)
+                    return session.welcomed
+                if isinstance(frame, Welcome):
+                    self._welcome(frame, session)
+                    session.welcomed = True
+                    self._ask_for_renewal(send)
+                elif isinstance(frame, Renewed):
+                    self._renewed(frame)
+                elif isinstance(frame, Ask) and session.welcomed:
+                    send(self._answer(frame, data, sender, session, seats))
+                else:
+                    raise MalformedMessage(f"{type(frame).__name__} has no place here")
+            except MalformedMessage as error:
+                self._on_event("malformed", {"reason": str(error)[:200]})
+                return session.welcomed
+            except Refused as error:
+                if error.code in _FATAL:
+                    self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
+                    send(Goodbye(error.code, str(error)))
+                    raise
+                self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
+                return session.welcomed
+        return session.welcomed
+
+    def _welcome(self, welcome: Welcome, session: _Session) -> None:
+        if welcome.session != session.nonce:
+            raise Refused("replayed", "the welcome is of another session")
+        skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
+        self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
+        if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
+            self._on_event("clock_skew", {"skew_ms": skew_ms})
+        for refused in welcome.refused:
+            self._on_event("seat_refused", {"seat": refused.seat, "code": refused.code, "reason": refused.reason})
+            if refused.code in _FATAL:
+                raise Refused(refused.code, refused.reason)
+
+    def _answer(
+        self,
+        ask: Ask,
+        signed: bytes,
+        sender: Identity,
+        session: _Session,
+        seats: dict[tuple[bytes, str], Seat],
+    ) -> Answer:
+        """The answer to one request: all that must outlive a crash is on disk when it is returned."""
+        if ask.session != session.nonce or ask.round <= session.round:
+            raise Refused("replayed", f"round {ask.round} after {session.round}, or of another session")
+        session.round = ask.round
+        seat = seats.get((ask.study, ask.seat))
+        if seat is None:
+            refusal = Refusal(
+                "unknown_study", f"seat {ask.seat!r} of study {ask.study.hex()[:16]} is not approved here"
+            )
+            self._count_refusal(session, refusal)
+            return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
+        log = seat.ledger.log
+        try:
+            with log.together():
+                log.check_known(ask.seen, by="the coordinator")
+                log.remember(_COORDINATOR, ask.own, proof=signed)
+                reply = self._reply(ask, signed, sender, seat)
+        except StorageFailed as error:
+            reply = Refusal("storage_failed", str(error))
+        if isinstance(reply, Refusal):
+            self._count_refusal(session, reply)
+        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(_COORDINATOR), encode(reply))
+
+    def _reply(self, ask: Ask, signed: bytes, sender: Identity, seat: Seat) -> Reply:
+        terms = seat.study.terms
+        if terms is not None and sender.name != terms.coordinator:
+            return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
+        if terms is not None and terms.ended(_now().date()):
+            return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
+        try:
+            request = decode(ask.envelope)
+        except MalformedMessage as error:
+            return _refuse(seat, "malformed", str(error))
+        if not isinstance(request, VoteRequest | Outcome):
+            return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, outcome")
+        if (
+            terms is not None
+            and isinstance(request, VoteRequest)
+            and request.batch.inputs.shape[1:] != terms.input_shape
+        ):
+            shape = request.batch.inputs.shape[1:]
+            return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {terms.input_shape}")
+        reply = seat.party.handle(request)
+        if not isinstance(reply, Refusal):
+            digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
+            number = seat.ledger.number_of(digest)
+            assert number is not None  # a batch that was answered or settled was charged
+            kind = "outcome" if isinstance(reply, Settled) else "request"
+            seat.ledger.log.keep(number, _COORDINATOR, kind, signed)
+        return reply
+
+    def _count_refusal(self, session: _Session, refusal: Refusal) -> None:
+        self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
+        session.refusals += 1
+        if session.refusals > _REFUSALS:
+            raise Refused("too_many_refusals", f"the coordinator sent {_REFUSALS} requests that had to be refused")
+
+    def _ask_for_renewal(self, send: Callable[[Frame], None]) -> None:
+        if self._certificate.not_valid_after_utc - _now() < self._renew_left:
+            name = identify(self._certificate, authority=self._authority, now=_now(), role="party").name
+            send(Renew(to_pem(certificate_request(self._key, name=name))))
+
+    def _renewed(self, renewed: Renewed) -> None:
+        """Takes a renewed certificate if it is the node's own name and key. Raises Refused otherwise."""
+        certificate = certificate_from_pem(renewed.certificate)
+        new = identify(certificate, authority=self._authority, now=_now(), role="party")
+        old = identify(self._certificate, authority=self._authority, now=_now(), role="party")
+        if (new.name, new.fingerprint) != (old.name, old.fingerprint):
+            raise Refused("bad_certificate", f"the renewed certificate is for {new.name!r} or another key")
+        self._save_certificate(renewed.certificate)
+        self._certificate = certificate
+        self._on_event("renewed", {"until": str(certificate.not_valid_after_utc)})
+
+
+def check_address(address: str) -> str:
+    """`address` itself if it is "host:port"; Refused("bad_address") otherwise."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise Refused("bad_address", f"the address is {address!r}; allowed: HOST:PORT")
+    return address
+
+
+def _standing(seat: Seat) -> Standing:
+    log = seat.ledger.log
+    unsettled = []
+    for number in seat.ledger.unsettled():
+        stored = seat.ledger.stored(number)
+        assert stored is not None  # it was listed
+        unsettled.append(stored.digest)
+    return Standing(seat.study.digest, seat.party.name, log.head(), log.peer(_COORDINATOR), tuple(unsettled))
+
+
+def _refuse(seat: Seat, code: str, reason: str) -> Refusal:
+    seat.ledger.log.append("refused", code=code, request="Ask")
+    return Refusal(code, f"{code}: {reason}")
+
+
+def _cancel_when(call: grpc.Call, session: _Session, stop: threading.Event, ended: threading.Event) -> None:
+    """Cancels a call when the node is to stop, or when no welcome comes."""
+    deadline = time.monotonic() + _WELCOME_WAIT_S
+    while not ended.wait(0.1):
+        if stop.is_set() or (not session.welcomed and time.monotonic() > deadline):
+            call.cancel()
+            return
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

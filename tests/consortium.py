@@ -1,0 +1,211 @@
+"""A consortium on loopback for tests: an authority, a hub and nodes in threads, with real mutual TLS."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.coordinator import Coordinator
+from coordinator.hub import Hub
+from party.node import Node, Seat
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.enrolment import Enrolled
+from protocols.errors import Refused
+from protocols.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
+from protocols.noise import simulated
+from protocols.queries import pool_digest
+from protocols.study import Study
+from protocols.terms import Terms
+from tests.studies import make_study
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 5.0, **more) -> Study:
+    """A study with terms; its pool is `pool_of` it."""
+    defaults = {
+        "sigma": 1.0,
+        "sigma_threshold": 1.0,
+        "threshold": float(parties) / 2,
+        "classes": 2,
+        "queries": pool,
+        "batch_limit": 20,
+    }
+    base = make_study([8.0] * parties, **(defaults | more))
+    terms = Terms(
+        task="tell left from right",
+        class_names=("left", "right"),
+        label="side",
+        input_shape=(features,),
+        pool_size=pool,
+        pool_sha256=pool_digest(pool_of(pool, features)),
+        deadline_s=deadline_s,
+        coordinator="centre",
+        ends="2999-12-31",
+    )
+    roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
+    return replace(base, roster=roster, terms=terms)
+
+
+def pool_of(pool: int, features: int) -> np.ndarray:
+    """Public queries."""
+    return np.random.default_rng(7).standard_normal((pool, features)).astype(np.float32)
+
+
+def voter(name: str, teachers: int = 1) -> Callable:
+    """Teachers that look at the first feature, and err as their name has it."""
+    salt = hashlib.sha256(name.encode()).digest()[0] / 2560
+
+    def vote(batch):
+        return np.tile((batch.inputs[:, 0] > salt).astype(np.int64), (teachers, 1))
+
+    return vote
+
+
+@dataclass
+class Consortium:
+    """The parts, and what happened. Use as a context manager."""
+
+    study: Study
+    folder: Path
+    denied: dict[str, str] = field(default_factory=dict)
+    events: list = field(default_factory=list)
+    renew_days_left: int = 0
+    days: int = 30
+
+    def __enter__(self):
+        self.authority_key = new_key()
+        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.key = new_key()
+        self.certificate = self.certify(self.key, "centre", role="coordinator")
+        self.address = "127.0.0.1:0"
+        self.keys, self.certificates, self.ledgers, self.parties = {}, {}, {}, {}
+        self.stops, self.threads, self.ended = {}, {}, {}
+        self.hub, self.ledger, self.coordinator = None, None, None
+        self.start_hub()
+        return self
+
+    def __exit__(self, *_):
+        for name in list(self.threads):
+            self.stop_node(name)
+        self.stop_hub()
+        for ledger in self.ledgers.values():
+            ledger.close()
+
+    def certify(self, key, name, *, role="party", days=None, now=NOW):
+        return issue(
+            authority=self.authority,
+            authority_key=self.authority_key,
+            public_key=key.public_key(),
+            name=name,
+            role=role,
+            now=now,
+            days=days or self.days,
+        )
+
+    def start_hub(self, ledger: str = "coordinator.sqlite") -> None:
+        self.hub = Hub(
+            key=self.key,
+            certificate=self.certificate,
+            authority=self.authority,
+            denied=lambda identity: self.denied.get(identity.name),
+            renew=self.renew,
+            enrol=lambda message: Enrolled(b"", "pending", message.party),
+            on_event=lambda event, fields: self.events.append((event, fields)),
+        )
+        port, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
+        self.ledger = Ledger(self.folder / ledger)
+        transport = self.hub.open_study(
+            self.study, self.ledger, outcome_for=lambda *args: self.coordinator.outcome_for(*args)
+        )
+        self.coordinator = Coordinator(
+            self.study,
+            ledger=self.ledger,
+            noise=simulated(np.random.default_rng(1)),
+            exchange=transport,
+            run=b"run",
+        )
+
+    def stop_hub(self) -> None:
+        self.hub.stop()
+        self.ledger.close()
+
+    def renew(self, identity, request):
+        if identity.name == "hospital-9":
+            raise Refused("denied", "no renewal")
+        return to_pem(self.certify(identity.certificate.public_key(), identity.name, days=90))
+
+    def add_node(self, name: str, *, file: str | None = None, settles: bool = True, vote=None) -> Party:
+        """A node of a party, not yet started."""
+        if name not in self.keys:
+            self.keys[name] = new_key()
+            self.certificates[name] = self.certify(self.keys[name], name)
+        ledger = Ledger(self.folder / (file or f"{name}.sqlite"))
+        self.ledgers[name] = ledger
+        self.parties[name] = Party(
+            name,
+            study=self.study,
+            ledger=ledger,
+            voter=vote or voter(name, self.study.teachers),
+            coins_from=None,
+            settles=settles,
+        )
+        return self.parties[name]
+
+    def node(self, name: str) -> Node:
+        def save(pem):
+            self.certificates[name] = certificate_from_pem(pem)
+
+        return Node(
+            key=self.keys[name],
+            certificate=self.certificates[name],
+            authority=self.authority,
+            address=self.address,
+            seats=lambda: [Seat(self.study, self.parties[name], self.ledgers[name])],
+            save_certificate=save,
+            on_event=lambda event, fields: self.events.append((event, {"node": name, **fields})),
+            renew_days_left=self.renew_days_left,
+        )
+
+    def start_node(self, name: str) -> None:
+        stop = self.stops[name] = threading.Event()
+        node = self.node(name)
+
+        def run():
+            try:
+                node.run(stop)
+            except Refused as error:
+                self.ended[name] = error.code
+
+        self.threads[name] = threading.Thread(target=run)
+        self.threads[name].start()
+
+    def stop_node(self, name: str) -> None:
+        self.stops.pop(name).set()
+        self.threads.pop(name).join()
+
+    def start_all(self) -> None:
+        for seat in self.study.roster:
+            self.add_node(seat.party)
+            self.start_node(seat.party)
+        missing = self.hub.wait_for(frozenset(self.threads), timeout_s=20)
+        assert not missing
+
+    def label(self):
+        terms = self.study.terms
+        return self.coordinator.label(pool_of(terms.pool_size, terms.input_shape[0]))
+
+    def request(self, name):
+        """A certificate request of a party's key."""
+        return certificate_request(self.keys[name], name=name)
+
+    def codes(self, event: str) -> set:
+        return {fields.get("code") for happened, fields in self.events if happened == event}
