@@ -28,17 +28,17 @@ from tests.studies import make_study
 NOW = datetime.datetime.now(datetime.UTC)
 
 
-def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 5.0, **more) -> Study:
+def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 1.0, **more) -> Study:
     """A study with terms; its pool is `pool_of` it."""
     defaults = {
-        "sigma": 1.0,
-        "sigma_threshold": 1.0,
-        "threshold": float(parties) / 2,
+        "sigma": 6.0,
+        "sigma_threshold": 12.0,
+        "threshold": -2.0,
         "classes": 2,
         "queries": pool,
         "batch_limit": 20,
     }
-    base = make_study([8.0] * parties, **(defaults | more))
+    base = make_study([12.0] * parties, **(defaults | more))
     terms = Terms(
         task="tell left from right",
         class_names=("left", "right"),
@@ -141,7 +141,7 @@ class Consortium:
     def renew(self, identity, request):
         if identity.name == "hospital-9":
             raise Refused("denied", "no renewal")
-        return to_pem(self.certify(identity.certificate.public_key(), identity.name, days=90))
+        return to_pem(self.certify(self.keys[identity.name], identity.name, days=90))
 
     def add_node(self, name: str, *, file: str | None = None, settles: bool = True, vote=None) -> Party:
         """A node of a party, not yet started."""
