@@ -1,0 +1,1 @@
+"""The commands of conclave-coordinator, one file a group of them."""

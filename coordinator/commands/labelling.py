@@ -1,0 +1,152 @@
+"""label, resume, train: from a pool of queries to labels, and to a student."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.printing import print_json
+from coordinator.home import Home
+from coordinator.pool import stored_pool
+from coordinator.status import alive, job_line
+from coordinator.store import Job, Store
+from coordinator.students import STUDENTS
+from protocols.errors import InvalidInput
+
+_EVERY_S = 0.2
+_LINE_EVERY_S = 1.0
+_EXIT_CODES = {"stopped": 7, "failed": 1}
+_student_option = click.option(
+    "--student", help=f"Student between the rounds of an interactive study: {' | '.join(STUDENTS)}."
+)
+_wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; the exit code is 7 if it stops before.")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@_student_option
+@_wait_option
+@home_option
+@json_option
+def label(study: str, student: str | None, wait: bool, home_folder: Path, as_json: bool) -> int:
+    """Have serve label the pool of STUDY, in batches that every budget can bear.
+
+    \b
+    Examples:
+      conclave-coordinator label heart --wait
+      conclave-coordinator label heart --student mlp      (an interactive study)
+    """
+    with _store(home_folder) as store:
+        job = store.job(study)
+        if job is None or (job.ended and job.state != "finished"):
+            job = _ask(store, study, student)
+        return _follow(store, job, wait=wait, as_json=as_json)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@_student_option
+@_wait_option
+@home_option
+@json_option
+def resume(study: str, student: str | None, wait: bool, home_folder: Path, as_json: bool) -> int:
+    """Go on with a labelling of STUDY that stopped: what was asked is asked again as it was, and costs nothing more.
+
+    \b
+    Example:
+      conclave-coordinator resume heart --wait
+    """
+    with _store(home_folder) as store:
+        job = store.job(study)
+        if job is None:
+            store.study(study)
+            raise InvalidInput(f"study {study!r} was never labelled; allowed: label {study}")
+        if job.ended and job.state != "finished":
+            job = _ask(store, study, student or job.student)
+        return _follow(store, job, wait=wait, as_json=as_json)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@click.option("--student", "kind", required=True, help=f"{' | '.join(STUDENTS)}.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the training.")
+@click.option("--device", default="auto", show_default=True, help="auto | cpu | cuda.")
+@home_option
+@json_option
+def train(study: str, kind: str, seed: int, device: str, home_folder: Path, as_json: bool) -> None:
+    """Train a student on the released labels of STUDY; it costs no budget.
+
+    \b
+    Example:
+      conclave-coordinator train heart --student mlp
+    """
+    from coordinator.training import keep_student, train_student
+
+    with _store(home_folder) as store:
+        labelled = store.labelled(study)
+        pool = stored_pool(labelled.pool, labelled.study)
+        trained = train_student(labelled, pool, kind=kind, seed=seed, device=device)
+        file = keep_student(store.home.study(study) / "student", labelled, trained)
+    figures = {
+        "student": kind,
+        "seed": seed,
+        "labels": trained.labels,
+        "reinforced": trained.reinforced,
+        "unlabelled": trained.unlabelled,
+        "agreement": trained.agreement,
+        "file": str(file),
+    }
+    if as_json:
+        print_json(figures)
+        return
+    click.echo(f"{kind} trained on {trained.labels} released labels; it predicts {trained.agreement:.1%} of them")
+    click.echo(f"next: conclave-coordinator release {study}")
+
+
+def _store(home_folder: Path) -> Store:
+    home = Home(home_folder)
+    home.settings()
+    return Store(home)
+
+
+def _ask(store: Store, name: str, student: str | None) -> Job:
+    study = store.study(name)
+    interactive = study.mechanism.interactive
+    if interactive != (student is not None) or student not in (None, *STUDENTS):
+        allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism_name}"
+        raise InvalidInput(f"--student is {student!r}; allowed: {allowed}")
+    return store.ask_job(name, student=student)
+
+
+def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
+    """Shows where a job stands, to its end if `wait`; the exit code."""
+    if not job.ended and alive(store) is None:
+        click.echo(
+            "no serve runs on this home; the labelling begins when one does: conclave-coordinator serve", err=True
+        )
+    terms = store.study(job.study).terms
+    pool = 0 if terms is None else terms.pool_size
+    live, shown, shown_at = sys.stderr.isatty(), "", 0.0
+    while wait and not job.ended:
+        line = job_line(job, pool)
+        if line != shown and (live or time.monotonic() - shown_at >= _LINE_EVERY_S):
+            click.echo(f"\r\x1b[K{line[:110]}" if live else line, err=True, nl=not live)
+            shown, shown_at = line, time.monotonic()
+        time.sleep(_EVERY_S)
+        job = store.job(job.study) or job
+    if live and shown:
+        click.echo("\r\x1b[K", err=True, nl=False)
+    if as_json:
+        print_json(asdict(job))
+    else:
+        click.echo(job_line(job, pool))
+    if job.state not in _EXIT_CODES:
+        return 0
+    click.echo(f"error [labelling_{job.state}]: {job.message}", err=True)
+    click.echo(f"next: mend that, then conclave-coordinator resume {job.study}", err=True)
+    return _EXIT_CODES[job.state]

@@ -1,0 +1,36 @@
+"""serve: the coordinator itself, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option
+from coordinator.home import Home
+from coordinator.logs import Log
+from coordinator.serving import serve as serve_home
+
+
+@click.command(epilog=EPILOG)
+@home_option
+def serve(home_folder: Path) -> None:
+    """Serve the nodes of the hospitals and run labellings, until Ctrl-C or SIGTERM.
+
+    One JSON object a line on standard error says what happens. A labelling that was under way goes on by itself. On
+    127.0.0.1 there are /healthz and /metrics.
+
+    \b
+    Example:
+      conclave-coordinator serve
+    """
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,74 @@
+"""status: who is connected, rounds, answers left, budget used."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.printing import print_json, table
+from coordinator.commands.study import seat_rows
+from coordinator.home import Home
+from coordinator.status import read_status
+from coordinator.store import Store
+
+_EVERY_S = 1.0
+
+
+@click.command(epilog=EPILOG)
+@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@home_option
+@json_option
+def status(watch: bool, home_folder: Path, as_json: bool) -> None:
+    """Show who is connected, rounds, answers left and budget used.
+
+    \b
+    Example:
+      conclave-coordinator status --watch
+    """
+    home = Home(home_folder)
+    home.settings()
+    with Store(home) as store:
+        while True:
+            figures = read_status(store)
+            if watch and sys.stdout.isatty():
+                click.clear()
+            if as_json:
+                print_json(figures)
+            else:
+                click.echo(_text(figures))
+            if not watch:
+                return
+            time.sleep(_EVERY_S)
+
+
+def _text(figures: dict[str, Any]) -> str:
+    serving = figures["serving"]
+    lines = [
+        "not serving; start it with conclave-coordinator serve"
+        if serving is None
+        else f"serving at port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
+    ]
+    if figures["parties"]:
+        rows = [
+            [each["party"], each["connected"], each["days_left"], each["revoked"] or "", each["serial"]]
+            for each in figures["parties"]
+        ]
+        lines += ["", table(["party", "connected", "days left", "revoked", "serial"], rows)]
+    for request in figures["pending_requests"]:
+        lines.append(f"waits for approval: {request['party']}  {request['fingerprint']}")
+    if figures["open_invitations"]:
+        lines.append(f"invited: {', '.join(figures['open_invitations'])}")
+    for study in figures["studies"]:
+        said = f" ({study['message']})" if study["message"] else ""
+        lines += [
+            "",
+            f"study {study['study']}: {study['state']}{said}; {study['asked']} of {study['pool']} queries asked in "
+            f"{study['batches']} rounds, {study['answered']} answered; quorum {study['quorum']}",
+            table(*seat_rows(study)),
+        ]
+    return "\n".join(lines)

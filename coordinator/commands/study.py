@@ -1,0 +1,98 @@
+"""study create, study pool-digest: what is asked, and of whom."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any  # a row of a status
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.printing import print_json, table
+from coordinator.home import Home
+from coordinator.pool import read_pool
+from coordinator.status import study_status
+from coordinator.store import Store
+from coordinator.study_creation import TEMPLATE, create_study
+from protocols.queries import pool_digest
+from protocols.study_file import read_study
+
+
+@click.group(epilog=EPILOG)
+def study() -> None:
+    """Create studies."""
+
+
+@study.command(epilog=EPILOG)
+@click.argument("study_file", type=click.Path(path_type=Path), required=False)
+@click.option("--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: npy, npz or csv.")
+@click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
+@home_option
+@json_option
+def create(study_file: Path | None, pool_file: Path | None, template: bool, home_folder: Path, as_json: bool) -> None:
+    """Check STUDY_FILE and its pool of public queries, and keep both.
+
+    \b
+    Examples:
+      conclave-coordinator study create --template > study.toml
+      conclave-coordinator study create study.toml --pool pool.npy
+    """
+    if template:
+        click.echo(TEMPLATE, nl=False)
+        return
+    if study_file is None or pool_file is None:
+        raise click.UsageError("give STUDY_FILE and --pool FILE, or --template")
+    home = Home(home_folder)
+    settings = home.settings()
+    with Store(home) as store:
+        today = datetime.datetime.now(datetime.UTC).date()
+        made = create_study(store, settings, file=study_file, pool_file=pool_file, today=today)
+        shown = study_status(store, made.name, set())
+    file = home.study(made.name) / "study.toml"
+    if as_json:
+        print_json({**shown, "file": str(file)})
+        return
+    click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} public queries")
+    click.echo(table(*seat_rows(shown)))
+    click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
+
+
+@study.command(name="pool-digest", epilog=EPILOG)
+@click.argument("pool_file", type=click.Path(path_type=Path))
+@click.option("--study", "study_file", type=click.Path(path_type=Path), help="Read a csv's columns as this study does.")
+@json_option
+def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
+    """Print what the [terms] of a study say of a pool of public queries.
+
+    \b
+    Example:
+      conclave-coordinator study pool-digest pool.npy
+    """
+    terms = None if study_file is None else read_study(study_file).terms
+    pool = read_pool(pool_file, features=() if terms is None else terms.features)
+    figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
+    if as_json:
+        print_json(figures)
+        return
+    click.echo(f"input_shape = {figures['input_shape']}")
+    click.echo(f"pool_size = {figures['pool_size']}")
+    click.echo(f'pool_sha256 = "{figures["pool_sha256"]}"')
+
+
+def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
+    """Columns and rows of a study's seats, answers left first."""
+    columns = ["seat", "connected", "answers left", "epsilon used", "epsilon guaranteed", "delta", "left out of"]
+    rows: list[list[object]] = [
+        [
+            each["seat"],
+            each["connected"],
+            each["answers_left"],
+            each["epsilon_used"],
+            each["epsilon_guaranteed"],
+            each["delta"],
+            each["left_out"],
+        ]
+        for each in shown["seats"]
+    ]
+    return columns, rows

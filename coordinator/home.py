@@ -1,0 +1,191 @@
+"""The coordinator's folder: where everything lies, and its settings, which people edit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import get_type_hints
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
+from protocols.identity import certificate_from_pem, check_name, key_from_pem
+
+HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
+DEFAULT_HOME = Path("~/.conclave-coordinator")
+
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_COMMENTS = {
+    "consortium": "Name of the consortium; it stands in the authority's certificate.",
+    "coordinator": "Name in this coordinator's certificate; studies name it in [terms].",
+    "listen": "Where hospitals' nodes dial in (mutual TLS), HOST:PORT.",
+    "enrol_listen": "Where new hospitals ask for their certificate (server TLS), HOST:PORT.",
+    "address": "How hospitals reach `listen`: the public HOST:PORT; it stands in invitations.",
+    "enrol_address": "How hospitals reach `enrol_listen`: the public HOST:PORT.",
+    "certificate_days": "Validity of a hospital's certificate; its node renews it by itself.",
+    "invitation_days": "Days within which an invitation must be used.",
+    "metrics_port": "Port on 127.0.0.1 of /healthz and /metrics; 0 for none.",
+    "patience_s": "Seconds that a labelling waits for parties without which there is no quorum, before it stops.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What coordinator.toml says. Raises InvalidInput, with the value and the allowed range."""
+
+    consortium: str
+    coordinator: str
+    listen: str
+    enrol_listen: str
+    address: str
+    enrol_address: str
+    certificate_days: int = 90
+    invitation_days: int = 14
+    metrics_port: int = 9464
+    patience_s: int = 86_400
+
+    def __post_init__(self) -> None:
+        check_name(self.consortium)
+        check_name(self.coordinator)
+        for key in ("listen", "enrol_listen", "address", "enrol_address"):
+            check_address(key, getattr(self, key))
+        for key, least, most in (
+            ("certificate_days", 1, 825),
+            ("invitation_days", 1, 365),
+            ("metrics_port", 0, 65_535),
+            ("patience_s", 0, 10**8),
+        ):
+            value = getattr(self, key)
+            if not least <= value <= most:
+                raise InvalidInput(f"{key} is {value}; allowed: {least} to {most}")
+
+
+class Home:
+    """The folder of one coordinator."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.expanduser()
+        self.settings_file = self.folder / "coordinator.toml"
+        self.authority_key_file = self.folder / "authority-key.pem"
+        self.authority_file = self.folder / "authority.pem"
+        self.key_file = self.folder / "key.pem"
+        self.certificate_file = self.folder / "certificate.pem"
+        self.store_file = self.folder / "store.sqlite"
+        self.lock_file = self.folder / "serve.lock"
+        self.studies = self.folder / "studies"
+
+    def study(self, name: str) -> Path:
+        """The folder of a study: study.toml, pool.npy, ledger.sqlite, student/."""
+        return self.studies / check_name(name)
+
+    def settings(self) -> Settings:
+        """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
+        try:
+            table = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise DataUnavailable(
+                f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{self.settings_file} is not TOML: {error}") from None
+        kinds = get_type_hints(Settings)
+        for key, value in table.items():
+            if key not in kinds:
+                raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
+            if type(value) is not kinds[key]:
+                raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
+        missing = [field.name for field in fields(Settings) if field.name not in table and field.name in _REQUIRED]
+        if missing:
+            raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
+        return Settings(**table)
+
+    def authority(self) -> x509.Certificate:
+        """The consortium's certificate."""
+        return certificate_from_pem(read(self.authority_file))
+
+    def authority_key(self) -> ec.EllipticCurvePrivateKey:
+        """The key that signs certificates."""
+        return key_from_pem(read(self.authority_key_file))
+
+    def key(self) -> ec.EllipticCurvePrivateKey:
+        """The coordinator's own key."""
+        return key_from_pem(read(self.key_file))
+
+    def certificate(self) -> x509.Certificate:
+        """The coordinator's own certificate."""
+        return certificate_from_pem(read(self.certificate_file))
+
+
+def settings_toml(settings: Settings) -> str:
+    """coordinator.toml, with comments."""
+    lines = ["# Settings of a Conclave coordinator. Read when `serve` starts."]
+    for key, value in asdict(settings).items():
+        lines += ["", f"# {_COMMENTS[key]}", f"{key} = {json.dumps(value)}"]
+    return "\n".join(lines) + "\n"
+
+
+def check_address(what: str, address: str) -> str:
+    """`address` itself if it is HOST:PORT; InvalidInput otherwise."""
+    match = _ADDRESS.fullmatch(address)
+    if not match or int(match.group(1)) > 65_535:
+        raise InvalidInput(f"{what} is {address[:80]!r}; allowed: HOST:PORT, such as 127.0.0.1:7443")
+    return address
+
+
+def read(path: Path) -> bytes:
+    """A file of the folder. Raises DataUnavailable, StorageFailed."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
+    except OSError as error:
+        raise StorageFailed(f"cannot read {path}: {error.strerror or error}; check who owns it") from None
+
+
+def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
+    """Writes the whole file or nothing; a private one for its owner alone (0600). Raises StorageFailed."""
+    data = content.encode() if isinstance(content, str) else content
+    part: Path | None = None
+    try:
+        make_folder(path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
+        part = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o600 if private else 0o644)
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise StorageFailed(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder that only its owner may enter; one that exists stays as it is. Raises StorageFailed."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"cannot create {folder}: {error.strerror or error}; choose another folder") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder outlive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_REQUIRED = frozenset({"consortium", "coordinator", "listen", "enrol_listen", "address", "enrol_address"})

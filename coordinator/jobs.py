@@ -1,0 +1,259 @@
+"""Running a labelling to its end: asking, waiting for parties that are missing, going on after a stop.
+
+All that must outlive a crash is in the study's ledger: a job that was under way is run again from the start, and the
+ledger releases what was released and asks again, as it was, what was asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol
+
+import numpy as np
+
+from coordinator.coordinator import Coordinator, Labelling, TrainStudent
+from coordinator.pool import stored_pool
+from coordinator.store import Job, JobState, Store, ledger_path
+from coordinator.training import between_rounds
+from protocols.accounting.ledger import Ledger
+from protocols.errors import ConclaveError, InvalidInput, StorageFailed
+from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest
+from protocols.noise import cryptographic
+from protocols.randomness import system_source
+from protocols.study import Study, party_of
+from protocols.transport import Transport
+from protocols.votes import ABSTAIN, check_votes
+
+Event = Callable[[str, dict[str, str | int]], None]
+
+# A seat that may still come; every other refusal is for a person to mend.
+_MISSING = frozenset({"absent", "unknown_study"})
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
+
+
+class OpensStudies(Protocol):
+    """The part of a hub that labelling needs."""
+
+    def open_study(
+        self, study: Study, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
+    ) -> Transport:
+        """A transport to the nodes of the study."""
+
+    def connected(self) -> Mapping[str, object]:
+        """The parties that are connected now."""
+
+
+class Stopped(Exception):
+    """Serve stops: what was asked stays reserved, and the next serve goes on."""
+
+
+class OpenStudy:
+    """A study that serve has open: nodes are told late outcomes, and jobs of it are run, one at a time."""
+
+    def __init__(self, store: Store, name: str, hub: OpensStudies, *, stop: threading.Event, on_event: Event) -> None:
+        """Opens its ledger. Raises InvalidInput for a study that was changed, StorageFailed."""
+        self.name = name
+        self.study = store.study(name)
+        self._store = store
+        self._hub = hub
+        self._stop = stop
+        self._on_event = on_event
+        self._ledger = Ledger(ledger_path(store.home, name))
+        self._coordinator = Coordinator(
+            self.study,
+            ledger=self._ledger,
+            noise=cryptographic(system_source),
+            exchange=self._exchange,
+            run=os.urandom(16),
+        )
+        self._send = hub.open_study(self.study, self._ledger, outcome_for=self._coordinator.outcome_for)
+        # Why each seat was left out of the last batch, and by how much ledgers differed before it.
+        self._left_out: dict[str, str] = {}
+        self._before: tuple[int, dict[str, int]] = (-1, {})
+
+    def close(self) -> None:
+        """Closes the ledger."""
+        self._ledger.close()
+
+    def run(self, job: Job, *, patience_s: float) -> None:
+        """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still under way."""
+        try:
+            self._store.start_job(job.number)
+            self._on_event("job_started", {"study": self.name, "job": job.number})
+            labelling, message = self._label(job, patience_s)
+        except Stopped:
+            self._on_event("job_interrupted", {"study": self.name, "job": job.number})
+            return
+        except StorageFailed:
+            raise
+        except ConclaveError as error:
+            self._store.end_job(job.number, "failed", str(error), None)
+            self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": str(error)})
+            return
+        state: JobState = "stopped" if message else "finished"
+        self._store.end_job(job.number, state, message or _END[labelling.stop.reason], labelling)
+        self._on_event(
+            "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
+        )
+
+    def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
+        """The labelling, and why it stopped before its end ("" if it did not)."""
+        pool = stored_pool(self._store.home.study(self.name) / "pool.npy", self.study)
+        train = self._train(job, pool)
+        wait_s, waited_from = _FIRST_WAIT_S, None
+        while True:
+            progress = _Progress(self._store, self._ledger, job)
+            labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
+            if labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any():
+                return labelling, ""
+            missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
+            if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
+                said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
+                return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
+            if progress.moved or waited_from is None:
+                wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
+            elif time.monotonic() - waited_from > patience_s:
+                return labelling, f"{', '.join(missing)} did not come; when they are back, run resume {self.name}"
+            self._store.say_job(job.number, f"waits for {', '.join(missing)}; quorum {self.study.quorum}")
+            self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
+            self._wait({party_of(seat) for seat in missing}, wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _train(self, job: Job, pool: np.ndarray) -> TrainStudent | None:
+        if not self.study.mechanism.interactive:
+            return None
+        if job.student is None:
+            raise InvalidInput(f"{self.study.mechanism_name} needs a student between its rounds; give label --student")
+        return between_rounds(self.study, pool, kind=job.student)
+
+    def _wait(self, missing: set[str], wait_s: float) -> None:
+        """Waits, at most until one of the missing parties has connected. Raises Stopped."""
+        deadline = time.monotonic() + wait_s
+        here = missing & set(self._hub.connected())
+        while time.monotonic() < deadline and not (missing & set(self._hub.connected())) - here:
+            if self._stop.wait(_LOOK_S):
+                raise Stopped
+
+    def _exchange(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """One round over the hub, which serve's stop interrupts; who was left out is written down."""
+        if self._stop.is_set():
+            raise Stopped
+        sent: Future[dict[str, Reply | None]] = Future()
+        thread = threading.Thread(target=_settle_future, args=(sent, self._send, requests), daemon=True)
+        thread.start()
+        while not sent.done():
+            if self._stop.is_set():
+                raise Stopped
+            try:
+                sent.result(timeout=_LOOK_S)
+            except TimeoutError:
+                continue
+        replies = sent.result()
+        self._note(requests, replies)
+        return replies
+
+    def _note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply | None]) -> None:
+        """Writes down which seats were left out, why, and by how much their ledgers may stand higher now."""
+        first = next(iter(requests.values()), None)
+        if first is None:
+            return
+        if isinstance(first, VoteRequest):
+            number, codes = first.batch.number, {seat: self._fault(first, reply) for seat, reply in replies.items()}
+            if self._before[0] != number:
+                self._before = (number, self._store.differences(self.name))
+        else:
+            known = self._ledger.number_of(first.batch_digest)
+            assert known is not None  # an outcome is of a batch that was charged
+            number, codes = known, {seat: _outcome_fault(reply) for seat, reply in replies.items()}
+        faults = {seat: code for seat, code in codes.items() if code is not None}
+        charged, settled, balances = self._ledger.charged(number), self._ledger.settled(number), self._ledger.balances()
+        if isinstance(first, VoteRequest):
+            self._left_out = faults
+        # Whoever was left out may have reserved all of the batch; whoever did not settle still has.
+        differences = {
+            seat: self._before[1].get(seat, 0) + charged.get(seat, 0) - settled.get(seat, 0) for seat in faults
+        }
+        exact = {
+            seat: reply.spent - balances[seat].spent for seat, reply in replies.items() if isinstance(reply, Settled)
+        }
+        known_differences = self._store.differences(self.name)
+        changed = {
+            seat: nano for seat, nano in {**differences, **exact}.items() if known_differences.get(seat, 0) != nano
+        }
+        self._store.add_faults(self.name, number, faults, changed)
+
+    def _fault(self, request: VoteRequest, reply: Reply | None) -> str | None:
+        """Why a reply to a batch does not count, in one word; None if it does."""
+        if reply is None:
+            return "absent"
+        if isinstance(reply, Refusal):
+            return _code(reply.code)
+        if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
+            return "bad_reply"
+        if reply.votes.shape != (self.study.teachers, len(request.batch.ids)):
+            return "bad_votes"
+        try:
+            check_votes(reply.votes, classes=self.study.classes)
+        except InvalidInput:
+            return "bad_votes"
+        return None
+
+
+class _Progress:
+    """Counts what a labelling releases, and writes it to the job when it is more than was known."""
+
+    def __init__(self, store: Store, ledger: Ledger, job: Job) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._job = store.job(job.study) or job
+        self._batches = 0
+        self._answered = 0
+        self.moved = False
+
+    def on_batch(self, asked: int, _: int) -> None:
+        """One more batch is released."""
+        stored = self._ledger.stored(self._batches)
+        assert stored is not None  # it was released
+        self._answered += int((np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN).sum())
+        self._batches += 1
+        if asked > self._job.asked:
+            self.moved = True
+            self._store.advance_job(self._job.number, batches=self._batches, asked=asked, answered=self._answered)
+
+
+def _outcome_fault(reply: Reply | None) -> str | None:
+    match reply:
+        case None:
+            return "outcome_absent"
+        case Refusal():
+            return f"outcome_{_code(reply.code)}"
+        case Settled():
+            return None
+        case _:
+            return "outcome_bad_reply"
+
+
+def _code(code: str) -> str:
+    """A code of the other side, if it is one: it stands in tables and logs."""
+    return code if re.fullmatch("[a-z_]{1,40}", code) else "refused"
+
+
+def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, requests: Mapping[str, Request]) -> None:
+    try:
+        sent.set_result(send(requests))
+    except BaseException as error:  # noqa: BLE001  # it is raised again where the future is read
+        sent.set_exception(error)
+
+
+_END = {
+    "pool_exhausted": "every query of the pool was asked",
+    "budget_exhausted": "a budget does not bear one more query",
+    "all_budgets_exhausted": "no budget bears one more query",
+    "quorum_lost": "too few budgets bear one more query",
+}

@@ -1,0 +1,220 @@
+"""Serve: the hub, the jobs and the deny list of one home, until somebody stops it.
+
+Other commands write to the store; serve looks there twice a second: for jobs, studies and revocations.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import IO, Protocol
+
+from coordinator.authority import Authority
+from coordinator.home import Home, make_folder
+from coordinator.hub import Connected, Hub
+from coordinator.jobs import OpensStudies, OpenStudy
+from coordinator.logs import Log
+from coordinator.monitoring import Monitor, prometheus
+from coordinator.status import read_status
+from coordinator.store import Job, Serving, Session, Store
+from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.identity import Identity
+
+_LOOK_S = 0.5
+_HEALTHY_S = 10.0
+
+
+class Serves(OpensStudies, Protocol):
+    """What serve needs of a hub; Hub is one."""
+
+    def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
+        """Opens the ports."""
+
+    def connected(self) -> Mapping[str, Connected]:
+        """The parties that are connected now."""
+
+    def stop(self) -> None:
+        """Closes the ports."""
+
+
+class Lock:
+    """One serve a home: held as long as the process lives, however it ends."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.lock_file
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Lock:
+        """Raises Refused("already_serving")."""
+        make_folder(self._path.parent)
+        try:
+            self._file = self._path.open("ab")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            assert self._file is not None  # it was opened, and another holds it
+            self._file.close()
+            raise Refused(
+                "already_serving", f"another serve runs on {self._path.parent}; allowed: one a home"
+            ) from None
+        except OSError as error:
+            raise StorageFailed(f"cannot open {self._path}: {error.strerror}; check who owns the home") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class DenyList:
+    """Who is denied, as the store said at most a moment ago. A certificate that was never recorded is denied too:
+    a store that was restored from a backup has forgotten whom it denied."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: frozenset[str] = frozenset()
+        self._denied: dict[str, str] = {}
+        self.look()
+
+    def look(self) -> None:
+        """Reads the list again. Raises StorageFailed."""
+        self._denied = self._store.members.denied()
+        self._known = frozenset(each.serial for each in self._store.members.certificates())
+
+    def __call__(self, identity: Identity) -> str | None:
+        """Why this certificate is denied, or None."""
+        serial = str(identity.serial)
+        if serial not in self._known:
+            self.look()
+        if serial not in self._known:
+            return "its certificate is not in this coordinator's records"
+        return self._denied.get(serial)
+
+
+def serve(home: Home, *, stop: threading.Event, log: Log, hub_of: Callable[..., Serves] = Hub) -> None:
+    """Serves until `stop` is set. Raises Refused("already_serving"), InvalidInput for a port that is taken, and
+    StorageFailed when the store or a ledger can no longer be written: all that was charged is on disk."""
+    settings = home.settings()
+    with Lock(home), Store(home) as store:
+        authority = Authority(home, store, settings)
+        denied = DenyList(store)
+        hub = hub_of(
+            key=home.key(),
+            certificate=authority.own_certificate(),
+            authority=authority.certificate,
+            denied=denied,
+            renew=authority.renew,
+            enrol=authority.enrol,
+            on_event=log,
+        )
+        store.clear_sessions()
+        port, enrol_port = hub.start(listen=settings.listen, enrol_listen=settings.enrol_listen)
+        running = _Running(store, hub, denied, log, patience_s=settings.patience_s, stop=stop)
+        monitor = None
+        try:
+            if settings.metrics_port:
+                monitor = Monitor(
+                    settings.metrics_port,
+                    healthy=running.healthy,
+                    metrics=lambda: prometheus(read_status(store), dict(log.counts)),
+                )
+            ports = (port, enrol_port or 0, monitor.port if monitor else 0)
+            store.trail.append("serve_started", port=port)
+            log("serving", {"pid": os.getpid(), "port": ports[0], "enrol_port": ports[1], "metrics_port": ports[2]})
+            running.until_stopped(ports)
+        finally:
+            stop.set()
+            running.end()
+            if monitor is not None:
+                monitor.close()
+            hub.stop()
+            running.close()
+        store.clear_sessions()
+        store.trail.append("serve_ended")
+        log("served", {"pid": os.getpid()})
+
+
+class _Running:
+    """What serve has open: studies, and a thread for each job."""
+
+    def __init__(
+        self, store: Store, hub: Serves, denied: DenyList, log: Log, *, patience_s: float, stop: threading.Event
+    ) -> None:
+        self._store = store
+        self._hub = hub
+        self._denied = denied
+        self._log = log
+        self._patience_s = patience_s
+        self._stop = stop
+        self._studies: dict[str, OpenStudy] = {}
+        self._broken: set[str] = set()
+        self._threads: dict[int, threading.Thread] = {}
+        self._failure: BaseException | None = None
+        self._looked = time.monotonic()
+
+    def healthy(self) -> bool:
+        """Whether serve looked into its store a moment ago."""
+        return time.monotonic() - self._looked < _HEALTHY_S and not self._stop.is_set()
+
+    def until_stopped(self, ports: tuple[int, int, int]) -> None:
+        """Looks into the store twice a second."""
+        while True:
+            self._denied.look()
+            self._open_studies()
+            self._start_jobs()
+            sessions = [
+                Session(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
+                for name, each in self._hub.connected().items()
+            ]
+            self._store.write_sessions(sessions, Serving(os.getpid(), time.time(), *ports))
+            self._looked = time.monotonic()
+            stopped = self._stop.wait(_LOOK_S)
+            if self._failure is not None:
+                raise self._failure
+            if stopped:
+                return
+
+    def end(self) -> None:
+        """Waits for the jobs, which see that serve stops."""
+        for thread in self._threads.values():
+            thread.join()
+
+    def close(self) -> None:
+        """Closes the ledgers."""
+        for study in self._studies.values():
+            study.close()
+
+    def _open_studies(self) -> None:
+        for name in self._store.studies():
+            if name in self._studies or name in self._broken:
+                continue
+            try:
+                self._studies[name] = OpenStudy(self._store, name, self._hub, stop=self._stop, on_event=self._log)
+            except StorageFailed:
+                raise
+            except ConclaveError as error:
+                self._broken.add(name)
+                self._log("study_refused", {"study": name, "reason": str(error)})
+
+    def _start_jobs(self) -> None:
+        for job in self._store.open_jobs():
+            if job.number in self._threads:
+                continue
+            if job.study in self._broken:
+                self._store.end_job(job.number, "failed", "the study cannot be opened; see the log of serve", None)
+                continue
+            thread = threading.Thread(target=self._run, args=(job,), name=f"job-{job.number}")
+            self._threads[job.number] = thread
+            thread.start()
+
+    def _run(self, job: Job) -> None:
+        try:
+            self._studies[job.study].run(job, patience_s=self._patience_s)
+        except BaseException as error:  # noqa: BLE001  # it is raised again by the thread that serves
+            self._failure = error
+            self._stop.set()

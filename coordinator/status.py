@@ -1,0 +1,120 @@
+"""How a coordinator stands: who is connected, rounds, answers left and budget used, as one value.
+
+All of it is public within the consortium: it follows from ledgers, which never depend on votes but through what was
+released.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+
+from coordinator.store import Job, Serving, Store, ledger_path
+from protocols.accounting.ledger import Ledger
+from protocols.study import Study, party_of
+
+# Serve writes every half second; a laptop's disk may take some of its own.
+_ALIVE_S = 10.0
+_DAY_S = 86_400
+
+
+def read_status(store: Store) -> dict[str, Any]:
+    """Everything that `status` shows. Raises StorageFailed, and InvalidInput for a study that was changed."""
+    serving = alive(store)
+    sessions = {each.party: each for each in store.sessions()} if serving else {}
+    denied = store.members.denied()
+    return {
+        "serving": None if serving is None else asdict(serving),
+        "parties": _parties(store, set(sessions), denied),
+        "connected": [asdict(each) for each in sessions.values()],
+        "pending_requests": [
+            {"party": each.party, "fingerprint": each.fingerprint} for each in store.members.pending()
+        ],
+        "open_invitations": store.members.invited(),
+        "studies": [study_status(store, name, set(sessions)) for name in store.studies()],
+    }
+
+
+def alive(store: Store) -> Serving | None:
+    """The serve that runs now, or None."""
+    serving = store.serving()
+    return serving if serving is not None and time.time() - serving.seen_s < _ALIVE_S else None
+
+
+def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
+    """One study: its job, its rounds, and what each seat has left."""
+    study = store.study(name)
+    job = store.job(name)
+    spent = _spent(store, study)
+    asked = 0 if job is None else job.asked
+    return {
+        "study": name,
+        "digest": study.digest.hex(),
+        "state": "created" if job is None else job.state,
+        "message": "" if job is None else job.message,
+        "batches": 0 if job is None else job.batches,
+        "asked": asked,
+        "answered": 0 if job is None else job.answered,
+        "pool": study.query_limit if study.terms is None else study.terms.pool_size,
+        "quorum": study.quorum,
+        "seats": _seats(store, study, spent, asked, connected),
+    }
+
+
+def job_line(job: Job, pool: int) -> str:
+    """Where a job stands, in one line."""
+    released = f"{job.asked} of {pool} queries asked in {job.batches} batches, {job.answered} answered"
+    line = f"{job.study}: {job.state}, {released}"
+    return f"{line} ({job.message})" if job.message else line
+
+
+def _spent(store: Store, study: Study) -> np.ndarray:
+    """Nano-units that count against each seat's cap, in the coordinator's ledger."""
+    path = ledger_path(store.home, study.name)
+    if not path.exists():
+        return np.zeros(len(study.roster), dtype=np.int64)
+    with Ledger(path) as ledger:
+        balances = ledger.balances()
+    return np.array([balances[seat.party].spent if seat.party in balances else 0 for seat in study.roster], np.int64)
+
+
+def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected: set[str]) -> list[dict[str, Any]]:
+    left = max(study.query_limit - asked, 0)
+    fits = np.zeros(len(spent), dtype=np.int64)
+    if left:
+        affordable = study.budgets.affordable(spent, limit=left)
+        fits = study.participation.reach(asked, affordable, limit=left)
+    used, guaranteed = study.budgets.epsilon_of(spent), study.budgets.epsilon_guaranteed
+    absences: dict[str, int] = {}
+    for fault in store.faults(study.name):
+        absences[fault.seat] = absences.get(fault.seat, 0) + 1
+    return [
+        {
+            "seat": seat.party,
+            "connected": party_of(seat.party) in connected,
+            "answers_left": int(fits[at]),
+            "epsilon_used": float(used[at]),
+            "epsilon_guaranteed": float(guaranteed[at]),
+            "delta": seat.delta,
+            "left_out": absences.get(seat.party, 0),
+        }
+        for at, seat in enumerate(study.roster)
+    ]
+
+
+def _parties(store: Store, connected: set[str], denied: dict[str, str]) -> list[dict[str, Any]]:
+    """Each party by its newest certificate."""
+    newest = {each.name: each for each in store.members.certificates() if each.role == "party"}
+    return [
+        {
+            "party": name,
+            "connected": name in connected,
+            "revoked": denied.get(each.serial),
+            "serial": each.serial,
+            "days_left": (each.not_after_s - time.time()) / _DAY_S,
+        }
+        for name, each in sorted(newest.items())
+    ]
