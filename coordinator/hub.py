@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from coordinator.sessions import Connected as Connected
+from coordinator.sessions import Event, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
 from protocols.accounting.ledger import Ledger
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
-from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refused
+from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.frames import (
     FRAME_BYTES,
-    NONCE_BYTES,
     SESSION_METHOD,
     Answer,
-    Ask,
     Frame,
     Goodbye,
     Hello,
@@ -43,16 +42,15 @@ from protocols.frames import (
     unseal,
 )
 from protocols.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
-from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, decode, encode
-from protocols.study import Study, party_of
+from protocols.messages import Reply, Request, encode
+from protocols.study import Study
 from protocols.transport import Transport
 
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# What a node may send: votes of one batch and little else. What all nodes send at once is bounded by it and _AT_ONCE.
+# What a node may send: votes of one batch and little else.
 INBOUND_BYTES = 32 * 2**20
-_AT_ONCE_BYTES = 256 * 2**20
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
 _OPTIONS = [
@@ -65,53 +63,8 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
 ]
 
-# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
-OutcomeFor = Callable[[str, bytes], Outcome | None]
+
 _T = TypeVar("_T")
-Event = Callable[[str, dict[str, str | int]], None]
-
-
-@dataclass(frozen=True)
-class Connected:
-    """A node that is connected: since and last_seen in seconds since 1970, where from, and what it runs."""
-
-    since: float
-    last_seen: float
-    address: str
-    software: str
-    wire_version: int
-
-
-@dataclass(eq=False)
-class _Session:
-    """One open stream of a party."""
-
-    party: Identity
-    nonce: bytes
-    context: _Context
-    address: str
-    software: str
-    version: int
-    since: float = field(default_factory=time.time)
-    last_seen: float = field(default_factory=time.time)
-    round: int = 0
-    refused: set[tuple[bytes, str]] = field(default_factory=set)
-    waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict)
-    telling: list[asyncio.Task[None]] = field(default_factory=list)
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def end(self) -> None:
-        """Nobody waits for this stream any more."""
-        for answer in self.waiting.values():
-            if not answer.done():
-                answer.cancel()
-
-
-@dataclass(frozen=True, eq=False)
-class _OpenStudy:
-    study: Study
-    ledger: Ledger
-    outcome_for: OutcomeFor | None
 
 
 class Hub:
@@ -140,9 +93,8 @@ class Hub:
         self._renew = renew
         self._enrol = enrol
         self._on_event = on_event
-        self._studies: dict[bytes, _OpenStudy] = {}
-        self._sessions: dict[str, _Session] = {}
-        self._changed: asyncio.Condition | None = None
+        self._studies: dict[bytes, OpenStudy] = {}
+        self._sessions = Sessions(seal=self._seal, on_event=on_event)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
         self._servers: list[grpc.aio.Server] = []
@@ -174,11 +126,12 @@ class Hub:
                 f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
                 f"{INBOUND_BYTES}: lower batch_limit"
             )
-        opened = _OpenStudy(study, ledger, outcome_for)
+        opened = OpenStudy(study, ledger, outcome_for)
         self._studies[study.digest] = opened
 
         def exchange(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-            return self._exchange(opened, requests)
+            answers = self._call(self._sessions.ask_all(opened, requests))
+            return record(opened, requests, answers, on_event=self._on_event)
 
         return exchange
 
@@ -186,12 +139,12 @@ class Hub:
         """The parties that are connected now."""
         return {
             name: Connected(each.since, each.last_seen, each.address, each.software, each.version)
-            for name, each in list(self._sessions.items())
+            for name, each in list(self._sessions.open.items())
         }
 
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
         """Waits until all these parties are connected, or the time is over; returns those that are missing."""
-        return self._call(self._wait_for(parties, timeout_s))
+        return self._call(self._sessions.wait_for(parties, timeout_s))
 
     def _call(self, work: Awaitable[_T]) -> _T:
         async def run() -> _T:
@@ -200,7 +153,6 @@ class Hub:
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     async def _start(self, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
-        self._changed = asyncio.Condition()
         pair = [(key_to_pem(self._key), to_pem(self._certificate))]
         mutual = grpc.ssl_server_credentials(pair, to_pem(self._authority), require_client_auth=True)
         _, service, method = SESSION_METHOD.split("/")
@@ -235,7 +187,7 @@ class Hub:
         return port
 
     async def _stop(self) -> None:
-        for session in list(self._sessions.values()):
+        for session in list(self._sessions.open.values()):
             await self._farewell(session, Goodbye("going_away", "the coordinator stops; the node will dial again"))
         for server in self._servers:
             await server.stop(grace=1.0)
@@ -263,27 +215,23 @@ class Hub:
             await context.write(self._seal(Goodbye(code, str(error)[:2000])))
             return
         name = session.party.name
-        older = self._sessions.get(name)
+        older = await self._sessions.add(session)
         if older is not None:
             await self._farewell(older, Goodbye("superseded", "the party connected again"))
-        self._sessions[name] = session
-        await self._tell_waiting()
         self._on_event("connected", {"party": name, "address": session.address})
         watch = asyncio.create_task(self._watch_denials(session))
         try:
-            await self._read(session)
+            await self._read(session, context)
         except (Refused, MalformedMessage) as error:
             code = error.code if isinstance(error, Refused) else "malformed"
             self._on_event("refused", {"party": name, "code": code, "reason": str(error)[:200]})
             await self._farewell(session, Goodbye(code, str(error)[:2000]))
         finally:
             watch.cancel()
-            session.end()
-            if self._sessions.get(name) is session:
-                del self._sessions[name]
+            if self._sessions.remove(session):
                 self._on_event("disconnected", {"party": name})
 
-    async def _admit(self, context: _Context) -> _Session:
+    async def _admit(self, context: _Context) -> Session:
         """Reads Hello and answers Welcome. Raises Refused or MalformedMessage."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
@@ -296,11 +244,20 @@ class Hub:
         if not isinstance(hello, Hello):
             raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
         version = agree_version(hello.versions)
-        session = _Session(peer, hello.session, context, context.peer(), hello.software[:80], version)
+
+        async def send(frame: bytes) -> None:
+            try:
+                await context.write(frame)
+            except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+                raise SessionEnded from error
+
+        session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
         refused = []
         for standing in hello.standings:
             try:
-                await self._in_callback(self._check_standing, peer, standing)
+                opened = self._studies.get(standing.study)
+                if opened is not None:
+                    await self._in_callback(check_standing, opened, peer.name, standing)
             except Refused as error:
                 session.refused.add((standing.study, standing.seat))
                 refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
@@ -310,45 +267,32 @@ class Hub:
                 session.telling.append(asyncio.create_task(self._tell_outcomes(session, standing)))
         return session
 
-    def _check_standing(self, peer: Identity, standing: Standing) -> None:
-        """Raises Refused if the seat is not this party's, or one of the two logs went back."""
-        opened = self._studies.get(standing.study)
-        if opened is None:
-            return
-        if standing.seat not in opened.study.seats or party_of(standing.seat) != peer.name:
-            raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {peer.name!r} in this study")
-        log = opened.ledger.log
-        try:
-            log.check_known(standing.coordinator, by=standing.seat)
-        except Refused as error:
-            self._on_event("own_ledger_rolled_back", {"party": peer.name, "reason": str(error)[:500]})
-            raise Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}") from None
-        log.check_newer(standing.seat, standing.own)
-
-    async def _tell_outcomes(self, session: _Session, standing: Standing) -> None:
+    async def _tell_outcomes(self, session: Session, standing: Standing) -> None:
         """Sends the outcomes that a party still waits for, so that it settles what it reserved."""
         opened = self._studies.get(standing.study)
         if opened is None or opened.outcome_for is None:
             return
         for digest in standing.unsettled:
             outcome = await self._in_callback(opened.outcome_for, standing.seat, digest)
-            if outcome is not None:
-                answered = await self._ask(session, opened, standing.seat, encode(outcome))
-                if answered is not None:
-                    await self._in_callback(self._record, opened, {standing.seat: outcome}, {standing.seat: answered})
+            if outcome is None:
+                continue
+            try:
+                answered = await self._sessions.ask(session, opened, standing.seat, encode(outcome))
+            except SessionEnded:
+                return
+            keep = partial(record, on_event=self._on_event)
+            await self._in_callback(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
 
-    async def _read(self, session: _Session) -> None:
+    async def _read(self, session: Session, context: _Context) -> None:
         while True:
-            data = await session.context.read()
+            data = await context.read()
             if not isinstance(data, bytes):  # the node ended the stream
                 return
             await self._check_allowed(session.party)
             frame, _ = self._unseal(data, session.party)
             session.last_seen = time.time()
             if isinstance(frame, Answer):
-                waiting = session.waiting.pop(frame.nonce, None)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result((frame, data))
+                session.answered(frame, data)
             elif isinstance(frame, Renew):
                 certificate = await self._in_callback(self._renew, session.party, frame.request)
                 await self._write(session, Renewed(certificate))
@@ -360,127 +304,7 @@ class Hub:
             else:
                 raise MalformedMessage(f"{type(frame).__name__} has no place here")
 
-    def _exchange(self, opened: _OpenStudy, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """The transport: the same request to each seat until it answers or the deadline has passed."""
-        answers = self._call(self._round(opened, requests))
-        return self._record(opened, requests, answers)
-
-    async def _round(
-        self, opened: _OpenStudy, requests: Mapping[str, Request]
-    ) -> dict[str, tuple[bytes, bytes, Answer] | None]:
-        terms = opened.study.terms
-        assert terms is not None  # open_study checked it
-        deadline = self._loop.time() + terms.deadline_s
-        envelopes = {id(request): encode(request) for request in requests.values()}
-        largest = max(len(envelope) for envelope in envelopes.values())
-        at_once = asyncio.Semaphore(max(1, _AT_ONCE_BYTES // (largest + INBOUND_BYTES // 64)))
-
-        async def one(seat: str, envelope: bytes) -> tuple[bytes, bytes, Answer] | None:
-            try:
-                async with asyncio.timeout_at(deadline), at_once:
-                    while True:
-                        session = await self._session_of(opened, seat)
-                        answered = await self._ask(session, opened, seat, envelope)
-                        if answered is not None:
-                            return answered
-                        await self._gone(session)
-            except TimeoutError:
-                self._on_event("absent", {"seat": seat})
-                return None
-
-        answers = await asyncio.gather(*(one(seat, envelopes[id(request)]) for seat, request in requests.items()))
-        return dict(zip(requests, answers, strict=True))
-
-    async def _session_of(self, opened: _OpenStudy, seat: str) -> _Session:
-        """The open session of a seat's party; waits for one."""
-        assert self._changed is not None  # the hub was started
-        name, key = party_of(seat), (opened.study.digest, seat)
-        async with self._changed:
-            await self._changed.wait_for(lambda: name in self._sessions and key not in self._sessions[name].refused)
-            return self._sessions[name]
-
-    async def _gone(self, session: _Session) -> None:
-        """Waits until a session that broke is replaced or forgotten, so that it is not asked again at once."""
-        while self._sessions.get(session.party.name) is session:
-            await asyncio.sleep(0.02)
-
-    async def _wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
-        assert self._changed is not None  # the hub was started
-        try:
-            async with asyncio.timeout(timeout_s), self._changed:
-                await self._changed.wait_for(lambda: parties <= set(self._sessions))
-        except TimeoutError:
-            pass
-        return parties - set(self._sessions)
-
-    async def _tell_waiting(self) -> None:
-        assert self._changed is not None  # the hub was started
-        async with self._changed:
-            self._changed.notify_all()
-
-    async def _ask(
-        self, session: _Session, opened: _OpenStudy, seat: str, envelope: bytes
-    ) -> tuple[bytes, bytes, Answer] | None:
-        """The signed question, the signed answer and its content; None when the stream ended before."""
-        log = opened.ledger.log
-        nonce = os.urandom(NONCE_BYTES)
-        answer: asyncio.Future[tuple[Answer, bytes]] = self._loop.create_future()
-        session.waiting[nonce] = answer
-        try:
-            async with session.writing:
-                session.round += 1
-                ask = Ask(
-                    session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
-                )
-                signed = self._seal(ask)
-                await session.context.write(signed)
-            got, answered = await answer
-        except (grpc.aio.BaseError, asyncio.InvalidStateError):
-            return None
-        except asyncio.CancelledError:
-            if answer.cancelled():  # the stream ended; otherwise the deadline has passed, or the hub stops
-                return None
-            raise
-        finally:
-            session.waiting.pop(nonce, None)
-        if (got.study, got.seat, got.round) != (ask.study, ask.seat, ask.round):
-            return None
-        return signed, answered, got
-
-    def _record(
-        self,
-        opened: _OpenStudy,
-        requests: Mapping[str, Request],
-        answers: Mapping[str, tuple[bytes, bytes, Answer] | None],
-    ) -> dict[str, Reply | None]:
-        """Decodes the answers, and keeps heads and evidence of all of them in one transaction."""
-        replies: dict[str, Reply | None] = dict.fromkeys(requests)
-        log, ledger = opened.ledger.log, opened.ledger
-        with log.together():
-            for seat, answer in answers.items():
-                if answer is None:
-                    continue
-                asked, answered, frame = answer
-                try:
-                    reply = _reply(frame.envelope)
-                    log.remember(seat, frame.own, proof=answered)
-                except MalformedMessage as error:
-                    reply = Refusal("malformed", str(error))
-                except Refused as error:
-                    reply = Refusal(error.code, str(error))
-                replies[seat] = reply
-                request = requests[seat]
-                if isinstance(reply, Refusal):
-                    self._on_event("refusal", {"seat": seat, "code": reply.code, "reason": reply.reason[:500]})
-                    log.append("refused_by", seat=seat, code=reply.code[:80])
-                elif isinstance(request, Outcome) and isinstance(reply, Settled):
-                    number = ledger.number_of(request.batch_digest)
-                    if number is not None:
-                        log.keep(number, seat, "outcome", asked)
-                        log.keep(number, seat, "settled", answered)
-        return replies
-
-    async def _watch_denials(self, session: _Session) -> None:
+    async def _watch_denials(self, session: Session) -> None:
         """Ends a session soon after its party is denied, even when nothing is sent."""
         while True:
             await asyncio.sleep(_DENY_POLL_S)
@@ -496,20 +320,17 @@ class Hub:
         if reason is not None:
             raise Refused("revoked", f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
 
-    async def _farewell(self, session: _Session, goodbye: Goodbye) -> None:
+    async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
         """Ends a session; that the other side is already gone does not matter."""
-        if self._sessions.get(session.party.name) is session:
-            del self._sessions[session.party.name]
-        session.end()
+        self._sessions.remove(session)
         try:
             await self._write(session, goodbye)
-            session.context.cancel() if hasattr(session.context, "cancel") else None
-        except (grpc.aio.BaseError, asyncio.InvalidStateError, ConclaveError):
+        except SessionEnded:
             return
 
-    async def _write(self, session: _Session, frame: Frame) -> None:
+    async def _write(self, session: Session, frame: Frame) -> None:
         async with session.writing:
-            await session.context.write(self._seal(frame))
+            await session.send(self._seal(frame))
 
     def _seal(self, frame: Frame) -> bytes:
         return seal(frame, key=self._key, certificate=self._certificate)
@@ -522,14 +343,6 @@ class Hub:
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
-
-
-def _reply(envelope: bytes) -> Reply:
-    """A reply; a request in its place is malformed."""
-    reply = decode(envelope)
-    if not isinstance(reply, VoteReply | Settled | Refusal):
-        raise MalformedMessage(f"{type(reply).__name__} came as a reply")
-    return reply
 
 
 def _now() -> datetime.datetime:
