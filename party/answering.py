@@ -1,0 +1,137 @@
+"""The seats of a node: every approved study of its home, with ledger, teachers and the checks before each vote."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from jaxtyping import Int64
+from numpy import ndarray
+
+from party.home import Home
+from party.lifetime import seats_of
+from party.node import Seat
+from party.party import Party
+from party.policy import Policy
+from party.settings import Settings
+from party.teacher_process import TeacherProcess
+from protocols.accounting.ledger import Ledger
+from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.queries import QueryBatch
+from protocols.randomness import system_source
+from protocols.study import Study
+
+_LOCK_WAIT_S: Final = 10.0
+OnEvent = Callable[[str, dict[str, str | int]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Voter:
+    """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`."""
+
+    policy: Policy
+    study: Study
+    data_set: str
+    teachers: TeacherProcess
+
+    def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
+        approval = self.policy.approval(self.study.digest, self.data_set)
+        if approval is None or approval.withdrawn:
+            raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+        return self.teachers(batch)
+
+
+class Answering:
+    """Opens each approved seat once and keeps it. Use as a context manager."""
+
+    def __init__(self, home: Home, settings: Settings, policy: Policy, *, party: str, on_event: OnEvent) -> None:
+        self._home = home
+        self._settings = settings
+        self._policy = policy
+        self._party = party
+        self._on_event = on_event
+        self._open: dict[tuple[bytes, str], tuple[Seat, TeacherProcess]] = {}
+
+    def __enter__(self) -> Answering:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for seat, teachers in self._open.values():
+            teachers.close()
+            seat.ledger.close()
+
+    def seats(self) -> list[Seat]:
+        """The seats that may vote now: approved by this home, not withdrawn. What cannot be opened is reported."""
+        result = []
+        for approval in self._policy.approvals():
+            if approval.withdrawn or approval.home != str(self._home.path) or approval.party != self._party:
+                continue
+            try:
+                study = self._home.study(approval.study)
+                result += [self._seat(study, seat) for seat in seats_of(study, self._party)]
+            except ConclaveError as error:
+                self._on_event("study_failed", {"study": approval.study.hex()[:16], "reason": str(error)[:300]})
+        return result
+
+    def _seat(self, study: Study, name: str) -> Seat:
+        known = self._open.get((study.digest, name))
+        if known is not None:
+            return known[0]
+        assert study.terms is not None  # approve lets no other through
+        teachers = TeacherProcess(
+            self._home.teachers(study.digest, name),
+            study=study.digest,
+            deadline_s=study.terms.deadline_s,
+            idle_s=self._settings.teachers.idle_s,
+            on_event=self._on_event,
+        )
+        ledger = Ledger(self._home.ledger(study.digest, name))
+        try:
+            party = Party(
+                name,
+                study=study,
+                ledger=ledger,
+                voter=_Voter(self._policy, study, self._settings.data.name, teachers),
+                coins_from=system_source if study.participation_name == "secret" else None,
+                settles=self._settings.settle,
+            )
+        except BaseException:
+            ledger.close()
+            raise
+        seat = Seat(study, party, ledger)
+        self._open[study.digest, name] = (seat, teachers)
+        return seat
+
+
+def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: str) -> dict[str, int]:
+    """Ends a study at this node for ever and gives back what its ledgers never spent; what each seat spent.
+
+    A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
+    the entry below is written, every later vote sees the withdrawal, and what was spent is final.
+    """
+    policy.withdraw(study, data_set=data_set)
+    spent = {}
+    for seat in seats_of(study, party):
+        path = home.ledger(study.digest, seat)
+        wait_s = _LOCK_WAIT_S + (study.terms.deadline_s if study.terms else 0)
+        spent[seat] = _final_spend(path, seat, wait_s=wait_s) if path.exists() else 0
+    policy.release(study, data_set=data_set, spent=spent)
+    return spent
+
+
+def _final_spend(path: Path, seat: str, *, wait_s: float) -> int:
+    """What a ledger holds once no vote is in flight. Raises StorageFailed when one takes longer than `wait_s`."""
+    deadline = time.monotonic() + wait_s
+    with Ledger(path) as ledger:
+        while True:
+            try:
+                ledger.log.append("withdrawn")
+                break
+            except StorageFailed:
+                if time.monotonic() > deadline:
+                    raise
+        balances = ledger.balances()
+    return balances[seat].spent if seat in balances else 0

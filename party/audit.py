@@ -1,0 +1,161 @@
+"""What this node can prove of a study: its log, the coordinator's signed requests and outcomes, and a release.
+
+A node that settles trusts the coordinator's word on which queries were answered. Each word was signed and kept; a
+release that shows a label where the outcome said "not answered" (or the reverse) proves the lie.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography import x509
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.accounting.ledger import Ledger
+from protocols.errors import DataCorrupt, MalformedMessage, Refused
+from protocols.frames import Ask, unseal
+from protocols.messages import Outcome, VoteRequest, decode
+from protocols.study import Study
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that does not hold. code: stable."""
+
+    code: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was looked at, and what does not hold."""
+
+    entries: int
+    batches: int
+    requests: int
+    outcomes: int
+    compared: int
+    findings: tuple[Finding, ...]
+
+
+def audit_seat(
+    ledger: Ledger,
+    study: Study,
+    seat: str,
+    *,
+    authority: x509.Certificate,
+    labels: Int64[ndarray, " queries"] | None,
+) -> Audit:
+    """The audit of one seat's ledger. labels: of a release, one a query of the pool, below 0 where none was given."""
+    findings: list[Finding] = []
+    times: dict[int, int] = {}
+    entries = 0
+    try:
+        for entry in ledger.log.entries():
+            entries += 1
+            if entry.event == "reserved":
+                times[int(entry.fields["batch"])] = entry.time_ns
+    except DataCorrupt as error:
+        findings.append(Finding("chain_broken", str(error)))
+    batches = sorted(times)
+    seen: dict[str, dict[int, VoteRequest | Outcome]] = {"request": {}, "outcome": {}}
+    for number, _, kind, signed in ledger.log.evidence():
+        try:
+            message = _message(signed, study, seat, authority=authority, time_ns=times.get(number))
+        except (Refused, MalformedMessage) as error:
+            findings.append(Finding("bad_evidence", f"batch {number}, {kind}: {error}"))
+            continue
+        seen.setdefault(kind, {})[number] = message
+        stored = ledger.stored(number)
+        digest = message.digest if isinstance(message, VoteRequest) else message.batch_digest
+        if stored is None or stored.digest != digest or (kind == "request") != isinstance(message, VoteRequest):
+            findings.append(Finding("bad_evidence", f"batch {number}, {kind}: it is not what this ledger charged"))
+    for number in batches:
+        if number not in seen["request"]:
+            findings.append(Finding("no_evidence", f"batch {number}: no signed request is kept for its charge"))
+    compared = 0
+    outcomes = {number: each for number, each in seen["outcome"].items() if isinstance(each, Outcome)}
+    for number in batches:
+        compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
+    if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
+        findings.append(Finding("sums_differ", "the charges of the batches do not add up to what the account says"))
+    return Audit(entries, len(batches), len(seen["request"]), len(outcomes), compared, tuple(findings))
+
+
+def _message(
+    signed: bytes, study: Study, seat: str, *, authority: x509.Certificate, time_ns: int | None
+) -> VoteRequest | Outcome:
+    """The message of a kept frame, as signed when the batch was charged. Raises Refused, MalformedMessage."""
+    now = datetime.datetime.now(datetime.UTC)
+    then = now if time_ns is None else datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
+    try:
+        frame, sender = unseal(signed, authority=authority, now=then, role="coordinator")
+    except Refused as error:
+        if error.code != "certificate_expired":
+            raise
+        # The outcome may have come much later than the charge, under a renewed certificate.
+        frame, sender = unseal(signed, authority=authority, now=now, role="coordinator")
+    if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
+        raise MalformedMessage("it is not a request to this seat of this study")
+    if study.terms is not None and sender.name != study.terms.coordinator:
+        raise Refused("other_coordinator", f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
+    message = decode(frame.envelope)
+    if not isinstance(message, VoteRequest | Outcome):
+        raise MalformedMessage("it holds no request and no outcome")
+    return message
+
+
+def _check_batch(
+    ledger: Ledger,
+    study: Study,
+    seat: str,
+    number: int,
+    outcome: Outcome | None,
+    labels: Int64[ndarray, " queries"] | None,
+    findings: list[Finding],
+) -> int:
+    """Compares one batch's settlement with its outcome, and the outcome with the release; queries compared."""
+    ids = np.array(ledger.queries(number), dtype=np.int64)
+    settled = ledger.settled(number)
+    if outcome is None:
+        if settled:
+            findings.append(Finding("no_evidence", f"batch {number}: settled without a signed outcome"))
+        return 0
+    if len(outcome.answered) != len(ids):
+        findings.append(Finding("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
+        return 0
+    position = study.seats[seat]
+    takes_part = study.participation.of(position).votes(ids)[0]
+    amounts = study.budgets.amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
+    if settled and settled != {seat: int(amounts[position])}:
+        findings.append(Finding("sums_differ", f"batch {number}: settled at another amount than its outcome says"))
+    if labels is None:
+        return 0
+    inside = ids < len(labels)
+    if not inside.all():
+        findings.append(Finding("release_differs", f"batch {number}: the release has only {len(labels)} queries"))
+    shown = labels[ids[inside]] >= 0
+    said = outcome.answered[inside]
+    for query in ids[inside][shown & ~said].tolist():
+        findings.append(
+            Finding("outcome_false", f"query {query}: the coordinator signed 'not answered', the release has a label")
+        )
+    for query in ids[inside][said & ~shown].tolist():
+        findings.append(
+            Finding("outcome_differs", f"query {query}: the coordinator signed 'answered', the release has no label")
+        )
+    return int(inside.sum())
+
+
+def _amounts(ledger: Ledger, number: int, seat: str) -> Mapping[str, int]:
+    settled = ledger.settled(number) or ledger.charged(number)
+    return {seat: settled.get(seat, 0)}
+
+
+def _spent(ledger: Ledger, seat: str) -> int:
+    balances = ledger.balances()
+    return balances[seat].spent if seat in balances else 0

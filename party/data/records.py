@@ -1,0 +1,81 @@
+"""Records: what a loader gives, and what must hold of it before a teacher is trained."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from party.settings import DataSettings
+from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.terms import Terms
+
+# A file larger than this is refused before it is opened; a table, before it is encoded.
+FILE_BYTES: Final = 16 * 2**30
+VALUES: Final = 2**31
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Private records. inputs: finite; labels: class ids; patients, groups: one text a record, or None without."""
+
+    inputs: Float32[ndarray, "records ..."]
+    labels: Int64[ndarray, " records"]
+    patients: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything, in hexadecimal digits: teachers are kept under it. It never leaves the node."""
+        digest = hashlib.sha256(f"conclave records 1 {self.inputs.shape}\n".encode())
+        digest.update(np.ascontiguousarray(self.inputs, dtype="<f4").tobytes())
+        digest.update(self.labels.astype("<i8").tobytes())
+        for names in (self.patients, self.groups):
+            digest.update(b"-" if names is None else b"+")
+            for name in names or ():
+                encoded = name.encode("utf-8", "surrogatepass")
+                digest.update(len(encoded).to_bytes(4, "big") + encoded)
+        return digest.hexdigest()
+
+
+def check_records(records: Records, settings: DataSettings, terms: Terms) -> Records:
+    """`records` itself. Raises DataCorrupt unless it fits the terms."""
+    where = f"{settings.path}"
+    inputs, labels = np.asarray(records.inputs), np.asarray(records.labels)
+    if inputs.dtype != np.float32 or not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+        raise DataCorrupt(f"{where}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: float32 and one int each")
+    if inputs.shape[1:] != terms.input_shape:
+        raise DataCorrupt(f"{where}: inputs have shape {inputs.shape[1:]}; allowed: {terms.input_shape}, as in terms")
+    if not 0 < len(inputs) == len(labels):
+        raise DataCorrupt(f"{where}: {len(inputs)} inputs for {len(labels)} labels; allowed: one each, at least one")
+    bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)
+    if bad.any():
+        raise DataCorrupt(f"{where}: row {int(bad.argmax()) + 1}: NaN or infinite features; allowed: finite numbers")
+    outside = (labels < 0) | (labels >= len(terms.class_names))
+    if outside.any():
+        row = int(outside.argmax())
+        raise DataCorrupt(
+            f"{where}: {terms.label}, row {row + 1}: class {labels[row]}; allowed: 0 to {len(terms.class_names) - 1}"
+        )
+    for what, names in (("patients", records.patients), ("groups", records.groups)):
+        if names is not None and len(names) != len(labels):
+            raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")
+    return Records(inputs, labels.astype(np.int64), records.patients, records.groups)
+
+
+def check_file(settings: DataSettings) -> None:
+    """Raises DataUnavailable for a file that is absent, DataCorrupt for one that is too large."""
+    path = settings.path
+    if not path.is_file():
+        raise DataUnavailable(
+            f"{path} does not exist or is no file; allowed: the file that data.path in node.toml names"
+        )
+    size = path.stat().st_size
+    if size > FILE_BYTES:
+        raise DataCorrupt(f"{path} has {size} bytes; allowed: at most {FILE_BYTES}")

@@ -1,0 +1,171 @@
+"""What keeps a node from working: each hop from the name of the coordinator to the study, and which one fails."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from party.dialling import Unreachable, say_hello
+from party.home import Home
+from party.policy import Policy
+from party.settings import Invitation
+from party.training import read_manifest
+from protocols.errors import ConclaveError, InvalidInput, Refused
+from protocols.frames import Goodbye
+from protocols.identity import COORDINATOR_HOST, certificate_from_pem, identify, key_from_pem
+
+_TIMEOUT_S: Final = 10.0
+_SKEW_MS: Final = 60_000
+_EXPIRES_SOON_DAYS: Final = 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One step of the way. ok: False stops the examination; found: what is there; todo: what to do, "" if nothing."""
+
+    name: str
+    ok: bool
+    found: str
+    todo: str = ""
+    exit_code: int = 0
+
+
+def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
+    """Each hop in turn, up to the first that fails; studies are all named."""
+    try:
+        invitation = home.invitation()
+        settings = home.settings()
+    except InvalidInput as error:
+        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
+        return
+    yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
+    for hop in (*_network(invitation, timeout_s), *_certificate(home, invitation)):
+        yield hop
+        if not hop.ok:
+            return
+    for hop in _session(home, invitation, timeout_s):
+        yield hop
+        if not hop.ok:
+            return
+    with Policy(settings.policy) as policy:
+        yield from _studies(home, policy, settings.data.name)
+
+
+def _network(invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
+    host, _, port = invitation.address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    except OSError as error:
+        yield Hop("DNS", False, f"{host}: {error.strerror or error}", "ask the network's people, or the operator", 7)
+        return
+    yield Hop("DNS", True, f"{host} is {found[0][4][0]}")
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+            yield Hop("TCP", True, f"port {port} is open")
+            yield _tls(connection, invitation)
+    except OSError as error:
+        todo = "let this machine out to that address and port (firewall, proxy), or ask whether the coordinator runs"
+        yield Hop("TCP", False, f"{invitation.address}: {error.strerror or error}", todo, 7)
+
+
+def _tls(connection: socket.socket, invitation: Invitation) -> Hop:
+    """Whether whoever answers shows a certificate of this consortium's authority; the node's own comes later."""
+    context = ssl.create_default_context(cadata=invitation.authority.decode())
+    context.set_alpn_protocols(["h2"])
+    try:
+        with context.wrap_socket(connection, server_hostname=COORDINATOR_HOST) as secured:
+            return Hop("TLS", True, f"{secured.version()}, the coordinator's certificate is of this consortium")
+    except ssl.SSLCertVerificationError as error:
+        todo = "if the clock is right: something else answers there (a proxy that opens TLS?), or the invitation is old"
+        return Hop("TLS", False, f"the server's certificate: {error.verify_message}", todo, 7)
+    except (OSError, ValueError) as error:
+        return Hop("TLS", False, f"no TLS there: {error}", "check the address with the operator", 7)
+
+
+def _certificate(home: Home, invitation: Invitation) -> Iterator[Hop]:
+    if not home.certificate.exists():
+        yield Hop("certificate", False, "there is none yet", "run: conclave-party enrol", 4)
+        return
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        certificate = certificate_from_pem(home.certificate.read_bytes())
+        own = identify(certificate, authority=certificate_from_pem(invitation.authority), now=now, role="party")
+        key = key_from_pem(home.key.read_bytes())
+    except (ConclaveError, OSError) as error:
+        code = error.code if isinstance(error, Refused) else "unreadable"
+        todo = {
+            "certificate_expired": "set the clock if it is wrong; otherwise ask the operator for a new invitation",
+            "wrong_authority": "it is of another consortium: use its own home, or enrol again",
+        }.get(code, "enrol again with a new invitation")
+        yield Hop("certificate", False, str(error), todo, 4)
+        return
+    left = certificate.not_valid_after_utc - now
+    if own.name != invitation.party or key.public_key() != certificate.public_key():
+        yield Hop("certificate", False, f"it is for {own.name!r} or another key", "enrol again", 4)
+        return
+    soon = left < datetime.timedelta(days=_EXPIRES_SOON_DAYS)
+    todo = "it is renewed while `conclave-party run` is connected" if soon else ""
+    yield Hop(
+        "certificate", True, f"{own.name}, valid until {certificate.not_valid_after_utc:%Y-%m-%d %H:%M} UTC", todo
+    )
+
+
+def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
+    try:
+        with home.running():
+            answer = say_hello(
+                address=invitation.address,
+                key=key_from_pem(home.key.read_bytes()),
+                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                authority=certificate_from_pem(invitation.authority),
+                now=datetime.datetime.now(datetime.UTC),
+                timeout_s=timeout_s,
+            )
+    except Unreachable as error:
+        yield Hop("session", False, str(error), "see the coordinator's log: it turned this certificate away", 7)
+        return
+    except ConclaveError as error:
+        if isinstance(error, Refused) and error.code == "already_running":
+            yield Hop("session", True, "not tried: a node answers from this home; its log says whether it is connected")
+            return
+        yield Hop("session", False, str(error), "whoever answers is not this consortium's coordinator", 4)
+        return
+    if isinstance(answer, Goodbye):
+        yield Hop("session", False, f"{answer.code}: {answer.reason}", "ask the consortium's operator", 4)
+        return
+    yield Hop("session", True, f"the coordinator welcomed {invitation.party}, wire version {answer.version}")
+    skew_ms = answer.time_ms - time.time_ns() // 1_000_000
+    wrong = abs(skew_ms) > _SKEW_MS
+    todo = "synchronise the clock of this machine (NTP)" if wrong else ""
+    yield Hop("clock", not wrong, f"{skew_ms / 1000:+.1f} s from the coordinator's", todo, 4 if wrong else 0)
+
+
+def _studies(home: Home, policy: Policy, data_set: str) -> Iterator[Hop]:
+    approvals = [each for each in policy.approvals() if each.home == str(home.path)]
+    if not approvals:
+        yield Hop("study", False, "no study is approved here", "run: conclave-party approve STUDY.toml", 4)
+    for approval in approvals:
+        name = f"study {approval.name}"
+        try:
+            study = home.study(approval.study)
+            assert study.terms is not None  # approve lets no other through
+            if approval.withdrawn or approval.data_set != data_set:
+                why = "withdrawn" if approval.withdrawn else f"for data set {approval.data_set!r}"
+                yield Hop(name, True, why)
+            elif study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
+                yield Hop(name, False, f"it ended on {study.terms.ends}", "nothing: the node answers no more", 4)
+            else:
+                seats = [seat.party for seat in study.roster if seat.party.partition("/")[0] == approval.party]
+                for seat in seats:
+                    read_manifest(home.teachers(study.digest, seat))
+                yield Hop(
+                    name, True, f"approved, {study.teachers} teachers a seat are trained, until {study.terms.ends}"
+                )
+        except ConclaveError as error:
+            yield Hop(name, False, str(error), f"run: conclave-party train {approval.name}", 3)

@@ -1,0 +1,140 @@
+"""A node's home: where its key, settings, approvals and studies lie.
+
+node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  policy.sqlite
+studies/<first 16 digits of the digest>/{study.toml, ledger-SEAT.sqlite, teachers/SEAT/}
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from party.files import write_atomically
+from party.settings import Invitation, Settings, read_invitation, read_settings
+from protocols.errors import InvalidInput, Refused, StorageFailed
+from protocols.study import Study
+from protocols.study_file import read_study, write_study
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of one node."""
+
+    path: Path
+
+    @property
+    def settings_file(self) -> Path:
+        """node.toml"""
+        return self.path / "node.toml"
+
+    @property
+    def key(self) -> Path:
+        """The private key, which never leaves."""
+        return self.path / "key.pem"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate, once enrolled."""
+        return self.path / "certificate.pem"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the consortium's authority."""
+        return self.path / "authority.pem"
+
+    @property
+    def invitation_file(self) -> Path:
+        """The invitation, as it came."""
+        return self.path / "invitation.toml"
+
+    def settings(self) -> Settings:
+        """node.toml. Raises InvalidInput naming the key."""
+        return read_settings(self.settings_file)
+
+    def invitation(self) -> Invitation:
+        """The invitation. Raises InvalidInput naming the key."""
+        return read_invitation(self.invitation_file)
+
+    def study_folder(self, digest: bytes) -> Path:
+        """Where a study's files lie."""
+        return self.path / "studies" / digest.hex()[:16]
+
+    def ledger(self, digest: bytes, seat: str) -> Path:
+        """The ledger of one seat."""
+        return self.study_folder(digest) / f"ledger-{file_name(seat)}.sqlite"
+
+    def teachers(self, digest: bytes, seat: str) -> Path:
+        """The folder of one seat's teachers."""
+        return self.study_folder(digest) / "teachers" / file_name(seat)
+
+    def keep_study(self, study: Study) -> None:
+        """Writes the study's file into its folder."""
+        folder = self.study_folder(study.digest)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(folder / "study.toml", write_study(study))
+
+    def study(self, digest: bytes) -> Study:
+        """A kept study. Raises InvalidInput if its file is absent or was changed."""
+        study = read_study(self.study_folder(digest) / "study.toml")
+        if study.digest != digest:
+            raise InvalidInput(
+                f"{self.study_folder(digest) / 'study.toml'} has digest {study.digest.hex()[:16]}; allowed: "
+                f"{digest.hex()[:16]}, as it was approved"
+            )
+        return study
+
+    def find_study(self, name: str) -> Study:
+        """A kept study by name, file or first digits of its digest. Raises InvalidInput for none or two."""
+        if name.endswith(".toml") and Path(name).is_file():
+            return read_study(Path(name))
+        kept = [read_study(path) for path in sorted((self.path / "studies").glob("*/study.toml"))]
+        found = [study for study in kept if study.name == name or (name and study.digest.hex().startswith(name))]
+        if len(found) != 1:
+            known = ", ".join(f"{study.name} ({study.digest.hex()[:16]})" for study in kept) or "none"
+            raise InvalidInput(f"{len(found)} studies are called {name!r}; allowed: one of those kept here: {known}")
+        return found[0]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Holds the home while a node answers from it. Raises Refused("already_running")."""
+        with (self.path / "run.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise Refused("already_running", f"another node answers from {self.path}; allowed: one") from None
+            yield
+
+
+def file_name(seat: str) -> str:
+    """A seat as a file name: a group's "/" becomes "+", which no party's name holds."""
+    return "".join(c if c.isalnum() or c in "._-" else f"+{ord(c):x}+" if c != "/" else "+" for c in seat)
+
+
+def make_home(path: Path) -> Home:
+    """Creates the folder for its owner alone. Raises StorageFailed, or Refused("home_open") if others may read it."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"cannot make {path}: {error.strerror}") from error
+    if path.stat().st_mode & 0o077:
+        raise Refused("home_open", f"{path} may be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700")
+    return Home(path)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Writes a file that its owner alone may read, whole or not at all. Raises StorageFailed."""
+    part = path.with_name(f".{path.name}.new")
+    try:
+        part.unlink(missing_ok=True)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error

@@ -1,0 +1,231 @@
+"""One cap for the life of a data set: what all studies together, of whichever coordinator, may learn of one unit.
+
+Each study is itself a filter: whatever is asked, its ledger stops before the cap at its own order. Here a second filter
+runs over all of them. Its order is fixed when the first study is approved, from that study's public terms, and never
+changed after anything was released: a Renyi filter is then valid although later studies are chosen with earlier
+releases in view (Feldman & Zrnic 2021, arXiv 2008.11193, Thm 4.5; choosing the order afterwards would be an odometer,
+Rogers et al. 2016). Beside the orders of Renyi DP stands one more currency, mu squared of Gaussian DP, whose filter is
+exact (Smith & Thakurta 2022, arXiv 2210.17520); its "order" is NaN. The guarantee is the cap, (epsilon, delta) for
+everything that is ever released; adjacency replace-one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.accounting.accountant import GaussianDp, accountant
+from protocols.accounting.filter import NANO, noise_reserve
+from protocols.accounting.gaussian import gdp_epsilon, gdp_mu
+from protocols.accounting.label_only import ORDERS
+from protocols.accounting.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
+from protocols.errors import InvalidInput, Refused
+from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
+from protocols.study import Study, party_of, votes_per_unit
+
+# What a lifetime filter may count in: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
+CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)
+# Costs are rounded up by this relative margin, which covers the rounding of the float64 products in between.
+_MARGIN = 1e-12
+_LARGEST = 2.0**62
+_FIXED_POINT_STEPS = 100
+
+
+@dataclass(frozen=True)
+class LifetimeCap:
+    """What a hospital allows for the life of a data set: epsilon > 0 and delta in (0, 1)."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check_budget(np.array([self.epsilon]), np.array([self.delta]))
+
+    def affords(self, noise_distance: float) -> Float64[ndarray, " currencies"]:
+        """Spend that the cap allows in each of CURRENCIES; <= 0 where an order cannot give it.
+
+        noise_distance: total variation between all noise drawn and ideal noise. If M' is within t of M, (epsilon,
+        delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M', so that much is taken off delta first.
+        """
+        with np.errstate(over="ignore"):
+            left = self.delta - (1.0 + np.exp(np.float64(self.epsilon))) * noise_distance
+        if not left > 0:
+            return np.full_like(CURRENCIES, -np.inf)
+        epsilon, delta = np.array([self.epsilon]), np.array([left])
+        return np.append(epsilon_to_rdp(epsilon, ORDERS, delta=delta), gdp_mu(epsilon, delta) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class StudyCost:
+    """What a study costs one unit of a data set at most, in nano-units of each of CURRENCIES, rounded up.
+
+    noise_distance: total variation between the study's float64 noise and ideal noise, over all its queries.
+    """
+
+    nano: Float64[ndarray, " currencies"]
+    noise_distance: float
+
+    def at(self, order: float) -> int:
+        """Nano-units in one of CURRENCIES. Raises Refused("lifetime_currency") where there is no finite bound."""
+        value = float(self.nano[position_of(order)])
+        if not value < _LARGEST:
+            raise Refused(
+                "lifetime_currency",
+                f"the study has no bound in {currency_name(order)}, in which this data set's cap counts since its "
+                "first study; allowed: a study of Gaussian noise without secret coins",
+            )
+        return int(value)
+
+
+def currency_name(order: float) -> str:
+    """The currency in words."""
+    return "mu squared of Gaussian DP" if np.isnan(order) else f"Renyi DP at order {order:g}"
+
+
+def position_of(order: float) -> int:
+    """The position of an order in CURRENCIES. Raises InvalidInput for another number."""
+    found = np.flatnonzero(np.isnan(CURRENCIES) if np.isnan(order) else order == CURRENCIES)
+    if not len(found):
+        raise InvalidInput(f"order is {order!r}; allowed: one of the {len(ORDERS)} tabled orders")
+    return int(found[0])
+
+
+def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None) -> StudyCost:
+    """What `party`'s seats of a study cost one `unit` of its data ("record" or "party"), whatever the study's own unit.
+
+    spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy
+    groups: a record lies in one of them, so the largest counts at each order.
+    Raises InvalidInput if the party has no seat, or groups with unit "party", which have no bound here.
+    """
+    seats = seats_of(study, party)
+    if unit == "party" and len(seats) > 1:
+        raise InvalidInput(
+            f"party {party!r} has {len(seats)} privacy groups in study {study.name!r}, and a lifetime cap of unit "
+            "'party' is set; allowed: one seat, as a party's whole data move the votes of all of its groups"
+        )
+    distance = noise_reserve(
+        study.mechanism,
+        epsilon=np.zeros(1),
+        view=check_view(study.view),
+        classes=study.classes,
+        query_limit=study.query_limit,
+        total_weight=study.largest_weight,
+    )
+    curves = [_seat_nano(study, seat, unit=unit, spent=None if spent is None else spent[seat]) for seat in seats]
+    return StudyCost(np.max(curves, axis=0), float(distance[0]) / 2)
+
+
+def seats_of(study: Study, party: str) -> tuple[str, ...]:
+    """The seats of a party. Raises InvalidInput if it has none, or one of all its records beside its groups."""
+    seats = tuple(seat.party for seat in study.roster if party_of(seat.party) == party)
+    if not seats:
+        raise InvalidInput(f"party {party!r} is not on the roster of study {study.name!r}")
+    if len(seats) > 1 and party in seats:
+        raise InvalidInput(f"party {party!r} has a seat of all its records beside groups; allowed: one or the other")
+    return seats
+
+
+def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Float64[ndarray, " currencies"]:
+    """Nano-units in each of CURRENCIES that one seat can cost while its ledger holds in its own.
+
+    A study's queries cost `ask`, or `ask + answer` when answered, in every currency: what it spends is a sum of those
+    two with counts >= 0. If the sum of own costs is at most B, the sum in another currency (or for another unit) is at
+    most B times the larger of the two quotients (mediant inequality). That holds on every path, so it is a filter in
+    that currency; it is never more than monotony in the order gives (van Erven & Harremoes 2014, Thm 3).
+    """
+    position = study.seats[seat]
+    budgets = study.budgets
+    amount = int(budgets.cap[position]) if spent is None else spent
+    if amount == 0:
+        return np.zeros_like(CURRENCIES)
+    own_ask = float(budgets.ask[position])
+    own = (own_ask, own_ask + float(budgets.answer[position]))
+    ask, both = _costs(study, position, unit=unit)
+    ratio = np.maximum(_quotient(ask, own[0]), _quotient(both, own[1]))
+    nano = np.ceil(amount * ratio * (1 + _MARGIN))
+    if unit == study.unit:
+        nano[position_of(float(budgets.order[position]))] = amount
+    return nano
+
+
+def _costs(
+    study: Study, position: int, *, unit: str
+) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
+    """What a query costs a unit in each of CURRENCIES: asked alone, and answered; infinite where there is no bound."""
+    votes = votes_per_unit(unit, teachers=study.teachers)
+    # A coin amplifies one vote of a unit alone; for several, what holds with every coin known holds without (joint
+    # quasi-convexity, van Erven & Harremoes 2014, Thm 13).
+    secret = study.participation_name == "secret"
+    rate = study.roster[position].rate if secret and votes == 1 else 1.0
+    moved = Sensitivity(np.array([votes * study.roster[position].weight]), np.array([rate]))
+    view = check_view(study.view)
+    charging = accountant(study.accountant_name)
+    mechanism = study.mechanism
+    if isinstance(mechanism, GaussianMechanism) and not moved.sampled:
+        squared = mechanism.gaussian_dp(moved, view=view)
+        mu_ask, mu_both = float(squared.ask[0, 0]), float(squared.ask[0, 0] + squared.answer[0, 0])
+    else:
+        mu_ask = mu_both = np.inf
+    if isinstance(charging, GaussianDp):  # mu-GDP has RDP a mu^2 / 2 (Dong, Roth, Su 2022, Cor. B.6)
+        return np.append(ORDERS * (mu_ask / 2), mu_ask), np.append(ORDERS * (mu_both / 2), mu_both)
+    cost = charging.query_cost(mechanism, moved, view=view, classes=study.classes)
+    return np.append(cost.ask[0], mu_ask), np.append(cost.ask[0] + cost.answer[0], mu_both)
+
+
+def _quotient(cost: Float64[ndarray, " currencies"], own: float) -> Float64[ndarray, " currencies"]:
+    if own > 0:
+        return cost / own
+    return np.where(cost > 0, np.inf, 0.0)
+
+
+def first_order(cap: LifetimeCap, cost: StudyCost) -> float:
+    """The currency of a lifetime filter: the one of CURRENCIES in which the first study could be repeated most often.
+
+    Raises Refused("lifetime_cap") if it does not fit once at any order.
+    """
+    allowed = np.floor(np.maximum(cap.affords(cost.noise_distance), 0.0) * NANO)
+    copies = allowed / np.maximum(cost.nano, 1.0)
+    best = int(copies.argmax())
+    if not copies[best] >= 1:
+        raise Refused(
+            "lifetime_cap",
+            f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g} "
+            f"({float(copies[best]):.3g} of it would fit); allowed: a study with smaller caps, or a larger lifetime "
+            "cap in node.toml",
+        )
+    return float(CURRENCIES[best])
+
+
+def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:
+    """Nano-units that the cap allows in all in its filter's currency, rounded down; 0 where it allows none."""
+    allowed = float(cap.affords(noise_distance)[position_of(order)]) * NANO
+    return int(min(max(np.floor(allowed), 0.0), _LARGEST))
+
+
+def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: float) -> float:
+    """The epsilon, at delta, of `nano` reserved in the filter's currency: for people to see how full it is.
+
+    Solves e >= conversion(nano, order, delta - (1 + e^e) t) from below; infinite where no e does. 0 for nothing.
+    """
+    if nano == 0 and noise_distance == 0:
+        return 0.0
+    spend, at = np.array([nano / NANO]), np.array([order])
+    epsilon = 0.0
+    for _ in range(_FIXED_POINT_STEPS):
+        with np.errstate(over="ignore"):
+            left = delta - (1.0 + np.exp(np.float64(epsilon))) * noise_distance
+        if not left > 0:
+            return float("inf")
+        at_delta = np.array([left])
+        if np.isnan(order):
+            needed = float(gdp_epsilon(np.sqrt(spend), at_delta)[0])
+        else:
+            needed = float(rdp_to_epsilon(spend, at, delta=at_delta)[0])
+        if needed <= epsilon:
+            return epsilon
+        epsilon = needed * (1 + 1e-9)
+    return float("inf")

@@ -1,0 +1,322 @@
+"""What this hospital allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
+
+Approving a study reserves its whole cap, in the transaction that records the approval; withdrawing it gives back what
+its ledger never spent. Everything is written to an audit log like a ledger's. Several homes of one hospital, each with
+a coordinator of its own, share this file where they share a data set.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any  # SQLite's values
+
+import numpy as np
+
+from party.lifetime import LifetimeCap, StudyCost, allowance, epsilon_reached, first_order, study_cost
+from protocols.audit_log import AuditLog
+from protocols.errors import Refused, StorageFailed
+from protocols.study import Study
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS lifetime (
+    data_set TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, currency REAL,
+    PRIMARY KEY (data_set, unit)
+) STRICT;
+CREATE TABLE IF NOT EXISTS approval (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, party TEXT NOT NULL, name TEXT NOT NULL,
+    approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
+) STRICT;
+CREATE TABLE IF NOT EXISTS reservation (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
+    noise_distance REAL NOT NULL CHECK (noise_distance >= 0), final INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A study that was approved for a data set, by which home, and whether it was withdrawn since."""
+
+    study: bytes
+    data_set: str
+    home: str
+    party: str
+    name: str
+    withdrawn: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A lifetime cap and how full it is: nano-units reserved of those allowed, and the epsilon that they amount to."""
+
+    data_set: str
+    unit: str
+    cap: LifetimeCap
+    currency: float | None
+    reserved: int
+    allowed: int
+    epsilon_reserved: float
+
+    @property
+    def share(self) -> float:
+        """Reserved, as a share of what is allowed."""
+        return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What approving a study would do to one lifetime cap."""
+
+    before: Standing
+    after: Standing
+    fits: bool
+
+
+class Policy:
+    """The approvals and lifetime caps of a hospital. Use as a context manager, from any thread."""
+
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
+        """Opens or creates the file. Raises StorageFailed. clock: nanoseconds since 1970."""
+        self._lock = threading.RLock()
+        self._open = False
+        self._clock = clock
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA foreign_keys = ON")
+            self._database.executescript(_SCHEMA)
+            self.log = AuditLog(self._database, self._transaction, clock=clock)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
+
+    def __enter__(self) -> Policy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def forecast(self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap]) -> list[Forecast]:
+        """What approving `study` would do to the caps of this data set; nothing is written.
+
+        caps: by unit, from the settings; the study's own unit must have one. Raises Refused("no_lifetime_cap"),
+        ("lifetime_cap_changed"), ("lifetime_currency"), or ("lifetime_cap") where even alone it passes a cap.
+        """
+        if study.unit not in caps:
+            raise Refused(
+                "no_lifetime_cap",
+                f"the study protects the unit {study.unit!r}, for which no lifetime cap is set; allowed: set "
+                f"[lifetime.{study.unit}] in node.toml first",
+            )
+        self._check_units(data_set, caps)
+        return [
+            self._forecast(data_set, unit, cap, study_cost(study, party, unit=unit, spent=None))
+            for unit, cap in caps.items()
+        ]
+
+    def approve(
+        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: str
+    ) -> list[Forecast]:
+        """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
+
+        Raises as `forecast` does; Refused("lifetime_cap") where the reservation would pass a cap, ("withdrawn") for a
+        study that was withdrawn, ("approved_elsewhere") for one of another home. Approving again changes nothing.
+        """
+        with self._transaction():
+            known = self.approval(study.digest, data_set)
+            if known is not None:
+                if known.withdrawn:
+                    raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
+                if known.home != home:
+                    raise Refused("approved_elsewhere", f"study {study.name!r} was approved by {known.home}")
+                return []
+            forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
+            for each in forecasts:
+                if not each.fits:
+                    raise Refused(
+                        "lifetime_cap",
+                        f"unit {each.after.unit!r}: the study may use {each.after.reserved - each.before.reserved} "
+                        f"nano-units; allowed: at most the {max(each.after.allowed - each.before.reserved, 0)} that "
+                        f"are left of epsilon {each.after.cap.epsilon:g} at delta {each.after.cap.delta:g} for "
+                        f"{data_set!r}",
+                    )
+            self._database.execute(
+                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, NULL)",
+                (study.digest, data_set, home, party, study.name, self._clock()),
+            )
+            for each in forecasts:
+                after = each.after
+                assert after.currency is not None  # chosen by the forecast
+                self._database.execute(
+                    "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?)",
+                    (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(after.currency)),
+                )
+                cost = study_cost(study, party, unit=after.unit, spent=None)
+                self._database.execute(
+                    "INSERT INTO reservation (study, data_set, unit, nano, noise_distance) VALUES (?, ?, ?, ?, ?)",
+                    (study.digest, data_set, after.unit, cost.at(after.currency), cost.noise_distance),
+                )
+                self.log.append(
+                    "approved",
+                    study=study.digest.hex(),
+                    data_set=data_set,
+                    unit=after.unit,
+                    nano=cost.at(after.currency),
+                )
+            return forecasts
+
+    def withdraw(self, study: Study, *, data_set: str) -> None:
+        """Ends a study here for ever; its reservation stands until `release`. Raises Refused("unknown_study")."""
+        with self._transaction():
+            known = self._known(study.digest, data_set)
+            if not known.withdrawn:
+                self._database.execute(
+                    "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?",
+                    (self._clock(), study.digest, data_set),
+                )
+                self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
+
+    def release(self, study: Study, *, data_set: str, spent: Mapping[str, int]) -> None:
+        """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
+
+        spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
+        That is no odometer: the filter's currency was fixed before, and realised spends may be summed in it.
+        """
+        with self._transaction():
+            known = self._known(study.digest, data_set)
+            if not known.withdrawn:
+                raise Refused("not_withdrawn", f"study {study.name!r} still runs; allowed: after `withdraw`")
+            for unit, currency in self._database.execute(
+                "SELECT unit, currency FROM reservation JOIN lifetime USING (data_set, unit) "
+                "WHERE study = ? AND data_set = ?",
+                (study.digest, data_set),
+            ).fetchall():
+                nano = study_cost(study, known.party, unit=unit, spent=spent).at(_order(currency))
+                self._database.execute(
+                    "UPDATE reservation SET nano = min(nano, ?), final = 1 WHERE study = ? AND data_set = ? "
+                    "AND unit = ?",
+                    (nano, study.digest, data_set, unit),
+                )
+                self.log.append("released", study=study.digest.hex(), data_set=data_set, unit=unit, nano=nano)
+
+    def approval(self, digest: bytes, data_set: str) -> Approval | None:
+        """The approval of one study for a data set, if there is one."""
+        found = [each for each in self.approvals() if each.study == digest and each.data_set == data_set]
+        return found[0] if found else None
+
+    def approvals(self) -> list[Approval]:
+        """All approvals, withdrawn ones too, oldest first."""
+        rows = self._rows(
+            "SELECT study, data_set, home, party, name, withdrawn_ns IS NOT NULL FROM approval ORDER BY approved_ns", ()
+        )
+        return [Approval(row[0], row[1], row[2], row[3], row[4], withdrawn=bool(row[5])) for row in rows]
+
+    def standings(self) -> list[Standing]:
+        """Every lifetime cap that a study was approved under."""
+        rows = self._rows("SELECT data_set, unit, epsilon, delta FROM lifetime ORDER BY data_set, unit", ())
+        return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
+
+    def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
+        """A cap that came later would not know of earlier studies; one that is gone would not be kept."""
+        rows = self._rows("SELECT unit FROM lifetime WHERE data_set = ? ORDER BY unit", (data_set,))
+        units = [str(row[0]) for row in rows]
+        if units and set(units) != set(caps):
+            raise Refused(
+                "lifetime_cap_changed",
+                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: {', '.join(units)}, as when the "
+                f"first study of {data_set!r} was approved",
+            )
+
+    def _known(self, digest: bytes, data_set: str) -> Approval:
+        known = self.approval(digest, data_set)
+        if known is None:
+            raise Refused("unknown_study", f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
+        return known
+
+    def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
+        before = self._standing(data_set, unit, cap)
+        if before.currency is None:
+            before = _filled(data_set, unit, cap, first_order(cap, cost), 0, 0.0)
+        assert before.currency is not None
+        nano, distance = self._reserved(data_set, unit)
+        added = cost.at(before.currency)
+        after = _filled(data_set, unit, cap, before.currency, nano + added, distance + cost.noise_distance)
+        return Forecast(before, after, fits=after.reserved <= after.allowed)
+
+    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> Standing:
+        rows = self._rows(
+            "SELECT epsilon, delta, currency FROM lifetime WHERE data_set = ? AND unit = ?", (data_set, unit)
+        )
+        if not rows:
+            return Standing(data_set, unit, cap, None, 0, 0, 0.0)
+        epsilon, delta, currency = rows[0]
+        if (epsilon, delta) != (cap.epsilon, cap.delta):
+            raise Refused(
+                "lifetime_cap_changed",
+                f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
+                f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
+            )
+        return _filled(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit))
+
+    def _reserved(self, data_set: str, unit: str) -> tuple[int, float]:
+        query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"
+        rows = self._rows(query, (data_set, unit))
+        return sum(int(row[0]) for row in rows), sum((float(row[1]) for row in rows), 0.0)
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise StorageFailed(f"policy: {error}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back. One inside another joins it."""
+        with self._lock:
+            if self._open:
+                yield
+                return
+            self._open = True
+            try:
+                self._database.execute("BEGIN IMMEDIATE")
+                yield
+                self._database.execute("COMMIT")
+            except BaseException as error:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise StorageFailed(f"policy: {error}; nothing was changed") from error
+                raise
+            finally:
+                self._open = False
+
+
+def _filled(data_set: str, unit: str, cap: LifetimeCap, currency: float, nano: int, distance: float) -> Standing:
+    return Standing(
+        data_set,
+        unit,
+        cap,
+        currency,
+        nano,
+        allowance(cap, currency, distance),
+        epsilon_reached(nano, currency, delta=cap.delta, noise_distance=distance),
+    )
+
+
+def _column(currency: float) -> float | None:
+    return None if np.isnan(currency) else currency
+
+
+def _order(column: float | None) -> float:
+    return float("nan") if column is None else column

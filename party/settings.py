@@ -1,0 +1,234 @@
+"""A node's settings, node.toml, and the invitation that it was made from, read key by key.
+
+Whatever is missing, unknown or mistyped is refused with file, key and what is allowed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any  # what tomllib returns, checked below
+
+from party.lifetime import LifetimeCap
+from protocols.errors import InvalidInput
+from protocols.identity import check_name
+from protocols.study import UNITS
+
+TOKEN_BYTES = 32
+_TEXT_BYTES = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Where the private records lie and how they are read.
+
+    name: of the data set, to which lifetime caps belong; path: file or folder; loader: of party/data or an installed
+    entry point; patient: column (images: the separator that ends the patient's part of a file name) whose records go
+    to one teacher together, "" if every record is a patient; group: column of the privacy group, "" without; columns:
+    the study's column -> this file's; classes: this file's value -> the study's class; missing: texts that mean none.
+    """
+
+    name: str
+    path: Path
+    loader: str
+    patient: str = ""
+    group: str = ""
+    delimiter: str = ","
+    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "?")
+    columns: Mapping[str, str] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings:
+    """kind: of party/teachers, "onnx", "entry-point:NAME" or "package.module:attribute"; seed: from which shards and
+    training derive; files: ONNX files, one a teacher; idle_s: seconds after which the teachers' process ends."""
+
+    kind: str
+    seed: int
+    files: tuple[Path, ...] = ()
+    idle_s: float = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All of node.toml. settle: whether outcomes lower reservations; metrics_port: on loopback, 0 for none;
+    renew_days_left: validity at which a certificate is renewed; lifetime: caps by unit."""
+
+    data: DataSettings
+    teachers: TeacherSettings
+    lifetime: Mapping[str, LifetimeCap]
+    settle: bool
+    policy: Path
+    metrics_port: int = 0
+    renew_days_left: int = 10
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a consortium's operator sent: who, where, and the one-time token. authority: PEM."""
+
+    consortium: str
+    party: str
+    coordinator: str
+    address: str
+    enrol_address: str
+    token: bytes
+    authority: bytes
+
+
+def read_settings(path: Path) -> Settings:
+    """Settings from node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed."""
+    table = _Table(path, read_toml(path), "")
+    data, teachers, node = table.table("data"), table.table("teachers"), table.table("node")
+    caps = table.table("lifetime")
+    lifetime: dict[str, LifetimeCap] = {}
+    for unit in UNITS:
+        if unit in caps.values:
+            cap = caps.table(unit)
+            lifetime[unit] = LifetimeCap(cap.number("epsilon"), cap.number("delta"))
+            cap.done()
+    caps.done()
+    if not lifetime:
+        raise InvalidInput(f"{path}: [lifetime.record] or [lifetime.party] is missing; allowed: epsilon and delta")
+    base = path.parent
+    settings = Settings(
+        data=DataSettings(
+            name=data.text("name"),
+            path=base / data.text("path"),
+            loader=data.text("loader"),
+            patient=data.text("patient", ""),
+            group=data.text("group", ""),
+            delimiter=data.text("delimiter", ","),
+            missing=data.texts("missing", DataSettings.missing),
+            columns=data.names("columns"),
+            classes=data.names("classes"),
+        ),
+        teachers=TeacherSettings(
+            kind=teachers.text("kind"),
+            seed=teachers.whole("seed", 0, 2**63 - 1),
+            files=tuple(base / each for each in teachers.texts("files", ())),
+            idle_s=teachers.number("idle_s", 300.0),
+        ),
+        lifetime=lifetime,
+        settle=node.flag("settle"),
+        policy=base / node.text("policy", "policy.sqlite"),
+        metrics_port=node.whole("metrics_port", 0, 65_535, 0),
+        renew_days_left=node.whole("renew_days_left", 1, 365, 10),
+    )
+    for each in (data, teachers, node, table):
+        each.done()
+    if not settings.data.name:
+        raise InvalidInput(f"{path}: data.name is empty; allowed: a name for the data set, to which its caps belong")
+    if len(settings.data.delimiter) != 1:
+        raise InvalidInput(f"{path}: data.delimiter is {settings.data.delimiter!r}; allowed: one character")
+    if not 1 <= settings.teachers.idle_s <= 86_400:
+        raise InvalidInput(f"{path}: teachers.idle_s is {settings.teachers.idle_s}; allowed: 1 to 86400 seconds")
+    return settings
+
+
+def read_invitation(path: Path) -> Invitation:
+    """An invitation from its file. Raises InvalidInput naming file and key."""
+    table = _Table(path, read_toml(path), "")
+    try:
+        token = base64.b64decode(table.text("token"), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        token = b""
+    if len(token) != TOKEN_BYTES:
+        raise InvalidInput(f"{path}: token is not {TOKEN_BYTES} bytes in base64url; allowed: the invitation as it came")
+    invitation = Invitation(
+        consortium=table.text("consortium"),
+        party=check_name(table.text("party")),
+        coordinator=check_name(table.text("coordinator")),
+        address=check_address(table.text("address")),
+        enrol_address=check_address(table.text("enrol_address")),
+        token=token,
+        authority=table.text("authority").encode(),
+    )
+    table.done()
+    return invitation
+
+
+def check_address(address: str) -> str:
+    """`address` itself if it is HOST:PORT. Raises InvalidInput."""
+    host, _, port = address.rpartition(":")
+    if not (host and host.isprintable() and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+        raise InvalidInput(f"the address is {address[:80]!r}; allowed: HOST:PORT")
+    return address
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table of a TOML file of at most a MiB. Raises InvalidInput."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_TEXT_BYTES + 1)
+        if len(content) > _TEXT_BYTES:
+            raise InvalidInput(f"{path} has more than {_TEXT_BYTES} bytes; allowed: at most that")
+        return tomllib.loads(content.decode())
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} does not exist") from None
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{path} is not TOML: {str(error)[:200]}") from None
+
+
+@dataclass
+class _Table:
+    """A table of a TOML file, read key by key, so that whatever was not asked for is an unknown key."""
+
+    path: Path
+    values: dict[str, Any]
+    name: str
+    seen: set[str] = field(default_factory=set)
+
+    def _take(self, key: str, kind: type | tuple[type, ...], allowed: str, default: object) -> Any:
+        self.seen.add(key)
+        value = self.values.get(key, default)
+        shown = f"{self.path}: {self.name}{key}"
+        if value is None:
+            raise InvalidInput(f"{shown} is missing; allowed: {allowed}")
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InvalidInput(f"{shown} is {str(value)[:80]!r}; allowed: {allowed}")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value: str = self._take(key, str, "a text", default)
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        return float(self._take(key, (int, float), "a number", default))
+
+    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        value: int = self._take(key, int, f"a whole number from {low} to {high}", default)
+        if not low <= value <= high:
+            raise InvalidInput(f"{self.path}: {self.name}{key} is {value}; allowed: from {low} to {high}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value: bool = self._take(key, bool, "true or false", None)
+        return value
+
+    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        value = self._take(key, (list, tuple), "a list of texts", default)
+        if not all(isinstance(each, str) for each in value):
+            raise InvalidInput(f"{self.path}: {self.name}{key} is {str(value)[:80]!r}; allowed: a list of texts")
+        return tuple(value)
+
+    def names(self, key: str) -> dict[str, str]:
+        table = self.table(key)
+        return {each: table.text(each) for each in table.values}
+
+    def table(self, key: str) -> _Table:
+        return _Table(self.path, self._take(key, dict, "a table", {}), f"{self.name}{key}.")
+
+    def done(self) -> None:
+        unknown = sorted(set(self.values) - self.seen)
+        if unknown:
+            raise InvalidInput(
+                f"{self.path}: unknown key {(self.name + unknown[0])[:80]!r}; allowed: {', '.join(sorted(self.seen))}"
+            )

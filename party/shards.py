@@ -1,0 +1,47 @@
+"""Which teacher learns which record: the records of one patient go to one teacher.
+
+The deal depends on positions and on the stored seed alone, never on what a record holds. So replacing one patient's
+records by another patient's, in the same place of the file, changes one shard: a unit moves one teacher's vote, which
+is what unit "record" claims. (A deal by a hash of the patient's name would change two.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+
+def units_of(patients: Sequence[str] | None, records: int) -> Int64[ndarray, " records"]:
+    """The unit of each record, counted from 0 in order of first appearance: its patient, or itself without patients."""
+    if patients is None:
+        return np.arange(records)
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(patient, len(numbers)) for patient in patients], np.int64)
+
+
+def deal(units: Int64[ndarray, " records"], *, teachers: int, key: bytes) -> Int64[ndarray, " records"]:
+    """The teacher of each record: units dealt in an order drawn from `key`, shards of equally many units up to one.
+
+    Raises InvalidInput if there are fewer units than teachers.
+    """
+    count = int(units.max()) + 1 if len(units) else 0
+    if count < teachers:
+        raise InvalidInput(
+            f"{count} records (of different patients) for {teachers} teachers; allowed: at least one each"
+        )
+    order = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big"))).permutation(count)
+    dealt = np.empty(count, np.int64)
+    dealt[order] = np.arange(count) % teachers
+    return dealt[units]
+
+
+def key_of(seed: int, *parts: str) -> bytes:
+    """32 bytes that follow from the node's seed and what they are for."""
+    text = "\x1f".join(["conclave node 1", str(seed), *parts])
+    return hashlib.sha256(text.encode()).digest()

@@ -1,0 +1,194 @@
+"""Training a node's teachers for a study, and reading them back: one folder a seat, keyed by study and records.
+
+A folder holds manifest.json and teacher-0000, teacher-0001, ... in formats that run no code when they are read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final  # what JSON returns, checked below
+
+import numpy as np
+
+from party.data import load_records
+from party.data.records import Records
+from party.files import write_atomically
+from party.home import Home
+from party.lifetime import seats_of
+from party.settings import Settings, TeacherSettings
+from party.shards import deal, key_of, units_of
+from party.teachers.own import kind_of
+from party.teachers.teacher import Teacher, TeacherKind
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
+from protocols.study import Study
+
+_MANIFEST: Final = "manifest.json"
+_MANIFEST_BYTES: Final = 2**16
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of teachers is: of which study and seat, from which records, and how to read it."""
+
+    study: str
+    seat: str
+    records: str
+    kind: str
+    teachers: int
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How one seat's records go to its teachers. rows: positions of its records; teacher: of each of them."""
+
+    seat: str
+    rows: np.ndarray
+    teacher: np.ndarray
+
+    def sizes(self, teachers: int) -> list[int]:
+        """Records of each teacher."""
+        return [int(count) for count in np.bincount(self.teacher, minlength=teachers)]
+
+
+def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal]:
+    """The deal of each of a party's seats. Raises InvalidInput, also for a patient in two groups or unknown groups."""
+    seats = seats_of(study, party)
+    grouped = seats != (party,)
+    if grouped != (records.groups is not None):
+        raise InvalidInput(
+            f"the study has {'privacy groups' if grouped else 'one seat'} for {party!r} and data.group is "
+            f"{'not set' if grouped else 'set'}; allowed: data.group with privacy groups alone"
+        )
+    units = units_of(records.patients, len(records.labels))
+    result = []
+    for seat in seats:
+        rows = np.arange(len(units))
+        if records.groups is not None:
+            group = seat.partition("/")[2]
+            rows = np.array([row for row, name in enumerate(records.groups) if name == group], np.int64)
+        chosen = units_of([str(unit) for unit in units[rows]], len(rows))
+        key = key_of(seed, "deal", study.digest.hex(), seat)
+        result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
+    if sum(len(each.rows) for each in result) != len(units):
+        known = ", ".join(seat.partition("/")[2] for seat in seats)
+        raise InvalidInput(f"some records are in no privacy group of the study; allowed: {known}")
+    holders = [set(units[each.rows].tolist()) for each in result]
+    if sum(map(len, holders)) != len(set().union(*holders)):
+        raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has a budget of its own")
+    return result
+
+
+def train(
+    home: Home, settings: Settings, study: Study, party: str, *, say: Callable[[str], None]
+) -> list[tuple[str, list[int]]]:
+    """Trains all teachers of a party's seats that are not there yet; returns records per teacher of each seat.
+
+    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is whole or absent.
+    """
+    terms = study.terms
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: one between organisations")
+    kind = kind_of(settings.teachers.kind)
+    say(f"reading {settings.data.path}")
+    records = load_records(settings.data, terms)
+    done = []
+    for each in deals_of(records, study, party, settings.teachers.seed):
+        sizes = each.sizes(study.teachers)
+        manifest = Manifest(study.digest.hex(), each.seat, records.digest, settings.teachers.kind, study.teachers)
+        folder = home.teachers(study.digest, each.seat)
+        done.append((each.seat, sizes))
+        if _same(folder, manifest) and settings.teachers.kind != "onnx":
+            say(f"seat {each.seat}: {study.teachers} teachers are trained on these records already")
+            continue
+        teachers = _teachers(kind, settings.teachers, records, each, study, say)
+        _check(teachers, records, study)
+        _write(folder, teachers, manifest)
+        say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
+    return done
+
+
+def load_teachers(folder: Path, *, study: bytes) -> list[Teacher]:
+    """The teachers of a folder. Raises DataUnavailable if there are none, DataCorrupt for other or broken ones."""
+    manifest = read_manifest(folder)
+    if manifest.study != study.hex():
+        raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
+    kind = kind_of(manifest.kind)
+    return [kind.load(folder / _name(number)) for number in range(manifest.teachers)]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder of teachers is. Raises DataUnavailable, DataCorrupt."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY")
+    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
+    try:
+        with path.open("rb") as file:
+            values: Any = json.loads(file.read(_MANIFEST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}") from None
+    fits = isinstance(values, dict) and set(values) == set(wanted)
+    if not (
+        fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20
+    ):
+        raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")
+    return Manifest(**values)
+
+
+def _teachers(
+    kind: TeacherKind,
+    settings: TeacherSettings,
+    records: Records,
+    each: Deal,
+    study: Study,
+    say: Callable[[str], None],
+) -> list[Teacher]:
+    if settings.kind == "onnx":
+        if len(settings.files) != study.teachers:
+            raise InvalidInput(
+                f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one a teacher"
+            )
+        return [kind.load(path) for path in settings.files]
+    teachers: list[Teacher] = []
+    for number in range(study.teachers):
+        rows = each.rows[each.teacher == number]
+        seed = int.from_bytes(key_of(settings.seed, "train", study.digest.hex(), each.seat, str(number))[:7], "big")
+        teachers += kind.fit([(records.inputs[rows], records.labels[rows])], classes=study.classes, seeds=[seed])
+        say(f"seat {each.seat}: teacher {number + 1} of {study.teachers} trained on {len(rows)} records")
+    return teachers
+
+
+def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
+    """Each teacher answers a few of the records with class ids. Raises InvalidInput."""
+    few = records.inputs[: min(3, len(records.inputs))]
+    for number, teacher in enumerate(teachers):
+        given = teacher.predict(few)
+        if given.shape != (len(few),) or given.min() < 0 or given.max() >= study.classes:
+            raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
+
+
+def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest) -> None:
+    """Writes beside and renames, the manifest last: a folder with a manifest is whole."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        for number, teacher in enumerate(teachers):
+            teacher.save(folder / _name(number))
+        write_atomically(folder / _MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
+    except OSError as error:
+        raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _same(folder: Path, manifest: Manifest) -> bool:
+    try:
+        return read_manifest(folder) == manifest
+    except (DataUnavailable, DataCorrupt):
+        return False
+
+
+def _name(number: int) -> str:
+    return f"teacher-{number:04d}"
