@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import socket
 import ssl
@@ -44,7 +45,7 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
-    for hop in (*_network(invitation, timeout_s), *_certificate(home, invitation)):
+    for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
         yield hop
         if not hop.ok:
             return
@@ -56,7 +57,7 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield from _studies(home, policy, settings.data.name)
 
 
-def _network(invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
+def _network(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
     host, _, port = invitation.address.rpartition(":")
     host = host.strip("[]")
     try:
@@ -68,16 +69,19 @@ def _network(invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
     try:
         with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
             yield Hop("TCP", True, f"port {port} is open")
-            yield _tls(connection, invitation)
+            yield _tls(connection, home, invitation)
     except OSError as error:
         todo = "let this machine out to that address and port (firewall, proxy), or ask whether the coordinator runs"
         yield Hop("TCP", False, f"{invitation.address}: {error.strerror or error}", todo, 7)
 
 
-def _tls(connection: socket.socket, invitation: Invitation) -> Hop:
+def _tls(connection: socket.socket, home: Home, invitation: Invitation) -> Hop:
     """Whether whoever answers shows a certificate of this consortium's authority; the node's own comes later."""
     context = ssl.create_default_context(cadata=invitation.authority.decode())
     context.set_alpn_protocols(["h2"])
+    if home.certificate.exists() and home.key.exists():
+        with contextlib.suppress(ssl.SSLError):  # looked at in the next hop
+            context.load_cert_chain(home.certificate, home.key)
     try:
         with context.wrap_socket(connection, server_hostname=COORDINATOR_HOST) as secured:
             return Hop("TLS", True, f"{secured.version()}, the coordinator's certificate is of this consortium")

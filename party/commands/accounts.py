@@ -1,0 +1,210 @@
+"""The commands budget show, audit verify and withdraw: what was spent, what can be proved, and how it ends."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import click
+import numpy as np
+
+from party.commands.group import EPILOG, VERIFICATION_FAILED, home_option, json_option
+from party.home import Home
+from party.lifetime import seats_of
+from party.policy import Approval, Policy
+from protocols.accounting.ledger import Balance, Ledger
+from protocols.errors import Refused
+from protocols.identity import certificate_from_pem
+from protocols.study import Study
+
+
+@click.group()
+def budget() -> None:
+    """What studies may still ask of this hospital."""
+
+
+@click.group()
+def audit() -> None:
+    """What this hospital can prove."""
+
+
+@budget.command(epilog=EPILOG)
+@home_option
+@json_option
+def show(home_folder: Path, as_json: bool) -> None:
+    """Answers left of every study, then the epsilon used of its cap, then the lifetime caps.
+
+    \b
+    Example:
+      conclave-party budget show
+    """
+    home = Home(home_folder.expanduser().resolve())
+    settings = home.settings()
+    with Policy(settings.policy) as policy:
+        seats = [
+            row for approval in policy.approvals() if approval.home == str(home.path) for row in _rows(home, approval)
+        ]
+        standings = policy.standings()
+    lifetime: list[dict[str, Any]] = [
+        {
+            "data_set": each.data_set,
+            "unit": each.unit,
+            "epsilon": each.cap.epsilon,
+            "delta": each.cap.delta,
+            "share_reserved": each.share,
+            "epsilon_reserved": each.epsilon_reserved,
+        }
+        for each in standings
+    ]
+    if as_json:
+        click.echo(json.dumps({"seats": seats, "lifetime": lifetime}, indent=2))
+        return
+    for row in seats:
+        state = " (withdrawn)" if row["withdrawn"] else ""
+        waiting = f", {row['unsettled']} batches not settled" if row["unsettled"] else ""
+        click.echo(
+            f"{row['study']}, {row['seat']}: {row['answers_left']} answers left{state}; budget used: epsilon "
+            f"{row['epsilon_used']:.4g} of {row['epsilon_cap']:.4g} at delta {row['delta']:g}{waiting}"
+        )
+    if not seats:
+        click.echo("no study is approved here")
+    for line in lifetime:
+        click.echo(
+            f"lifetime of {line['data_set']}, unit {line['unit']}: {100 * line['share_reserved']:.1f} % of epsilon "
+            f"{line['epsilon']:g} at delta {line['delta']:g} is reserved"
+        )
+    click.echo("The guarantee is the cap; budget used is an operator's reading, not an epsilon to publish.")
+
+
+@audit.command(epilog=EPILOG)
+@click.argument("study", required=False)
+@home_option
+@json_option
+@click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
+def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | None) -> int:
+    """Checks this node's logs, the signatures that it kept, and whether a release agrees with what was signed.
+
+    \b
+    Examples:
+      conclave-party audit verify
+      conclave-party audit verify heart --release release/
+    """
+    from party.audit import audit_seat
+    from party.release_labels import released_labels
+
+    home = Home(home_folder.expanduser().resolve())
+    settings, invitation = home.settings(), home.invitation()
+    if release is not None and study is None:
+        raise click.UsageError("--release needs the STUDY that it is of")
+    authority = certificate_from_pem(invitation.authority)
+    with Policy(settings.policy) as policy:
+        entries = sum(1 for _ in policy.log.entries())
+        approvals = [each for each in policy.approvals() if each.home == str(home.path)]
+    studies = [home.find_study(study)] if study is not None else [home.study(each.study) for each in approvals]
+    results: list[dict[str, Any]] = []
+    for found in studies:
+        labels = None if release is None else released_labels(release, found)
+        for seat in seats_of(found, invitation.party):
+            path = home.ledger(found.digest, seat)
+            if not path.exists():
+                continue
+            with Ledger(path) as ledger:
+                audited = audit_seat(ledger, found, seat, authority=authority, labels=labels)
+            results.append({"study": found.name, "seat": seat, **dataclasses.asdict(audited)})
+    failed = any(result["findings"] for result in results)
+    if as_json:
+        click.echo(json.dumps({"policy_entries": entries, "seats": results, "holds": not failed}, indent=2))
+    else:
+        click.echo(f"policy: {entries} entries, the chain holds")
+        for result in results:
+            click.echo(
+                f"{result['study']}, {result['seat']}: {result['entries']} entries, {result['batches']} batches, "
+                f"{result['requests']} signed requests, {result['outcomes']} signed outcomes, {result['compared']} "
+                "queries compared with the release"
+            )
+            for finding in result["findings"]:
+                click.echo(f"  error [{finding['code']}]: {finding['what']}", err=True)
+    if failed:
+        click.echo("next: keep this home as it is (it holds the signed proof) and show it to the data-protection "
+                   "officers of the consortium", err=True)  # fmt: skip
+        return VERIFICATION_FAILED
+    return 0
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@home_option
+@json_option
+@click.option("--yes", is_flag=True, help="Withdraw without asking.")
+def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
+    """Ends a study at this node for ever. What it never spent is free again under the lifetime cap.
+
+    Labels that were released stay released.
+
+    \b
+    Example:
+      conclave-party withdraw heart
+    """
+    from party.answering import withdraw as end
+
+    home = Home(home_folder.expanduser().resolve())
+    settings, party = home.settings(), home.invitation().party
+    found = home.find_study(study)
+    if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
+        raise Refused("not_confirmed", f"study {found.name!r} goes on")
+    with Policy(settings.policy) as policy:
+        spent = end(home, policy, found, data_set=settings.data.name, party=party)
+        standings = [each for each in policy.standings() if each.data_set == settings.data.name]
+    if as_json:
+        shares = {each.unit: each.share for each in standings}
+        click.echo(json.dumps({"study": found.digest.hex(), "spent_nano": spent, "share_reserved": shares}, indent=2))
+        return
+    click.echo(f"{found.name} is withdrawn; this node answers it no more")
+    for each in standings:
+        click.echo(f"lifetime of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
+
+
+def answers_left(study: Study, seat: str, spent: int) -> int:
+    """Queries that what is left of a seat's cap affords, if all are answered."""
+    at = study.seats[seat]
+    used = np.zeros(len(study.roster), np.int64)
+    used[at] = spent
+    return int(study.budgets.affordable(used, limit=study.query_limit)[at])
+
+
+def _rows(home: Home, approval: Approval) -> list[dict[str, Any]]:
+    study = home.study(approval.study)
+    rows = []
+    for seat in seats_of(study, approval.party):
+        at = study.seats[seat]
+        balance, unsettled = _balance(home, study, seat)
+        spent = np.zeros(len(study.roster), np.int64)
+        spent[at] = balance.spent
+        rows.append(
+            {
+                "study": study.name,
+                "seat": seat,
+                "answers_left": 0 if approval.withdrawn else answers_left(study, seat, balance.spent),
+                "epsilon_used": float(study.budgets.epsilon_of(spent)[at]),
+                "epsilon_cap": float(study.budgets.epsilon_guaranteed[at]),
+                "delta": study.roster[at].delta,
+                "unit": study.unit,
+                "view": study.view,
+                "unsettled": unsettled,
+                "withdrawn": approval.withdrawn,
+            }
+        )
+    return rows
+
+
+def _balance(home: Home, study: Study, seat: str) -> tuple[Balance, int]:
+    """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
+    path = home.ledger(study.digest, seat)
+    if path.exists():
+        with Ledger(path) as ledger:
+            balances = ledger.balances()
+            if seat in balances:
+                return balances[seat], len(ledger.unsettled())
+    return Balance(int(study.budgets.cap[study.seats[seat]]), 0, 0), 0

@@ -1,0 +1,155 @@
+"""conclave-party: its commands, and how errors reach people: one line with a code, one with the next step."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Final
+
+import click
+
+from protocols.errors import (
+    BudgetExceeded,
+    ConclaveError,
+    DataCorrupt,
+    DataUnavailable,
+    EngineFailed,
+    InvalidInput,
+    MalformedMessage,
+    Refused,
+    StorageFailed,
+)
+
+HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
+DEFAULT_HOME: Final = Path("~/.conclave-party")
+# A command is imported when it is called for: most need neither gRPC nor a teacher's packages.
+COMMANDS: Final[dict[str, str]] = {
+    "init": "party.commands.membership:init",
+    "enrol": "party.commands.membership:enrol",
+    "doctor": "party.commands.membership:doctor",
+    "data": "party.commands.study:data",
+    "approve": "party.commands.study:approve",
+    "train": "party.commands.study:train",
+    "run": "party.commands.running:run",
+    "budget": "party.commands.accounts:budget",
+    "audit": "party.commands.accounts:audit",
+    "withdraw": "party.commands.accounts:withdraw",
+}
+_ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
+    (InvalidInput, 3, "invalid_input", "correct the value and run the command again"),
+    (DataUnavailable, 3, "data_unavailable", "put it there, or correct node.toml, and run the command again"),
+    (DataCorrupt, 3, "data_corrupt", "correct the file and run the command again"),
+    (MalformedMessage, 7, "malformed", "check the address, and that both sides run versions that fit"),
+    (Refused, 4, "refused", "see conclave-party doctor"),
+    (BudgetExceeded, 5, "budget_exceeded", "nothing was charged; see conclave-party budget show"),
+    (StorageFailed, 6, "storage_failed", "mend that and run the same command again; nothing is lost"),
+    (EngineFailed, 7, "engine_failed", "run the command again"),
+    (ConclaveError, 1, "error", "run the command again; if it fails again, report it"),
+)
+_NEXT: Final[dict[str, str]] = {
+    "pending": "read the fingerprint to the operator, who approves it; then run conclave-party enrol again",
+    "home_open": "chmod 700 that folder, after asking who may have read the key in it",
+    "already_running": "stop the other conclave-party run, or see its log",
+    "lifetime_cap": "see conclave-party budget show; a withdrawn study gives back what it never spent",
+    "no_lifetime_cap": "set it in node.toml and approve again",
+    "lifetime_cap_changed": "put the promised cap back into node.toml",
+    "withdrawn": "a study that was withdrawn can not be taken up again; the operator may make a new one",
+    "approved_elsewhere": "answer from that home: two would spend twice",
+    "revoked": "ask the consortium's operator why; a new key needs a new invitation",
+    "certificate_expired": "set the clock if it is wrong; otherwise ask the operator for a new invitation",
+    "ledger_rolled_back": "use the newest copy of this home alone; see conclave-party audit verify",
+    "peer_rolled_back": "ask the operator to use the newest copy of the coordinator's files",
+    "wire_version": "install a version of conclave that the coordinator also speaks",
+    "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",
+    "not_confirmed": "nothing was approved; run the command again to approve",
+    "no_teachers": "run: conclave-party train STUDY",
+}
+_BUDGET_CODES: Final = frozenset({"lifetime_cap", "no_lifetime_cap", "lifetime_cap_changed", "lifetime_currency"})
+INTERRUPTED: Final = 130
+_UNREACHABLE: Final = 7
+VERIFICATION_FAILED: Final = 8
+EPILOG: Final = (
+    "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 the network; "
+    "8 verification failed; 130 interrupted."
+)
+
+
+class _Commands(click.Group):
+    """The table of commands, each imported when it is needed."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="conclave")
+def cli() -> None:
+    """The hospital's side of a consortium: which studies it joins, what they may cost, and its node.
+
+    \b
+    From an invitation to a running node:
+      conclave-party init invitation.toml       (then read the fingerprint to the operator)
+      conclave-party enrol --wait 600
+      conclave-party doctor
+      conclave-party data check study.toml
+      conclave-party approve study.toml
+      conclave-party train STUDY
+      conclave-party run
+      conclave-party budget show
+    """
+
+
+home_option = click.option(
+    "--home",
+    "home_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar=HOME_VARIABLE,
+    default=DEFAULT_HOME,
+    show_envvar=True,
+    help=f"The node's folder [{DEFAULT_HOME}].",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON on standard output.")
+
+
+def run_command(arguments: list[str]) -> int:
+    """Runs the command line; the exit code."""
+    try:
+        result = cli.main(arguments, prog_name="conclave-party", standalone_mode=False)
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; run the same command again", err=True)
+        return INTERRUPTED
+    except ConclaveError as error:
+        return show_error(error)
+    return result if isinstance(result, int) else 0
+
+
+def show_error(error: ConclaveError) -> int:
+    """Says what went wrong and what to do next, on standard error; the exit code."""
+    exit_code, code, step = next(
+        (number, name, step) for kind, number, name, step in _ERRORS if isinstance(error, kind)
+    )
+    text = str(error)
+    if isinstance(error, Refused):
+        code, text = error.code, text.removeprefix(f"{error.code}: ")
+        exit_code = 5 if code in _BUDGET_CODES else exit_code
+    elif type(error).__name__ == "Unreachable":  # its module needs gRPC, which most commands do without
+        exit_code, code, step = _UNREACHABLE, "unreachable", "run: conclave-party doctor"
+    click.echo(f"error [{code}]: {text}", err=True)
+    click.echo(f"next: {_NEXT.get(code, step)}", err=True)
+    return exit_code

@@ -1,0 +1,227 @@
+"""The commands init, enrol and doctor: how a hospital's node becomes a member, and what keeps it from working."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import secrets
+import time
+from pathlib import Path
+from typing import Final
+
+import click
+
+from party.commands.group import EPILOG, home_option, json_option
+from party.home import Home, make_home, write_private
+from party.settings import Invitation, read_invitation
+from protocols.enrolment import Enrol
+from protocols.errors import InvalidInput, Refused
+from protocols.identity import (
+    certificate_from_pem,
+    certificate_request,
+    fingerprint,
+    identify,
+    key_from_pem,
+    key_to_pem,
+    new_key,
+    to_pem,
+)
+
+_POLL_S: Final = 2.0
+_CALL_S: Final = 15.0
+_TEMPLATE: Final = """\
+# Settings of this node; edit them with any editor. Relative paths are relative to this file.
+
+[data]
+# The data set's name: lifetime caps belong to it, whatever file holds it and whoever asks.
+{data_name}
+# The private records: a file, or for loader "images" a folder with one folder a class. They never leave.
+{data_path}
+# csv, parquet, npz, images, or an installed entry point of the group conclave.loaders.
+{loader}
+# The column that names the patient (images: the separator after the patient's part of a file name). Set it where a
+# patient may have several records: they then go to one teacher, and unit "record" protects the patient. "" if every
+# record is another patient.
+{patient}
+# group = "column of the privacy group, where the study has one seat a group"
+# missing = ["", "NA", "NaN", "nan", "?"]
+# [data.columns]  "the study's column" = "this file's column"
+# [data.classes]  "this file's value" = "the study's class"
+
+[teachers]
+# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, onnx (with files = [...], one a teacher),
+# entry-point:NAME (group conclave.teachers), or package.module:attribute of a package that you installed.
+{teacher}
+# Made once; shards and training derive from it. Whoever knows it and the data can redo the teachers: keep it here.
+seed = {seed}
+idle_s = 300
+
+# What everything that is ever released about one unit of this data set may cost, over all studies and coordinators.
+# record: one record (or patient); party: all of this hospital's data. The node enforces it; it stands once a study is
+# approved.
+{lifetime}
+
+[node]
+# true: the coordinator's signed word on which queries were answered lowers what was reserved (it is kept as evidence).
+# false: every reservation stands, and its word is not trusted; a budget then gives fewer answers.
+{settle}
+# Health and metrics on 127.0.0.1; 0 for none.
+metrics_port = 0
+# The certificate is renewed when fewer days than this are left.
+renew_days_left = 10
+# Where approvals and caps are kept. Homes of one hospital that share a data set must name one file.
+policy = "policy.sqlite"
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("invitation", type=click.Path(path_type=Path))
+@home_option
+@click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
+@click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
+@click.option("--loader", help="csv, parquet, npz, images, or an installed loader.")
+@click.option("--patient", help="Column of the patient; '' if every record is another one.")
+@click.option("--teacher", help="Kind of teachers.")
+@click.option("--unit", type=click.Choice(["record", "party"]), help="Unit of the lifetime cap.")
+@click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
+@click.option("--delta", type=float, help="Lifetime cap: delta.")
+@click.option("--settle/--no-settle", default=None, help="Whether signed outcomes lower reservations.")
+@click.option("--new-key", is_flag=True, help="Throw the old key and certificate away, for a new invitation.")
+def init(
+    invitation: Path,
+    home_folder: Path,
+    data_name: str | None,
+    data_path: Path | None,
+    loader: str | None,
+    patient: str | None,
+    teacher: str | None,
+    unit: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    settle: bool | None,
+    new_key: bool,
+) -> None:
+    """Makes this node's folder and its key, which never leaves; prints the fingerprint for the operator.
+
+    \b
+    Examples:
+      conclave-party init invitation.toml
+      conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
+          --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --settle
+    """
+    given = (unit, epsilon, delta)
+    if any(value is not None for value in given) and None in given:
+        raise click.UsageError("--unit, --epsilon and --delta go together")
+    invited = read_invitation(invitation)
+    home = make_home(home_folder.expanduser().resolve())
+    if home.invitation_file.exists() and home.invitation().party != invited.party:
+        raise InvalidInput(f"{home.path} is the home of {home.invitation().party!r}; allowed: another --home")
+    if new_key:
+        home.certificate.unlink(missing_ok=True)
+        home.key.unlink(missing_ok=True)
+    if not home.key.exists():
+        write_private(home.key, _fresh_key())
+    write_private(home.authority, invited.authority)
+    write_private(home.invitation_file, invitation.read_bytes())
+    if not home.settings_file.exists():
+        cap = "# [lifetime.record]\n# epsilon =\n# delta ="
+        if unit is not None:
+            cap = f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}"
+        path = None if data_path is None else str(data_path.expanduser().resolve())
+        template = _TEMPLATE.format(
+            data_name=_line("name", data_name),
+            data_path=_line("path", path),
+            loader=_line("loader", loader),
+            patient=_line("patient", patient),
+            teacher=_line("kind", teacher),
+            seed=secrets.randbits(62),
+            lifetime=cap,
+            settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
+        )
+        write_private(home.settings_file, template.encode())
+    key = key_from_pem(home.key.read_bytes())
+    click.echo(f"home         {home.path}")
+    click.echo(f"party        {invited.party} of {invited.consortium}")
+    click.echo(f"fingerprint  {fingerprint(key.public_key())}")
+    click.echo(
+        "next: fill in node.toml, run conclave-party enrol, and read the fingerprint to the operator by telephone"
+    )
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
+def enrol(home_folder: Path, wait_s: float) -> None:
+    """Asks the coordinator for this node's certificate, which comes once the operator approved the fingerprint.
+
+    \b
+    Example:
+      conclave-party enrol --wait 600
+    """
+    from party.dialling import enrol as ask
+
+    home = Home(home_folder.expanduser().resolve())
+    invited = home.invitation()
+    key = key_from_pem(home.key.read_bytes())
+    request = to_pem(certificate_request(key, name=invited.party))
+    authority = certificate_from_pem(invited.authority)
+    deadline = time.monotonic() + wait_s
+    while True:
+        reply = ask(
+            Enrol(invited.party, invited.token, request),
+            address=invited.enrol_address,
+            authority=authority,
+            timeout_s=_CALL_S,
+        )
+        if reply.certificate:
+            break
+        if reply.code != "pending" or time.monotonic() >= deadline:
+            raise Refused(reply.code, reply.reason or "the operator has not approved this node yet")
+        time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
+    _keep(home, invited, reply.certificate)
+    click.echo(f"enrolled {invited.party}; next: conclave-party doctor")
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@json_option
+def doctor(home_folder: Path, as_json: bool) -> int:
+    """Names the hop that fails: name, connection, TLS, certificate, session, clock, study.
+
+    \b
+    Example:
+      conclave-party doctor
+    """
+    from party.doctor import examine
+
+    hops = []
+    for hop in examine(Home(home_folder.expanduser().resolve())):
+        hops.append(hop)
+        if not as_json:
+            click.echo(f"{'ok  ' if hop.ok else 'FAIL'}  {hop.name:<12} {hop.found}")
+            if hop.todo:
+                click.echo(f"      next: {hop.todo}")
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(hop) for hop in hops], indent=2))
+    return next((hop.exit_code for hop in hops if not hop.ok), 0)
+
+
+def _keep(home: Home, invited: Invitation, pem: bytes) -> None:
+    """Writes the certificate if it is this node's own. Raises Refused."""
+    certificate = certificate_from_pem(pem)
+    authority = certificate_from_pem(invited.authority)
+    now = datetime.datetime.now(datetime.UTC)
+    own = identify(certificate, authority=authority, now=now, role="party")
+    key = key_from_pem(home.key.read_bytes())
+    if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
+        raise Refused("bad_certificate", f"the certificate is for {own.name!r} or another key; allowed: this node's")
+    write_private(home.certificate, pem)
+
+
+def _fresh_key() -> bytes:
+    return key_to_pem(new_key())
+
+
+def _line(key: str, value: str | None) -> str:
+    return f"# {key} =" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}"

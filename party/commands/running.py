@@ -1,0 +1,126 @@
+"""The command run: the node, until it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from party.commands.accounts import answers_left
+from party.commands.group import EPILOG, INTERRUPTED, home_option
+from party.home import Home, write_private
+from party.policy import Policy
+from protocols.identity import certificate_from_pem, key_from_pem
+
+if TYPE_CHECKING:
+    from party.answering import Answering
+    from party.metrics import Counts
+
+_LOOK_S: Final = 0.2
+_APPROVALS_S: Final = 2.0
+
+
+@click.command(epilog=EPILOG)
+@home_option
+def run(home_folder: Path) -> int:
+    """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
+
+    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; what was charged is on disk at any time.
+
+    \b
+    Example:
+      conclave-party run
+    """
+    from party.answering import Answering
+    from party.logs import Log
+    from party.metrics import Counts, Metrics
+    from party.node import Node
+
+    home = Home(home_folder.expanduser().resolve())
+    settings, invitation = home.settings(), home.invitation()
+    key = key_from_pem(home.key.read_bytes())
+    authority = certificate_from_pem(invitation.authority)
+    log, counts = Log(sys.stderr), Counts()
+
+    def on_event(event: str, fields: dict[str, str | int]) -> None:
+        counts(event, fields)
+        log(event, fields)
+
+    stop, interrupted = threading.Event(), threading.Event()
+
+    def end(received: int, _: object) -> None:
+        if received == signal.SIGINT:
+            interrupted.set()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    with ExitStack() as held:
+        held.enter_context(home.running())
+        policy = held.enter_context(Policy(settings.policy))
+        answering = held.enter_context(Answering(home, settings, policy, party=invitation.party, on_event=on_event))
+        if settings.metrics_port:
+            samples = partial(_samples, answering, policy, counts)
+            held.enter_context(Metrics(settings.metrics_port, healthy=lambda: counts.connected, samples=samples))
+        on_event("started", {"studies": len(answering.seats()), "web_port": settings.metrics_port})
+        while not stop.is_set():
+            # A study that is approved or withdrawn later is taken up by connecting again.
+            again = threading.Event()
+            watch = threading.Thread(target=_watch, args=(policy, stop, again), daemon=True)
+            watch.start()
+            node = Node(
+                key=key,
+                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                authority=authority,
+                address=invitation.address,
+                seats=answering.seats,
+                save_certificate=partial(write_private, home.certificate),
+                on_event=on_event,
+                renew_days_left=settings.renew_days_left,
+            )
+            try:
+                node.run(again)
+            finally:
+                again.set()
+                watch.join()
+        on_event("ended", {})
+    return INTERRUPTED if interrupted.is_set() else 0
+
+
+def _watch(policy: Policy, stop: threading.Event, again: threading.Event) -> None:
+    """Sets `again` when the node is to stop, or when approvals are others than at first."""
+    first = policy.approvals()
+    waited = 0.0
+    while not again.is_set():
+        if stop.wait(_LOOK_S):
+            again.set()
+        waited += _LOOK_S
+        if waited >= _APPROVALS_S:
+            waited = 0.0
+            if policy.approvals() != first:
+                again.set()
+
+
+def _samples(answering: Answering, policy: Policy, counts: Counts) -> dict[str, list[tuple[Mapping[str, str], float]]]:
+    """The events counted, what each seat may still answer, and how full lifetime caps are."""
+    samples = counts.samples()
+    left: list[tuple[Mapping[str, str], float]] = []
+    used: list[tuple[Mapping[str, str], float]] = []
+    for seat in answering.seats():
+        labels = {"study": seat.study.name, "seat": seat.party.name}
+        balance = seat.ledger.balance(seat.party.name)
+        used.append((labels, balance.spent / balance.cap))
+        left.append((labels, float(answers_left(seat.study, seat.party.name, balance.spent))))
+    samples["conclave_answers_left"] = left
+    samples["conclave_budget_used_ratio"] = used
+    samples["conclave_lifetime_reserved_ratio"] = [
+        ({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.standings()
+    ]
+    return samples

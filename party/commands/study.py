@@ -1,0 +1,173 @@
+"""The commands data check, approve and train: from a study's file to teachers that may vote."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import click
+import numpy as np
+
+from party.commands.group import EPILOG, home_option, json_option
+from party.home import Home
+from party.plain_words import describe
+from party.policy import Forecast, Policy
+from party.shards import units_of
+from protocols.errors import InvalidInput, Refused
+from protocols.identity import certificate_from_pem
+from protocols.study import Study
+from protocols.study_file import read_study
+from protocols.terms import Terms
+
+
+@click.group()
+def data() -> None:
+    """This hospital's own records."""
+
+
+@data.command(name="check", epilog=EPILOG)
+@click.argument("study")
+@home_option
+@json_option
+def check(study: str, home_folder: Path, as_json: bool) -> None:
+    """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
+
+    STUDY: a study's file, or the name of one that is approved.
+
+    \b
+    Example:
+      conclave-party data check study.toml
+    """
+    from party.data import load_records
+    from party.training import deals_of
+
+    home = Home(home_folder.expanduser().resolve())
+    settings, found = home.settings(), home.find_study(study)
+    terms = _terms(found)
+    records = load_records(settings.data, terms)
+    units = units_of(records.patients, len(records.labels))
+    per_unit = np.bincount(units)
+    counts = Counter(records.labels.tolist())
+    deals = deals_of(records, found, home.invitation().party, settings.teachers.seed)
+    identical = len(records.labels) - len({row.tobytes() for row in records.inputs})
+    figures: dict[str, Any] = {
+        "file": str(settings.data.path),
+        "records": len(records.labels),
+        "input_shape": list(terms.input_shape),
+        "classes": {name: counts.get(number, 0) for number, name in enumerate(terms.class_names)},
+        "patients": len(per_unit) if records.patients is not None else None,
+        "patients_with_several_records": int((per_unit > 1).sum()),
+        "identical_records": identical,
+        "records_per_teacher": {each.seat: each.sizes(found.teachers) for each in deals},
+    }
+    if as_json:
+        click.echo(json.dumps(figures, indent=2))
+        return
+    click.echo(f"{figures['records']} records in {settings.data.path}, as the study's terms say")
+    for name, count in figures["classes"].items():
+        click.echo(f"  class {name}: {count}{'  (none: teachers will never vote for it)' if not count else ''}")
+    if records.patients is not None:
+        click.echo(f"{len(per_unit)} patients, {figures['patients_with_several_records']} with several records each")
+    elif identical:
+        click.echo(
+            f"{identical} records repeat another one's features: if a patient may be there twice, set data.patient"
+        )
+    for seat, sizes in figures["records_per_teacher"].items():
+        click.echo(f"seat {seat}: {found.teachers} teachers of {min(sizes)} to {max(sizes)} records")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study_file", type=click.Path(path_type=Path))
+@home_option
+@json_option
+@click.option("--yes", is_flag=True, help="Approve without asking.")
+def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool) -> None:
+    """Says in plain words what a study would spend and release, asks, and reserves its cap of the lifetime cap.
+
+    \b
+    Example:
+      conclave-party approve study.toml
+    """
+    home = Home(home_folder.expanduser().resolve())
+    settings, party = home.settings(), home.invitation().party
+    study = read_study(study_file)
+    terms = _terms(study)
+    if home.certificate.exists() and terms.coordinator != home.invitation().coordinator:
+        raise Refused(
+            "other_coordinator",
+            f"{terms.coordinator!r} asks; allowed: {home.invitation().coordinator!r}, of the invitation",
+        )
+    if terms.ended(datetime.datetime.now(datetime.UTC).date()):
+        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+    certificate_from_pem(home.invitation().authority)
+    with Policy(settings.policy) as policy:
+        known = policy.approval(study.digest, settings.data.name)
+        if known is not None and not known.withdrawn and known.home == str(home.path):
+            home.keep_study(study)
+            click.echo(f"study {study.name} is approved already; next: conclave-party train {study.name}")
+            return
+        forecasts = policy.forecast(study, party=party, data_set=settings.data.name, caps=settings.lifetime)
+        if as_json:
+            click.echo(json.dumps(_figures(study, forecasts), indent=2))
+        else:
+            for line in describe(study, party, settings, forecasts):
+                click.echo(line)
+        if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
+            raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
+        home.keep_study(study)
+        policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=str(home.path))
+    click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@home_option
+@json_option
+def train(study: str, home_folder: Path, as_json: bool) -> None:
+    """Trains this hospital's teachers for an approved study. They are kept here and used by `run`.
+
+    \b
+    Example:
+      conclave-party train heart
+    """
+    from party.training import train as train_teachers
+
+    home = Home(home_folder.expanduser().resolve())
+    settings, found = home.settings(), home.find_study(study)
+    with Policy(settings.policy) as policy:
+        known = policy.approval(found.digest, settings.data.name)
+    if known is None or known.withdrawn:
+        state = "was withdrawn" if known is not None else "is not approved"
+        raise Refused("not_approved", f"study {found.name!r} {state} for data set {settings.data.name!r}")
+    seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
+    if as_json:
+        click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": dict(seats)}, indent=2))
+    else:
+        click.echo(f"teachers of {found.name} are trained; next: conclave-party run")
+
+
+def _terms(study: Study) -> Terms:
+    if study.terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    return study.terms
+
+
+def _figures(study: Study, forecasts: list[Forecast]) -> dict[str, Any]:
+    return {
+        "study": study.digest.hex(),
+        "lifetime": [
+            {
+                "unit": each.after.unit,
+                "cap": dataclasses.asdict(each.after.cap),
+                "share_reserved_before": each.before.share,
+                "share_reserved_after": each.after.share,
+                "epsilon_after": each.after.epsilon_reserved,
+                "fits": each.fits,
+            }
+            for each in forecasts
+        ],
+    }

@@ -1,0 +1,81 @@
+"""What a hospital agrees to when it approves a study, in plain words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from party.lifetime import seats_of
+from party.policy import Forecast
+from party.settings import Settings
+from protocols.accounting.accountant import accountant
+from protocols.study import ADJACENCY, Study
+
+_UNITS = {
+    "record": "one record of one patient (one patient, where the patient's column is set), replaced by another",
+    "party": "all data of this hospital, replaced by other data",
+}
+_VIEWS = {
+    "label": "the labels that are released (and which queries got none)",
+    "histogram": "the noisy vote counts of every query",
+}
+
+
+def describe(study: Study, party: str, settings: Settings, forecasts: list[Forecast]) -> list[str]:
+    """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
+    terms = study.terms
+    assert terms is not None  # approve lets no other through
+    asked = f"{terms.pool_size} public queries, in batches of up to {study.batch_limit}"
+    lines = [
+        f"Study        {study.name}, digest {study.digest.hex()}",
+        f"Task         {terms.task}",
+        f"Classes      {', '.join(terms.class_names)}",
+        f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
+        f"Asked        {asked}, until {terms.ends}",
+        f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
+        f"Released     a label a query, by {study.mechanism_name} with noise drawn by the coordinator, a student model "
+        "trained on these labels, and a privacy statement",
+        "",
+        f"What it may cost, at most (unit {study.unit}: {_UNITS[study.unit]}; adjacency {ADJACENCY}; view "
+        f"{study.view}: {_VIEWS[study.view]}; {accountant(study.accountant_name).statement}):",
+    ]
+    budgets = study.budgets
+    answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
+    for seat in seats_of(study, party):
+        at = study.seats[seat]
+        lines.append(
+            f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
+            f"{study.roster[at].weight:g} a vote; enough for {int(answers[at])} answers if every query is answered"
+        )
+    lines += ["", f"What it takes of the lifetime cap of data set {settings.data.name!r}:"]
+    for each in forecasts:
+        lines.append(
+            f"  unit {each.after.unit}: {_share(each.before.share)} of epsilon {each.after.cap.epsilon:g} at delta "
+            f"{each.after.cap.delta:g} is reserved; with this study {_share(each.after.share)} "
+            f"({'it fits' if each.fits else 'IT DOES NOT FIT'}; epsilon {each.after.epsilon_reserved:.4g} in all)"
+        )
+    return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
+
+
+def _not_covered(study: Study, settings: Settings) -> list[str]:
+    lines = [
+        "Against the coordinator itself votes are not protected: it sees them in the clear and is trusted with them.",
+        "A patient who is known to several hospitals costs more than any one of them counts; the release's statement "
+        "says how much.",
+        "Other releases about these data that do not go through this node.",
+    ]
+    if study.unit == "record" and not settings.data.patient:
+        lines.append("data.patient is not set: a patient with several records here is protected for one of them only.")
+    if study.unit == "record":
+        lines.append("Facts that hold for many patients: they are what the study is to learn.")
+    if settings.settle:
+        lines.append(
+            "Which queries were answered is the coordinator's signed word (settle = true). A false word would let it "
+            "spend more; it is kept as evidence, and `audit verify --release` compares it with the release."
+        )
+    if settings.teachers.kind == "onnx" and study.teachers > 1:
+        lines.append("teachers.kind is onnx: that no patient was learned by two of the files is for you to ensure.")
+    return lines
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -1,0 +1,166 @@
+"""A hospital from its invitation to a release, through its own commands, with a node in a process of its own."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from party.commands.group import run_command
+from protocols.enrolment import Enrolled
+from protocols.identity import key_from_pem, request_from_pem, to_pem
+from tests.consortium import Consortium, deployed_study
+from tests.party.homes import FEATURES, make_member, study_file, write_invitation
+
+
+def tabled_study(parties=1, **more):
+    study = deployed_study(parties, deadline_s=30.0, **more)
+    return replace(study, terms=replace(study.terms, features=FEATURES))
+
+
+@pytest.fixture
+def consortium(tmp_path):
+    with Consortium(tabled_study(), tmp_path) as made:
+        yield made
+
+
+def start(home):
+    return subprocess.Popen(
+        [sys.executable, "-m", "party", "run", "--home", str(home.path)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def stopped(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    _, log = process.communicate(timeout=20)
+    return process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+def test_from_invitation_to_labels(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    file = study_file(tmp_path, consortium.study)
+    at = ["--home", str(home.path)]
+    assert run_command(["data", "check", str(file), *at, "--json"]) == 0
+    out = capsys.readouterr().out
+    checked = json.loads(out[out.index("{") :])
+    assert checked["records"] == 60
+    assert checked["patients"] == 30
+    assert sum(checked["records_per_teacher"]["hospital-0"]) == 60
+    assert run_command(["approve", str(file), *at, "--yes"]) == 0
+    said = capsys.readouterr().out
+    for words in ("epsilon", "unit record", "replace-one", "Not covered", "100.0 %", "centre"):
+        assert words in said
+    assert run_command(["train", "test", *at]) == 0
+    assert run_command(["doctor", *at]) == 0
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=20)
+        labelled = consortium.label()
+    finally:
+        code, events = stopped(node)
+    assert code == 0
+    assert (labelled.labels >= 0).sum() > 5
+    assert labelled.ledger_differences == {}
+    assert {"started", "connected", "teachers_started", "teachers_ended", "ended"} <= {each["event"] for each in events}
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert 0 < shown["seats"][0]["answers_left"] <= 60
+    assert 0 < shown["seats"][0]["epsilon_used"] <= shown["seats"][0]["epsilon_cap"]
+    assert shown["lifetime"][0]["share_reserved"] == 1.0
+    release = tmp_path / "release"
+    release.mkdir()
+    rows = [f"{q},{consortium.study.terms.class_names[c] if c >= 0 else ''}" for q, c in enumerate(labelled.labels)]
+    (release / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
+    assert run_command(["audit", "verify", "test", "--release", str(release), *at, "--json"]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert verified["holds"]
+    assert verified["seats"][0]["compared"] == (labelled.labels >= -1).sum()
+    silent = int(np.flatnonzero(labelled.labels == -1)[0]) if (labelled.labels == -1).any() else None
+    if silent is not None:
+        rows[silent] = f"{silent},left"
+        (release / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
+        assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
+        assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
+    assert run_command(["withdraw", "test", "--yes", *at, "--json"]) == 0
+    ended = json.loads(capsys.readouterr().out)
+    assert 0 < ended["share_reserved"]["record"] <= 1
+    assert ended["spent_nano"]["hospital-0"] == labelled.spent[0]
+    assert run_command(["approve", str(file), *at, "--yes"]) == 4
+    assert "error [withdrawn]" in capsys.readouterr().err
+
+
+def test_a_withdrawal_ends_answers_of_a_running_node(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    file = study_file(tmp_path, consortium.study)
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(file), *at, "--yes"]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=20)
+        assert run_command(["withdraw", "test", "--yes", *at]) == 0
+        labelled = consortium.label()
+    finally:
+        code, _ = stopped(node, signal.SIGINT)
+    assert code == 130
+    assert (labelled.labels < 0).all()
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lifetime"][0]["share_reserved"] == 0
+
+
+def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp_path, capsys):
+    study = tabled_study()
+    answers = [Enrolled(b"", "pending", "compare the fingerprint")]
+
+    class Enrolling(Consortium):
+        def start_hub(self, ledger="coordinator.sqlite"):
+            super().start_hub(ledger)
+            self.hub._enrol = lambda message: answers[0] if len(answers) == 1 else self.issue_for(message)
+
+        def issue_for(self, message):
+            key = request_from_pem(message.request).public_key()
+            holder = type("Key", (), {"public_key": lambda _: key})()
+            return Enrolled(to_pem(self.certify(holder, answers[1])), "", "")
+
+    with Enrolling(study, tmp_path) as consortium:
+        invitation = write_invitation(tmp_path / "invitation.toml", consortium)
+        at = ["--home", str(tmp_path / "home")]
+        assert run_command(["init", str(invitation), *at]) == 0
+        said = capsys.readouterr().out
+        assert "fingerprint" in said
+        assert run_command(["enrol", *at]) == 4
+        assert "error [pending]" in capsys.readouterr().err
+        answers.append("hospital-7")
+        assert run_command(["enrol", *at]) == 4
+        assert "error [bad_certificate]" in capsys.readouterr().err
+        assert not (tmp_path / "home" / "certificate.pem").exists()
+        answers[1] = "hospital-0"
+        assert run_command(["enrol", *at, "--wait", "5"]) == 0
+        assert (tmp_path / "home" / "certificate.pem").exists()
+        key = key_from_pem((tmp_path / "home" / "key.pem").read_bytes())
+        assert (tmp_path / "home" / "key.pem").stat().st_mode & 0o777 == 0o600
+        assert run_command(["init", str(invitation), *at]) == 0
+        assert key_from_pem((tmp_path / "home" / "key.pem").read_bytes()).private_numbers() == key.private_numbers()
+        capsys.readouterr()
+        # Settings are not filled in yet.
+        assert run_command(["doctor", *at]) == 3
+        assert "is missing" in capsys.readouterr().out
+
+
+def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    consortium.hub.stop()
+    at = ["--home", str(home.path)]
+    assert run_command(["doctor", *at]) == 7
+    assert "FAIL  TCP" in capsys.readouterr().out
+    started = time.monotonic()
+    assert run_command(["enrol", *at]) == 7
+    assert "error [unreachable]" in capsys.readouterr().err
+    assert time.monotonic() - started < 20
+    consortium.hub.stop = lambda: None
