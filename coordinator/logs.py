@@ -20,6 +20,7 @@ FIELDS: Final[dict[str, type]] = {
     "seats": str,
     "study": str,
     "job": int,
+    "state": str,
     "code": str,
     "reason": str,
     "address": str,

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import lzma
 import math
-import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from jaxtyping import Float32
@@ -39,7 +43,7 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
         raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
     try:
         given = _read_csv(path, features) if kind == ".csv" else _read_arrays(path)
-    except (OSError, EOFError, zipfile.BadZipFile, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataCorrupt(f"pool file {path} cannot be read: {error}") from None
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
@@ -95,24 +99,55 @@ def stored_pool(path: Path, study: Study) -> Float32[ndarray, "queries ..."]:
 def _read_arrays(path: Path) -> ndarray:
     try:
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            opened = np.load(file, allow_pickle=False, max_header_size=10_000)
-            if isinstance(opened, ndarray):
-                return opened
-            names = list(opened.files)
-            name = names[0] if len(names) == 1 else next((key for key in _KEYS if key in names), None)
-            if name is None:
-                raise InvalidInput(f"{path.name} holds the arrays {names[:8]}; allowed: one, or one named 'pool'")
-            # Zeros compress a thousandfold: what is unpacked is bounded before it is.
-            unpacked = opened.zip.getinfo(f"{name}.npy").file_size
-            if unpacked > max(2**20, 100 * size):
-                raise InvalidInput(f"{path.name} unpacks {size} bytes to {unpacked}; allowed: a hundredfold")
-            array: ndarray = opened[name]
-            return array
+            if path.suffix.lower() == ".npy":
+                return _array(file, path.stat().st_size)
+            with zipfile.ZipFile(file) as archive:
+                member = _member(archive, path)
+                with archive.open(member) as content:
+                    return _array(content, member.file_size)
     except InvalidInput:
         raise
-    except (ValueError, KeyError) as error:
+    except _NOT_ARRAYS as error:
         raise DataCorrupt(f"pool file {path} is not an array without objects: {error}") from None
+
+
+def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
+    """The one array, or the one that is called like a pool. Raises InvalidInput; nothing is unpacked yet."""
+    members = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
+    name = next(iter(members)) if len(members) == 1 else next((key for key in _KEYS if key in members), None)
+    if name is None:
+        raise InvalidInput(f"{path.name} holds the arrays {list(members)[:8]}; allowed: one, or one named 'pool'")
+    # Zeros compress a thousandfold: what is unpacked is bounded before it is.
+    size, unpacked = path.stat().st_size, members[name].file_size
+    if unpacked > max(2**20, 100 * size):
+        raise InvalidInput(f"{path.name} unpacks {size} bytes to {unpacked}; allowed: a hundredfold")
+    return members[name]
+
+
+def _array(file: IO[bytes], size: int) -> ndarray:
+    """The array of an .npy stream of `size` bytes. Raises one of _NOT_ARRAYS; no more than that is allocated."""
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"version {version} of the format; allowed: 1.0, 2.0")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file, max_header_size=10_000)
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(f"elements are {dtype}")
+    wanted = math.prod(shape) * dtype.itemsize
+    if not 0 <= wanted <= size:
+        raise ValueError(f"shape {shape} of {dtype} needs {wanted} bytes of {size}")
+    data = file.read(wanted)
+    return np.frombuffer(data, dtype=dtype, count=math.prod(shape)).reshape(shape, order="F" if fortran else "C")
+
+
+# What a file raises that is not what its name says.
+_NOT_ARRAYS = (ValueError, TypeError, KeyError, SyntaxError, OverflowError, RecursionError, EOFError, RuntimeError) + (
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+)
 
 
 def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:
@@ -133,7 +168,8 @@ def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:
             made = [encode_column(each, columns[each.column]) for each in features] or [
                 np.array([_number(text) for text in column])[:, None] for column in columns.values()
             ]
-            parts.append(np.concatenate(made, axis=1).astype(np.float32))
+            with np.errstate(over="ignore"):
+                parts.append(np.concatenate(made, axis=1).astype(np.float32))
     return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
 
 
@@ -151,7 +187,7 @@ def encode_column(feature: Feature, values: Sequence[str]) -> ndarray:
     assert feature.centre is not None  # a numeric feature has both
     assert feature.scale is not None
     numbers = np.array([_number(value) for value in values])
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         scaled = ((np.log1p(numbers) if feature.log else numbers) - feature.centre) / feature.scale
     if not feature.may_miss:
         return scaled[:, None]

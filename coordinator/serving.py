@@ -113,10 +113,10 @@ def serve(home: Home, *, stop: threading.Event, log: Log, hub_of: Callable[..., 
             on_event=log,
         )
         store.clear_sessions()
-        port, enrol_port = hub.start(listen=settings.listen, enrol_listen=settings.enrol_listen)
         running = _Running(store, hub, denied, log, patience_s=settings.patience_s, stop=stop)
         monitor = None
         try:
+            port, enrol_port = hub.start(listen=settings.listen, enrol_listen=settings.enrol_listen)
             if settings.metrics_port:
                 monitor = Monitor(
                     settings.metrics_port,

@@ -83,16 +83,16 @@ classes = 2
 
 # How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax.
 mechanism_name = "confident_gnmax"
-sigma = 1.2                          # noise of the label, a standard deviation in votes
-sigma_threshold = 1.5                # noise of the threshold, votes
-threshold = 2.0                      # votes that the noisy plurality must reach; other queries stay unanswered
+sigma = 8.0                          # noise of the label, a standard deviation in votes
+sigma_threshold = 12.0               # noise of the threshold, votes
+threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
 
 # Whose privacy: one record, or all of a party's data. What is seen: labels alone, or the noisy histogram too.
 unit = "record"
 view = "label"
 accountant_name = "label_only"       # it must hold for the view; see conclave-simulate accountants
 
-teachers = 1                         # votes of each party
+teachers = 10                        # of each party, each with a vote and a part of its records
 query_limit = 300                    # queries in all, at least terms.pool_size
 batch_limit = 100                    # queries in one message
 answer_rate = 1.0                    # public planning figure, for choosing orders

@@ -55,7 +55,7 @@ _NEXT: Final[dict[str, str]] = {
     "revoked_key": "ask the hospital to make a new key with conclave-party init, under a new invitation",
     "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }
-_INTERRUPTED = 130
+INTERRUPTED: Final = 130
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
     "network; 8 verification failed; 130 interrupted."
@@ -122,7 +122,7 @@ def run_command(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted; run the same command again", err=True)
-        return _INTERRUPTED
+        return INTERRUPTED
     except ConclaveError as error:
         return show_error(error)
     return result if isinstance(result, int) else 0

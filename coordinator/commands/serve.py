@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option
+from coordinator.commands.group import EPILOG, INTERRUPTED, home_option
 from coordinator.home import Home
 from coordinator.logs import Log
 from coordinator.serving import serve as serve_home
@@ -17,7 +17,7 @@ from coordinator.serving import serve as serve_home
 
 @click.command(epilog=EPILOG)
 @home_option
-def serve(home_folder: Path) -> None:
+def serve(home_folder: Path) -> int:
     """Serve the nodes of the hospitals and run labellings, until Ctrl-C or SIGTERM.
 
     One JSON object a line on standard error says what happens. A labelling that was under way goes on by itself. On
@@ -27,10 +27,17 @@ def serve(home_folder: Path) -> None:
     Example:
       conclave-coordinator serve
     """
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    stop, interrupted = threading.Event(), threading.Event()
+
+    def end(received: int, _: object) -> None:
+        if received == signal.SIGINT:
+            interrupted.set()
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    return INTERRUPTED if interrupted.is_set() else 0

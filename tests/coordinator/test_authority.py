@@ -1,0 +1,197 @@
+import datetime
+import stat
+
+import pytest
+
+from coordinator.authority import (
+    Authority,
+    authority_pem,
+    create_consortium,
+    invitation_toml,
+    normal_fingerprint,
+)
+from coordinator.home import Home
+from coordinator.serving import DenyList
+from coordinator.store import Store
+from protocols.enrolment import Enrol
+from protocols.errors import InvalidInput, Refused
+from protocols.identity import (
+    certificate_from_pem,
+    certificate_request,
+    identify,
+    new_key,
+    request_fingerprint,
+    to_pem,
+)
+from tests.operators import SETTINGS, enrol, make_home
+
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return make_home(tmp_path)
+
+
+@pytest.fixture
+def store(home):
+    with Store(home) as opened:
+        yield opened
+
+
+@pytest.fixture
+def authority(home, store):
+    return Authority(home, store, SETTINGS)
+
+
+def request_of(party, key=None):
+    return certificate_request(key or new_key(), name=party)
+
+
+def test_a_new_consortium_has_a_coordinator_that_its_authority_vouches_for(home):
+    made = identify(home.certificate(), authority=home.authority(), now=NOW, role="coordinator")
+    assert made.name == "centre"
+    for private in (home.key_file, home.authority_key_file, home.store_file):
+        assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    with pytest.raises(InvalidInput, match="already"):
+        create_consortium(home, SETTINGS)
+
+
+def test_an_init_that_was_interrupted_may_be_run_again(home):
+    home.settings_file.unlink()
+    create_consortium(home, SETTINGS)
+    assert identify(home.certificate(), authority=home.authority(), now=NOW, role="coordinator").name == "centre"
+
+
+def test_a_party_that_was_approved_gets_its_certificate_and_only_its_key_does(home, store):
+    key, pem = enrol(home, store, "hospital-0")
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    assert identity.name == "hospital-0"
+    assert identity.fingerprint == request_fingerprint(request_of("hospital-0", key))
+
+
+def test_the_invitation_file_holds_what_a_hospital_needs(home):
+    import base64
+    import tomllib
+
+    text = invitation_toml(SETTINGS, party="a", token=bytes(range(32)), authority=authority_pem(home))
+    read = tomllib.loads(text)
+    assert set(read) == {"consortium", "party", "coordinator", "address", "enrol_address", "token", "authority"}
+    assert base64.urlsafe_b64decode(read["token"]) == bytes(range(32))
+    assert certificate_from_pem(read["authority"].encode()) == home.authority()
+
+
+def test_a_token_is_for_one_party_and_one_key(authority):
+    token = authority.invite("a")
+    first = to_pem(request_of("a"))
+    assert authority.enrol(Enrol("a", token, first)).code == "pending"
+    assert authority.enrol(Enrol("a", token, first)).code == "pending"
+    assert authority.enrol(Enrol("a", token, to_pem(request_of("a")))).code == "invitation_used"
+    assert authority.enrol(Enrol("b", token, to_pem(request_of("b")))).code == "unknown_invitation"
+    assert authority.enrol(Enrol("b", token, first)).code == "wrong_name"
+    assert authority.enrol(Enrol("a", bytes(32), first)).code == "unknown_invitation"
+    assert authority.enrol(Enrol("a", token, b"junk")).code == "invalid_input"
+    assert authority.enrol(Enrol("../a", token, first)).code == "invalid_input"
+
+
+def test_a_fingerprint_is_compared_however_it_was_typed(authority, store):
+    request = request_of("a")
+    authority.enrol(Enrol("a", authority.invite("a"), to_pem(request)))
+    digits = request_fingerprint(request)
+    assert normal_fingerprint(digits.lower().replace(":", " ")) == digits
+    other = digits[:-1] + ("0" if digits[-1] != "0" else "1")
+    with pytest.raises(Refused, match="fingerprint_mismatch"):
+        authority.approve("a", key_fingerprint=other)
+    assert store.members.certificates()[-1].role == "coordinator"
+    assert authority.approve("a", key_fingerprint=digits.replace(":", "")).name == "a"
+    with pytest.raises(Refused, match="no_request"):
+        authority.approve("a", key_fingerprint=digits)
+    with pytest.raises(InvalidInput, match="64 hexadecimal"):
+        authority.approve("a", key_fingerprint="AA:BB")
+    assert [e.event for e in store.entries()][-2:] == ["fingerprint_mismatch", "approved"]
+
+
+def test_a_renewal_keeps_name_and_key(home, store, authority):
+    key, pem = enrol(home, store, "a")
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
+    again = identify(renewed, authority=home.authority(), now=NOW, role="party")
+    assert (again.name, again.fingerprint) == (identity.name, identity.fingerprint)
+    assert again.serial != identity.serial
+    for other in (request_of("a"), request_of("b", key)):
+        with pytest.raises(Refused, match="other_key"):
+            authority.renew(identity, to_pem(other))
+    with pytest.raises(Refused, match="bad_request"):
+        authority.renew(identity, b"junk")
+
+
+def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(home, store, authority):
+    denied = DenyList(store)
+    key, pem = enrol(home, store, "a")
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
+    assert denied(identity) is None
+    open_token = authority.invite("a")
+    assert len(authority.revoke(party="a", serial=None, reason="laptop stolen")) == 2
+    denied.look()
+    assert denied(identity) == "laptop stolen"
+    assert denied(identify(renewed, authority=home.authority(), now=NOW, role="party")) == "laptop stolen"
+    with pytest.raises(Refused, match="revoked"):
+        authority.renew(identity, to_pem(request_of("a", key)))
+    assert authority.enrol(Enrol("a", open_token, to_pem(request_of("a")))).code == "invitation_withdrawn"
+    # A new invitation brings the party back with a new key, never with the old one.
+    assert authority.enrol(Enrol("a", authority.invite("a"), to_pem(request_of("a", key)))).code == "revoked_key"
+    _, fresh = enrol(home, store, "a")
+    denied.look()
+    assert denied(identify(certificate_from_pem(fresh), authority=home.authority(), now=NOW, role="party")) is None
+
+
+def test_one_certificate_can_be_revoked_by_its_serial(home, store, authority):
+    enrol(home, store, "a")
+    serial = next(each.serial for each in store.members.certificates() if each.role == "party")
+    assert authority.revoke(party=None, serial=serial, reason="r") == [serial]
+    with pytest.raises(InvalidInput, match="nothing was issued"):
+        authority.revoke(party=None, serial="1", reason="r")
+    with pytest.raises(InvalidInput, match="nothing was issued"):
+        authority.revoke(party="nobody", serial=None, reason="r")
+
+
+def test_a_certificate_that_the_store_forgot_is_denied(home, tmp_path):
+    """A store restored from a backup has forgotten whom it denied."""
+    with Store(home) as store:
+        _, pem = enrol(home, store, "a")
+    other = Home(tmp_path / "other")
+    create_consortium(other, SETTINGS)
+    with Store(other) as forgetful:
+        identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+        assert "not in this coordinator's records" in DenyList(forgetful)(identity)
+
+
+def test_a_certificate_that_was_approved_a_moment_ago_is_known_at_once(home, store):
+    denied = DenyList(store)
+    _, pem = enrol(home, store, "a")
+    assert denied(identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")) is None
+
+
+def test_refusals_are_in_the_audit_log_without_the_token_and_do_not_fill_it(authority, store, monkeypatch):
+    monkeypatch.setattr("coordinator.authority._LOGGED_REFUSALS", 3)
+    token = bytes(range(32))
+    for _ in range(5):
+        authority.enrol(Enrol("a", token, to_pem(request_of("a"))))
+    refused = [entry for entry in store.entries() if entry.event == "enrol_refused"]
+    assert [dict(entry.fields) for entry in refused] == [{"party": "a", "code": "unknown_invitation"}] * 3
+    whole = b"".join(path.read_bytes() for path in store.home.folder.glob("store.sqlite*"))
+    assert token not in whole
+    kept = authority.invite("a")
+    whole = b"".join(path.read_bytes() for path in store.home.folder.glob("store.sqlite*"))
+    assert kept not in whole
+
+
+def test_the_coordinators_certificate_is_renewed_when_little_is_left(home, store, authority, monkeypatch):
+    before = home.certificate()
+    assert authority.own_certificate() == before
+    monkeypatch.setattr("coordinator.authority._RENEW_DAYS_LEFT", 10_000)
+    renewed = authority.own_certificate()
+    assert renewed.serial_number != before.serial_number
+    assert home.certificate() == renewed
+    assert identify(renewed, authority=home.authority(), now=NOW, role="coordinator").name == "centre"
