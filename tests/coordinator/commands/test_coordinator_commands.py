@@ -1,0 +1,285 @@
+"""conclave-coordinator as people run it: its words, its exit codes, its JSON."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from coordinator.__main__ import main
+from coordinator.commands.group import COMMANDS, run_command, show_error
+from coordinator.home import Home
+from coordinator.store import Store
+from coordinator.study_creation import TEMPLATE
+from protocols.enrolment import Enrol
+from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.identity import certificate_request, new_key, request_fingerprint, to_pem
+from protocols.queries import pool_digest
+from protocols.study_file import write_study
+from tests.consortium import deployed_study, pool_of
+from tests.coordinator.test_serving import Served
+from tests.operators import FakeHub, add_study, make_home, wait_until
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def run(tmp_path, capsys, monkeypatch):
+    """Runs a command on the home of this test; (exit code, standard output, standard error)."""
+    monkeypatch.setenv("CONCLAVE_COORDINATOR_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        code = run_command([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_explains_itself_with_an_example(run, command):
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert "Example" in out or command == "study"
+    assert "Exit codes" in out
+
+
+def test_the_help_lists_every_command(run):
+    code, out, _ = run("--help")
+    assert code == 0
+    assert all(f"  {command} " in out for command in COMMANDS)
+
+
+def test_an_operator_goes_from_nothing_to_an_approved_party_and_takes_it_out_again(run, tmp_path):
+    code, out, _ = run(
+        "init", "--consortium", "heart", "--coordinator", "centre", "--address", "c.example.org:7443", "--json"
+    )
+    assert code == 0
+    settings = json.loads(out)
+    assert settings["enrol_address"] == "c.example.org:7444"
+    assert settings["listen"] == "0.0.0.0:7443"
+    code, out, _ = run("invite", "hospital-a", "--out", "inv.toml", "--json")
+    assert code == 0
+    assert (tmp_path / "inv.toml").stat().st_mode & 0o777 == 0o600
+    invitation = tomllib.loads((tmp_path / "inv.toml").read_text())
+    assert "token" not in out.replace("token", "", 0) or invitation["token"] not in out
+    home = Home(tmp_path / "home")
+    request = certificate_request(new_key(), name="hospital-a")
+    with Store(home) as store:
+        import base64
+
+        from coordinator.authority import Authority
+
+        token = base64.urlsafe_b64decode(invitation["token"])
+        authority = Authority(home, store, home.settings())
+        authority.enrol(Enrol("hospital-a", token, to_pem(request)))
+    read_out = request_fingerprint(request)
+    assert json.loads(run("requests", "--json")[1])[0]["fingerprint"] == read_out
+    assert read_out in run("requests")[1]
+    code, _, err = run("approve", "hospital-a", "--fingerprint", "00" * 32)
+    assert code == 4
+    assert err.startswith("error [fingerprint_mismatch]: ")
+    assert "\nnext: compare again by telephone" in err
+    assert run("approve", "hospital-a", "--fingerprint", read_out.lower())[0] == 0
+    assert run("requests")[1] == "no request waits\n"
+    shown = json.loads(run("status", "--json")[1])
+    assert [(p["party"], p["revoked"]) for p in shown["parties"]] == [("hospital-a", None)]
+    code, out, _ = run("revoke", "hospital-a", "--reason", "left", "--json")
+    assert json.loads(out)["serials"] == [shown["parties"][0]["serial"]]
+    assert json.loads(run("status", "--json")[1])["parties"][0]["revoked"] == "left"
+    assert "left" in run("status")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["label", "heart"], 3, "error [data_unavailable]: "),
+        (["status"], 3, "run conclave-coordinator init"),
+        (["init", "--consortium", "a b", "--coordinator", "c", "--address", "x:1"], 3, "error [invalid_input]: "),
+        (["init", "--consortium", "a", "--coordinator", "c", "--address", "x"], 3, "allowed: HOST:PORT"),
+        (["init"], 2, "Missing option"),
+        (["nothing"], 2, "No such command"),
+        (["study", "create"], 2, "--template"),
+    ],
+)
+def test_wrong_use_has_its_exit_code_and_says_what_is_allowed(run, arguments, code, said):
+    found, _, err = run(*arguments)
+    assert found == code
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(InvalidInput("x"), 3), (Refused("other", "x"), 4), (BudgetExceeded("x"), 5), (StorageFailed("x"), 6)],
+)
+def test_every_error_is_one_line_with_a_code_and_one_with_the_next_step(capsys, error, code):
+    assert show_error(error) == code
+    err = capsys.readouterr().err.splitlines()
+    assert len(err) == 2
+    assert err[0].startswith("error [")
+    assert err[1].startswith("next: ")
+
+
+def test_the_template_and_the_digest_of_a_pool_make_a_study(run, tmp_path):
+    make_home(tmp_path)
+    assert run("study", "create", "--template") == (0, TEMPLATE, "")
+    pool = np.random.default_rng(1).standard_normal((300, 4)).astype(np.float32)
+    np.save(tmp_path / "pool.npy", pool)
+    (tmp_path / "s.toml").write_text(TEMPLATE)
+    code, _, err = run("study", "create", "s.toml", "--pool", "pool.npy")
+    assert code == 3
+    assert "study pool-digest" in err
+    code, out, _ = run("study", "pool-digest", "pool.npy")
+    lines = dict(line.split(" = ") for line in out.splitlines())
+    assert lines == {"input_shape": "[4]", "pool_size": "300", "pool_sha256": f'"{pool_digest(pool)}"'}
+    (tmp_path / "s.toml").write_text(TEMPLATE.replace("0" * 64, pool_digest(pool)))
+    code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy", "--json")
+    assert code == 0
+    made = json.loads(out)
+    assert made["pool"] == 300
+    assert min(seat["answers_left"] for seat in made["seats"]) >= 50
+    assert Path(made["file"]).exists()
+
+
+def test_a_labelling_is_followed_to_its_end_and_its_student_trained(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.serving._LOOK_S", 0.02)
+    home = make_home(tmp_path)
+    study = add_study(home, tmp_path)
+    code, _, err = run("label", "test")
+    assert code == 0
+    assert "no serve runs on this home" in err
+    assert run("train", "test", "--student", "random_forest")[0] == 3
+    with Served(home, FakeHub(study)):
+        code, out, err = run("label", "test", "--wait", "--json")
+        assert code == 0
+        job = json.loads(out)
+        assert job["state"] == "finished"
+        assert run("label", "test", "--json")[1] == out
+        assert run("resume", "test", "--json")[1] == out
+        assert "finished" in run("status")[1]
+    code, out, _ = run("train", "test", "--student", "random_forest", "--json")
+    assert code == 0
+    trained = json.loads(out)
+    assert trained["labels"] == job["answered"]
+    assert trained["labels"] + trained["unlabelled"] == 60
+    assert trained["agreement"] > 0.9
+    assert run("train", "test", "--student", "oracle")[0] == 3
+
+
+def test_a_labelling_that_stops_has_exit_code_7_and_resume_goes_on(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.serving._LOOK_S", 0.02)
+    home = make_home(tmp_path, patience_s=0)
+    study = add_study(home, tmp_path, quorum=3)
+    hub = FakeHub(study, present={"hospital-0"})
+    assert run("resume", "test")[0] == 3
+    with Served(home, hub):
+        code, _, err = run("label", "test", "--wait")
+        assert code == 7
+        assert "hospital-1, hospital-2 did not come" in err
+        assert "next: mend that, then conclave-coordinator resume test" in err
+        hub.present |= {"hospital-1", "hospital-2"}
+        assert run("resume", "test", "--wait")[0] == 0
+
+
+def test_a_student_between_rounds_is_for_interactive_studies_alone(run, tmp_path):
+    add_study(make_home(tmp_path), tmp_path)
+    code, _, err = run("label", "test", "--student", "mlp")
+    assert code == 3
+    assert "allowed: none for confident_gnmax" in err
+
+
+def free_ports(count):
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
+
+
+class Process:
+    """A real serve, ended at the latest with the test."""
+
+    def __init__(self, home):
+        self.home = home
+        command = [sys.executable, "-m", "coordinator", "serve", "--home", str(home.folder)]
+        self.process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        with Store(self.home) as store:
+            wait_until(lambda: (store.serving() or FAR).pid == self.process.pid or self.process.poll() is not None)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+    def end(self, number):
+        self.process.send_signal(number)
+        _, err = self.process.communicate(timeout=30)
+        return self.process.returncode, err
+
+
+class FAR:
+    pid = 0
+
+
+def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_asked(tmp_path):
+    port, enrol_port = free_ports(2)
+    home = make_home(tmp_path, listen=f"127.0.0.1:{port}", enrol_listen=f"127.0.0.1:{enrol_port}")
+    add_study(home, tmp_path)
+    with Process(home) as first:
+        second = subprocess.run(
+            [sys.executable, "-m", "coordinator", "serve"],
+            cwd=ROOT, env={**os.environ, "CONCLAVE_COORDINATOR_HOME": str(home.folder)},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert second.returncode == 4
+        assert second.stderr.startswith("error [already_serving]: another serve runs on")
+        with Store(home) as store:
+            store.ask_job("test", student=None)
+            wait_until(lambda: store.job("test").state == "running")
+        assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    with Process(home) as again, Store(home) as store:
+        # Nobody is connected: it waits within the first batch's deadline, and stops at once.
+        wait_until(lambda: [entry.event for entry in store.entries()].count("job_started") == 2)
+        started = time.monotonic()
+        code, err = again.end(signal.SIGTERM)
+        assert time.monotonic() - started < 15
+        assert code == 0
+        assert store.job("test").state == "running"
+        events = [json.loads(line)["event"] for line in err.splitlines()]
+        assert events[0] == "serving"
+        assert events[-1] == "served"
+        assert "job_interrupted" in events
+        assert store.serving() is None
+    with Process(home) as last:
+        assert last.end(signal.SIGINT)[0] == 130
+
+
+def test_the_program_ends_with_the_commands_exit_code(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["conclave-coordinator", "nothing"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    capsys.readouterr()
+
+
+def test_a_study_file_that_is_sent_is_the_study_that_was_created(run, tmp_path):
+    home = make_home(tmp_path)
+    study = deployed_study(3)
+    (tmp_path / "s.toml").write_text("# a comment\n" + write_study(study))
+    np.save(tmp_path / "pool.npy", pool_of(60, 4))
+    code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy")
+    assert code == 0
+    assert f"send {home.study('test') / 'study.toml'} to every hospital" in out
