@@ -1,0 +1,68 @@
+"""Whatever breaks, and whenever: all spending is recorded, no cap passed, nothing released twice, and it ends."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.consortium import deployed_study
+from tests.deployment.world import World
+
+STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2, deadline_s=0.1)
+# Two batches of two parties: small, so that every statement can be tried.
+SMALL = deployed_study(2, pool=4, batch_limit=2, quorum=1, deadline_s=0.1)
+FAULTS = ["", "", "", "lost", "answer lost", "twice", "old", "altered", "away"]
+HOW = ["crash", "crash after", "full"]
+SEQUENCES = int(os.environ.get("CONCLAVE_FAULT_SEQUENCES", "60"))
+ENDS = {"pool_exhausted", "budget_exhausted"}
+
+
+def finish(world):
+    """Attempts without new faults until the study ends; it must, and soon."""
+    for _ in range(4):
+        labelled = world.attempt()
+        if labelled is not None and labelled.stop.reason in ENDS:
+            return labelled
+    raise AssertionError("the study did not end although nothing was broken any more")
+
+
+def statements(world, side):
+    """How many statements each side's database sees in a study without faults."""
+    ledger = world.ledger if side == "coordinator" else world.ledgers[side]
+    before = ledger._database.statements
+    finish(world)
+    return ledger._database.statements - before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("side", ["coordinator", "hospital-1"])
+def test_a_side_may_die_or_its_disk_fill_up_at_every_single_statement(side, how):
+    with tempfile.TemporaryDirectory() as folder, World(SMALL, Path(folder)) as counted:
+        total = statements(counted, side)
+    assert total > 30
+    for statement in range(total):
+        with tempfile.TemporaryDirectory() as folder, World(SMALL, Path(folder)) as world:
+            ledger = world.ledger if side == "coordinator" else world.ledgers[side]
+            ledger._database.fail(how, statement)
+            world.attempt()
+            assert len(finish(world).labels) == SMALL.terms.pool_size
+
+
+@pytest.mark.slow
+@settings(max_examples=SEQUENCES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_generated_sequences_of_faults_keep_every_promise(data):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        World(STUDY, Path(folder), settles=data.draw(st.booleans())) as world,
+    ):
+        for _ in range(data.draw(st.integers(1, 4))):
+            for name in data.draw(st.sets(st.sampled_from(["coordinator", *world.seats]))):
+                ledger = world.ledger if name == "coordinator" else world.ledgers[name]
+                ledger._database.fail(data.draw(st.sampled_from(HOW)), data.draw(st.integers(0, 60)))
+            world.attempt(data.draw(st.lists(st.sampled_from(FAULTS), max_size=25)))
+        finish(world)
