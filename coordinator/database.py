@@ -6,6 +6,7 @@ open; each step is one BEGIN IMMEDIATE transaction.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,13 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         self._depth = 0
+        try:
+            # Made for its owner alone; SQLite gives the files beside it the same permissions.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise StorageFailed(
+                f"{path} cannot be opened: {error.strerror}; check that the folder exists and who owns it"
+            ) from error
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_S)
             self.connection.execute("PRAGMA journal_mode = WAL")

@@ -10,8 +10,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +34,8 @@ Event = Callable[[str, dict[str, str | int]], None]
 # A seat that may still come; every other refusal is for a person to mend.
 _MISSING = frozenset({"absent", "unknown_study"})
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
+# A round that lasts longer says what it waits for.
+_SAY_AFTER_S = 1.0
 
 
 class OpensStudies(Protocol):
@@ -147,16 +149,27 @@ class OpenStudy:
         sent: Future[dict[str, Reply | None]] = Future()
         thread = threading.Thread(target=_settle_future, args=(sent, self._send, requests), daemon=True)
         thread.start()
+        began, said = time.monotonic(), ""
         while not sent.done():
             if self._stop.is_set():
                 raise Stopped
-            try:
-                sent.result(timeout=_LOOK_S)
-            except TimeoutError:
-                continue
+            wait({sent}, timeout=_LOOK_S)
+            if time.monotonic() - began > _SAY_AFTER_S and not sent.done():
+                said = self._say_missing(requests, said)
         replies = sent.result()
         self._note(requests, replies)
         return replies
+
+    def _say_missing(self, seats: Iterable[str], said: str) -> str:
+        """Tells people for whom the round waits, when that has changed; what was told."""
+        here = set(self._hub.connected())
+        missing = sorted(seat for seat in seats if party_of(seat) not in here)
+        text = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
+        if text != said:
+            job = self._store.job(self.name)
+            if job is not None and not job.ended:
+                self._store.say_job(job.number, text)
+        return text
 
     def _note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply | None]) -> None:
         """Writes down which seats were left out, why, and by how much their ledgers may stand higher now."""

@@ -189,6 +189,10 @@ class Membership:
         """All certificates that were issued, by name and validity."""
         return [Issued(*row) for row in self._database.rows("SELECT * FROM certificate ORDER BY name, not_after_s")]
 
+    def serials(self) -> frozenset[str]:
+        """The serials of all certificates."""
+        return frozenset(row[0] for row in self._database.rows("SELECT serial FROM certificate"))
+
     def denied(self) -> dict[str, str]:
         """Serial to reason of every certificate that is denied."""
         return dict(self._database.rows("SELECT serial, reason FROM denied"))

@@ -84,7 +84,7 @@ class DenyList:
     def look(self) -> None:
         """Reads the list again. Raises StorageFailed."""
         self._denied = self._store.members.denied()
-        self._known = frozenset(each.serial for each in self._store.members.certificates())
+        self._known = self._store.members.serials()
 
     def __call__(self, identity: Identity) -> str | None:
         """Why this certificate is denied, or None."""

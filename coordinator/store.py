@@ -130,7 +130,6 @@ class Store:
         self.home = home
         self._clock = clock
         self._database = Database(home.store_file, _SCHEMA)
-        home.store_file.chmod(0o600)
         self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
         self.members = Membership(self._database, self.trail)
 

@@ -164,6 +164,21 @@ def test_a_job_waits_for_its_quorum_and_asks_the_very_same_again(bench):
     assert made.store.labelled("test").differences == {}
 
 
+def test_a_round_that_lasts_says_whom_it_waits_for(bench, monkeypatch):
+    monkeypatch.setattr("coordinator.jobs._SAY_AFTER_S", 0.0)
+    made = bench(present={"hospital-0", "hospital-2"})
+    made.hub.hold = threading.Event()
+    job = made.store.ask_job("test", student=None)
+    opened = made.open()
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 20.0})
+    thread.start()
+    wait_until(lambda: "not connected: hospital-1" in made.store.job("test").message)
+    made.hub.hold.set()
+    thread.join()
+    opened.close()
+    assert made.store.job("test").message == "every query of the pool was asked"
+
+
 def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.run(patience_s=0.0)
