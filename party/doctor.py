@@ -15,7 +15,7 @@ from party.dialling import Unreachable, say_hello
 from party.home import Home
 from party.policy import Policy
 from party.settings import Invitation
-from party.training import read_manifest
+from party.trained import read_manifest
 from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.frames import Goodbye
 from protocols.identity import COORDINATOR_HOST, certificate_from_pem, identify, key_from_pem

@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> int:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     # Whatever a hospital's own teacher prints must not get between the messages.
     sys.stdout = sys.stderr
-    from party.training import load_teachers
+    from party.trained import load_teachers
 
     try:
         teachers = load_teachers(folder, study=study)

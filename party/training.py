@@ -1,7 +1,4 @@
-"""Training a node's teachers for a study, and reading them back: one folder a seat, keyed by study and records.
-
-A folder holds manifest.json and teacher-0000, teacher-0001, ... in formats that run no code when they are read.
-"""
+"""Training a node's teachers for a study, from this hospital's records: one folder a seat, see trained.py."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final  # what JSON returns, checked below
 
 import numpy as np
 
@@ -23,22 +19,9 @@ from party.settings import Settings, TeacherSettings
 from party.shards import deal, key_of, units_of
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher, TeacherKind
+from party.trained import MANIFEST, Manifest, read_manifest, teacher_file
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
 from protocols.study import Study
-
-_MANIFEST: Final = "manifest.json"
-_MANIFEST_BYTES: Final = 2**16
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a folder of teachers is: of which study and seat, from which records, and how to read it."""
-
-    study: str
-    seat: str
-    records: str
-    kind: str
-    teachers: int
 
 
 @dataclass(frozen=True)
@@ -111,34 +94,6 @@ def train(
     return done
 
 
-def load_teachers(folder: Path, *, study: bytes) -> list[Teacher]:
-    """The teachers of a folder. Raises DataUnavailable if there are none, DataCorrupt for other or broken ones."""
-    manifest = read_manifest(folder)
-    if manifest.study != study.hex():
-        raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
-    kind = kind_of(manifest.kind)
-    return [kind.load(folder / _name(number)) for number in range(manifest.teachers)]
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """What a folder of teachers is. Raises DataUnavailable, DataCorrupt."""
-    path = folder / _MANIFEST
-    if not path.is_file():
-        raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY")
-    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
-    try:
-        with path.open("rb") as file:
-            values: Any = json.loads(file.read(_MANIFEST_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}") from None
-    fits = isinstance(values, dict) and set(values) == set(wanted)
-    if not (
-        fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20
-    ):
-        raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")
-    return Manifest(**values)
-
-
 def _teachers(
     kind: TeacherKind,
     settings: TeacherSettings,
@@ -177,8 +132,8 @@ def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest) -> Non
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         for number, teacher in enumerate(teachers):
-            teacher.save(folder / _name(number))
-        write_atomically(folder / _MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
+            teacher.save(folder / teacher_file(number))
+        write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
     except OSError as error:
         raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error
 
@@ -188,7 +143,3 @@ def _same(folder: Path, manifest: Manifest) -> bool:
         return read_manifest(folder) == manifest
     except (DataUnavailable, DataCorrupt):
         return False
-
-
-def _name(number: int) -> str:
-    return f"teacher-{number:04d}"

@@ -1,0 +1,62 @@
+"""The teachers that a node trained for one seat of a study: a folder, keyed by study and records.
+
+It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run no code when they are read.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final  # what JSON returns, checked below
+
+from party.teachers.own import kind_of
+from party.teachers.teacher import Teacher
+from protocols.errors import DataCorrupt, DataUnavailable
+
+MANIFEST: Final = "manifest.json"
+_MANIFEST_BYTES: Final = 2**16
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a folder of teachers is: of which study and seat, from which records, and how to read it."""
+
+    study: str
+    seat: str
+    records: str
+    kind: str
+    teachers: int
+
+
+def load_teachers(folder: Path, *, study: bytes) -> list[Teacher]:
+    """The teachers of a folder. Raises DataUnavailable if there are none, DataCorrupt for other or broken ones."""
+    manifest = read_manifest(folder)
+    if manifest.study != study.hex():
+        raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
+    kind = kind_of(manifest.kind)
+    return [kind.load(folder / teacher_file(number)) for number in range(manifest.teachers)]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a folder of teachers is. Raises DataUnavailable, DataCorrupt."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY")
+    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
+    try:
+        with path.open("rb") as file:
+            values: Any = json.loads(file.read(_MANIFEST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}") from None
+    fits = isinstance(values, dict) and set(values) == set(wanted)
+    if not (
+        fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20
+    ):
+        raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")
+    return Manifest(**values)
+
+
+def teacher_file(number: int) -> str:
+    """The name of one teacher's file."""
+    return f"teacher-{number:04d}"
