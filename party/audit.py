@@ -57,19 +57,30 @@ def audit_seat(
     try:
         for entry in ledger.log.entries():
             entries += 1
-            if entry.event == "reserved":
-                times[int(entry.fields["batch"])] = entry.time_ns
+            if entry.event in ("reserved", "settled"):
+                number = int(entry.fields["batch"])
+                times.setdefault(number, entry.time_ns)
+                kept = ledger.charged(number) if entry.event == "reserved" else ledger.settled(number)
+                if sum(kept.values()) != entry.fields["total"]:
+                    findings.append(
+                        Finding("sums_differ", f"batch {number}: {entry.event} at another amount than logged")
+                    )
     except DataCorrupt as error:
         findings.append(Finding("chain_broken", str(error)))
     batches = sorted(times)
     seen: dict[str, dict[int, VoteRequest | Outcome]] = {"request": {}, "outcome": {}}
     for number, _, kind, signed in ledger.log.evidence():
         try:
-            message = _message(signed, study, seat, authority=authority, time_ns=times.get(number))
+            ask, message = _message(signed, study, seat, authority=authority, time_ns=times.get(number))
         except (Refused, MalformedMessage) as error:
             findings.append(Finding("bad_evidence", f"batch {number}, {kind}: {error}"))
             continue
         seen.setdefault(kind, {})[number] = message
+        if not ledger.log.contains(ask.seen):
+            known = f"entry {ask.seen.count} of this log, which is not here"
+            findings.append(
+                Finding("rolled_back", f"batch {number}, {kind}: the coordinator signed that it knows {known}")
+            )
         stored = ledger.stored(number)
         digest = message.digest if isinstance(message, VoteRequest) else message.batch_digest
         if stored is None or stored.digest != digest or (kind == "request") != isinstance(message, VoteRequest):
@@ -88,8 +99,8 @@ def audit_seat(
 
 def _message(
     signed: bytes, study: Study, seat: str, *, authority: x509.Certificate, time_ns: int | None
-) -> VoteRequest | Outcome:
-    """The message of a kept frame, as signed when the batch was charged. Raises Refused, MalformedMessage."""
+) -> tuple[Ask, VoteRequest | Outcome]:
+    """A kept frame and its message, as signed when the batch was charged. Raises Refused, MalformedMessage."""
     now = datetime.datetime.now(datetime.UTC)
     then = now if time_ns is None else datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
     try:
@@ -106,7 +117,7 @@ def _message(
     message = decode(frame.envelope)
     if not isinstance(message, VoteRequest | Outcome):
         raise MalformedMessage("it holds no request and no outcome")
-    return message
+    return frame, message
 
 
 def _check_batch(
