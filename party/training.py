@@ -47,6 +47,13 @@ def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal
             f"{'not set' if grouped else 'set'}; allowed: data.group with privacy groups alone"
         )
     units = units_of(records.patients, len(records.labels))
+    known = [seat.partition("/")[2] for seat in seats]
+    for row, name in enumerate(records.groups or ()):
+        if name not in known:
+            raise InvalidInput(
+                f"data.group, row {row + 1}: {name[:60]!r} is no privacy group of the study; allowed: "
+                f"{', '.join(known)}"
+            )
     result = []
     for seat in seats:
         rows = np.arange(len(units))
@@ -56,9 +63,6 @@ def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal
         chosen = units_of([str(unit) for unit in units[rows]], len(rows))
         key = key_of(seed, "deal", study.digest.hex(), seat)
         result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
-    if sum(len(each.rows) for each in result) != len(units):
-        known = ", ".join(seat.partition("/")[2] for seat in seats)
-        raise InvalidInput(f"some records are in no privacy group of the study; allowed: {known}")
     holders = [set(units[each.rows].tolist()) for each in result]
     if sum(map(len, holders)) != len(set().union(*holders)):
         raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has a budget of its own")

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,8 @@ import click
 from party.commands.accounts import answers_left
 from party.commands.group import EPILOG, INTERRUPTED, home_option
 from party.home import Home, write_private
-from party.policy import Policy
+from party.policy import Approval, Policy
+from protocols.errors import StorageFailed
 from protocols.identity import certificate_from_pem, key_from_pem
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def run(home_folder: Path) -> int:
         while not stop.is_set():
             # A study that is approved or withdrawn later is taken up by connecting again.
             again = threading.Event()
-            watch = threading.Thread(target=_watch, args=(policy, stop, again), daemon=True)
+            watch = threading.Thread(target=_watch, args=(policy, policy.approvals(), stop, again), daemon=True)
             watch.start()
             node = Node(
                 key=key,
@@ -94,9 +95,8 @@ def run(home_folder: Path) -> int:
     return INTERRUPTED if interrupted.is_set() else 0
 
 
-def _watch(policy: Policy, stop: threading.Event, again: threading.Event) -> None:
-    """Sets `again` when the node is to stop, or when approvals are others than at first."""
-    first = policy.approvals()
+def _watch(policy: Policy, first: list[Approval], stop: threading.Event, again: threading.Event) -> None:
+    """Sets `again` when the node is to stop, or when approvals are others than `first`."""
     waited = 0.0
     while not again.is_set():
         if stop.wait(_LOOK_S):
@@ -104,8 +104,10 @@ def _watch(policy: Policy, stop: threading.Event, again: threading.Event) -> Non
         waited += _LOOK_S
         if waited >= _APPROVALS_S:
             waited = 0.0
-            if policy.approvals() != first:
-                again.set()
+            # A file that cannot be read for a moment changes nothing: votes look at it themselves.
+            with suppress(StorageFailed):
+                if policy.approvals() != first:
+                    again.set()
 
 
 def _samples(answering: Answering, policy: Policy, counts: Counts) -> dict[str, list[tuple[Mapping[str, str], float]]]:

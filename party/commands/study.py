@@ -18,7 +18,6 @@ from party.plain_words import describe
 from party.policy import Forecast, Policy
 from party.shards import units_of
 from protocols.errors import InvalidInput, Refused
-from protocols.identity import certificate_from_pem
 from protocols.study import Study
 from protocols.study_file import read_study
 from protocols.terms import Terms
@@ -96,14 +95,13 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool) -> No
     settings, party = home.settings(), home.invitation().party
     study = read_study(study_file)
     terms = _terms(study)
-    if home.certificate.exists() and terms.coordinator != home.invitation().coordinator:
-        raise Refused(
-            "other_coordinator",
-            f"{terms.coordinator!r} asks; allowed: {home.invitation().coordinator!r}, of the invitation",
-        )
+    expected = home.invitation().coordinator
+    if terms.coordinator != expected:
+        raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
-    certificate_from_pem(home.invitation().authority)
+    if study.pooled_teachers is not None:
+        raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
     with Policy(settings.policy) as policy:
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == str(home.path):

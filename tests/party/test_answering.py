@@ -1,0 +1,176 @@
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from party.answering import Answering, withdraw
+from party.data import load_records
+from party.home import Home
+from party.lifetime import LifetimeCap
+from party.policy import Policy
+from party.settings import DataSettings, Settings, TeacherSettings
+from party.training import deals_of, train
+from protocols.accounting.ledger import Ledger
+from protocols.errors import InvalidInput
+from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
+from protocols.queries import QueryBatch
+from tests.consortium import deployed_study
+from tests.party.homes import FEATURES, write_records
+
+SEAT = "hospital-0"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A home with settings, and a study that is approved and trained."""
+    study = deployed_study(1, teachers=2)
+    study = replace(study, terms=replace(study.terms, features=FEATURES))
+    home = Home(tmp_path)
+    settings = Settings(
+        data=DataSettings(name="ward", path=write_records(tmp_path / "r.csv"), loader="csv", patient="patient"),
+        teachers=TeacherSettings(kind="tests.party.own_models:Saved", seed=1),
+        lifetime={"record": LifetimeCap(12.0, 1e-5)},
+        settle=True,
+        policy=tmp_path / "policy.sqlite",
+    )
+    home.keep_study(study)
+    train(home, settings, study, SEAT, say=lambda text: None)
+    with Policy(settings.policy) as policy:
+        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=str(home.path))
+        yield home, settings, study, policy
+
+
+def request(study, number, start=0):
+    inputs = np.zeros((5, 4), np.float32)
+    return VoteRequest(study.digest, b"run", QueryBatch(number, np.arange(start, start + 5), inputs))
+
+
+def opened(place, events=None):
+    home, settings, _, policy = place
+    kept = [] if events is None else events
+    return Answering(home, settings, policy, party=SEAT, on_event=lambda event, fields: kept.append(event))
+
+
+def test_an_approved_study_is_answered_and_a_withdrawn_one_is_refused_at_once(place):
+    home, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        assert answering.seats() == [seat]
+        assert isinstance(seat.party.handle(request(study, 0)), VoteReply)
+        spent = seat.ledger.balance(SEAT).spent
+        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+        reply = seat.party.handle(request(study, 1, start=5))
+        assert isinstance(reply, Refusal)
+        assert reply.code == "withdrawn"
+        assert seat.ledger.balance(SEAT).spent == spent
+        assert answering.seats() == []
+
+
+def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
+    home, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        looked, go = threading.Event(), threading.Event()
+        inner = seat.party._voter
+
+        def slow(batch):
+            votes = inner(batch)
+            looked.set()
+            go.wait(20)
+            return votes
+
+        seat.party._voter = slow
+
+        def vote():
+            with seat.ledger.log.together():  # as a node does
+                assert isinstance(seat.party.handle(request(study, 0)), VoteReply)
+
+        voting = threading.Thread(target=vote)
+        voting.start()
+        assert looked.wait(20)
+        given = []
+        ending = threading.Thread(
+            target=lambda: given.append(withdraw(home, policy, study, data_set="ward", party=SEAT))
+        )
+        ending.start()
+        ending.join(0.3)
+        assert not given  # it waits for the vote
+        go.set()
+        voting.join()
+        ending.join()
+        spent = seat.ledger.balance(SEAT).spent
+        assert spent > 0
+        assert given == [{SEAT: spent}]
+        assert policy.standings()[0].reserved > 0
+
+
+def test_a_study_file_that_was_changed_is_reported_and_not_answered(place):
+    home, _, study, _ = place
+    file = home.study_folder(study.digest) / "study.toml"
+    file.write_text(file.read_text().replace("left from right", "right from left"))
+    events = []
+    with opened(place, events) as answering:
+        assert answering.seats() == []
+    assert events == ["study_failed"]
+
+
+def test_reservations_stand_where_settling_is_switched_off(place):
+    home, settings, study, policy = place
+    events = []
+    with Answering(
+        home, replace(settings, settle=False), policy, party=SEAT, on_event=lambda event, fields: events.append(event)
+    ) as answering:
+        (seat,) = answering.seats()
+        sent = request(study, 0)
+        seat.party.handle(sent)
+        reserved = seat.ledger.balance(SEAT).spent
+        assert isinstance(seat.party.handle(Outcome(study.digest, sent.digest, np.zeros(5, bool))), Settled)
+        assert seat.ledger.balance(SEAT).spent == reserved
+
+
+def grouped(study):
+    seat = study.roster[0]
+    return replace(study, roster=tuple(replace(seat, party=f"{SEAT}/{group}") for group in ("a", "b")))
+
+
+def with_groups(tmp_path, groups):
+    rows = [f"p{n // 2},{v},0,0,0,{'right' if v > 0 else 'left'},{g}" for n, (v, g) in enumerate(groups)]
+    path = tmp_path / "groups.csv"
+    path.write_text("patient,f0,f1,f2,f3,side,budget\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
+    _, settings, study, _ = place
+    study = grouped(study)
+    data = replace(
+        settings.data, path=with_groups(tmp_path, [(n % 3 - 1, "ab"[n // 10]) for n in range(20)]), group="budget"
+    )
+    records = load_records(data, study.terms)
+    first, second = deals_of(records, study, SEAT, seed=1)
+    assert (first.seat, second.seat) == (f"{SEAT}/a", f"{SEAT}/b")
+    np.testing.assert_array_equal(first.rows, np.arange(10))
+    assert sum(second.sizes(2)) == 10
+    with pytest.raises(InvalidInput, match=r"data\.group is not set"):
+        deals_of(replace(records, groups=None), study, SEAT, seed=1)
+    crossing = load_records(
+        replace(data, path=with_groups(tmp_path, [(1, "ab"[n % 2]) for n in range(20)])), study.terms
+    )
+    with pytest.raises(InvalidInput, match="in two privacy groups"):
+        deals_of(crossing, study, SEAT, seed=1)
+    strange = load_records(
+        replace(data, path=with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)])), study.terms
+    )
+    with pytest.raises(InvalidInput, match=r"row 11: .c. is no privacy group"):
+        deals_of(strange, study, SEAT, seed=1)
+
+
+def test_a_ledger_of_another_study_is_not_answered_from(place):
+    home, _, study, _ = place
+    with Ledger(home.ledger(study.digest, SEAT)) as ledger:
+        ledger.bind(study=bytes(32), run=b"")
+    events = []
+    with opened(place, events) as answering:
+        assert answering.seats() == []
+    assert events == ["study_failed"]
