@@ -1,33 +1,68 @@
-"""The labels of a release, for comparing them with what was signed."""
+"""The labels of a release, for comparing them with what was signed batch by batch.
+
+A release is signed as a whole: manifest.json holds the study's digest and the hash of each file, manifest.sig the
+coordinator's signature of it. So a label that contradicts an outcome contradicts it under the same signature.
+"""
 
 from __future__ import annotations
 
 import csv
+import datetime
+import hashlib
+import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final  # what JSON returns, checked below
 
 import numpy as np
+from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt, DataUnavailable, Refused
+from protocols.identity import PEM_BYTES, certificate_from_pem, identify
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
 
 _BYTES: Final = 2**30
+_MANIFEST_BYTES: Final = 2**20
+_FORMAT: Final = "conclave release 1"
+_DOMAIN: Final = b"conclave release manifest 1\n"
+
+
+def released_study(release: Path, *, authority: x509.Certificate, coordinator: str) -> bytes:
+    """The digest of the study that a release is of, if `coordinator` signed it with the labels that lie there.
+
+    Raises DataUnavailable, DataCorrupt, InvalidInput, or Refused ("bad_signature", "other_coordinator", as identify).
+    """
+    content = _bytes(release / "manifest.json", _MANIFEST_BYTES)
+    try:
+        manifest: Any = json.loads(content)
+        created = datetime.datetime.fromisoformat(manifest["created"])
+        study, wanted = bytes.fromhex(manifest["study"]), str(manifest["files"]["labels.csv"])
+        if manifest["format"] != _FORMAT or created.tzinfo is None or len(study) != 32:
+            raise ValueError(f"format {str(manifest['format'])[:60]!r}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataCorrupt(f"{release / 'manifest.json'} cannot be read: {str(error)[:200]}") from None
+    certificate = certificate_from_pem(_bytes(release / "coordinator.pem", PEM_BYTES))
+    signer = identify(certificate, authority=authority, now=created, role="coordinator")
+    signer.verify(_bytes(release / "manifest.sig", PEM_BYTES), _DOMAIN + content)
+    if signer.name != coordinator:
+        raise Refused("other_coordinator", f"{signer.name!r} signed the release; allowed: {coordinator!r}")
+    if hashlib.sha256(_bytes(release / "labels.csv", _BYTES)).hexdigest() != wanted:
+        raise DataCorrupt(f"{release / 'labels.csv'} was changed since the release was signed")
+    return study
 
 
 def released_labels(release: Path, study: Study) -> Int64[ndarray, " queries"]:
     """One class id a query of the study's pool, below 0 where none was released, from labels.csv of a release.
 
-    Columns query and label (a class's name); a query that is absent has none. Raises DataUnavailable, DataCorrupt.
+    Columns query and label (a class id, or nothing); a query that is absent has none. Raises DataUnavailable,
+    DataCorrupt.
     """
     terms = study.terms
     assert terms is not None  # an approved study has terms
     path = release / "labels.csv"
-    if not path.is_file() or path.stat().st_size > _BYTES:
-        raise DataUnavailable(f"{path} is absent or larger than {_BYTES} bytes; allowed: a release of this study")
-    known = {name: number for number, name in enumerate(terms.class_names)}
+    _check_size(path, _BYTES)
     labels = np.full(terms.pool_size, NOT_ASKED, np.int64)
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -36,9 +71,22 @@ def released_labels(release: Path, study: Study) -> Int64[ndarray, " queries"]:
                 if not (query.isascii() and query.isdigit() and int(query[:18]) < len(labels)):
                     raise DataCorrupt(f"{path}: row {row}: query {query[:40]!r}; allowed: 0 to {len(labels) - 1}")
                 if label:
-                    if label not in known:
-                        raise DataCorrupt(f"{path}: row {row}: label {label[:40]!r}; allowed: {', '.join(known)}")
-                    labels[int(query)] = known[label]
+                    if not (label.isascii() and label.isdigit() and int(label[:18]) < study.classes):
+                        raise DataCorrupt(f"{path}: row {row}: label {label[:40]!r}; allowed: 0 to {study.classes - 1}")
+                    labels[int(query)] = int(label)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: CSV in UTF-8") from error
     return labels
+
+
+def _bytes(path: Path, limit: int) -> bytes:
+    _check_size(path, limit)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _check_size(path: Path, limit: int) -> None:
+    if not path.is_file() or path.stat().st_size > limit:
+        raise DataUnavailable(f"{path} is absent or larger than {limit} bytes; allowed: a release of this study")

@@ -9,13 +9,14 @@ from typing import Any  # the values of a JSON object
 
 import click
 import numpy as np
+from cryptography.x509 import Certificate
 
-from party.commands.group import EPILOG, VERIFICATION_FAILED, home_option, json_option
+from party.commands.group import EPILOG, VERIFICATION_FAILED, VerificationFailed, home_option, json_option
 from party.home import Home
 from party.lifetime import seats_of
 from party.policy import Approval, Policy
 from protocols.accounting.ledger import Balance, Ledger
-from protocols.errors import Refused
+from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.identity import certificate_from_pem
 from protocols.study import Study
 
@@ -96,13 +97,18 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
 
     home = Home(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
-    if release is not None and study is None:
-        raise click.UsageError("--release needs the STUDY that it is of")
     authority = certificate_from_pem(invitation.authority)
     with Policy(settings.policy) as policy:
         entries = sum(1 for _ in policy.log.entries())
         approvals = [each for each in policy.approvals() if each.home == str(home.path)]
     studies = [home.find_study(study)] if study is not None else [home.study(each.study) for each in approvals]
+    if release is not None:
+        digest = _signed_study(release, authority, invitation.coordinator)
+        studies = [each for each in studies if each.digest == digest]
+        if not studies:
+            raise InvalidInput(
+                f"{release} is a release of study {digest.hex()[:16]}; allowed: one that is approved here"
+            )
     results: list[dict[str, Any]] = []
     for found in studies:
         labels = None if release is None else released_labels(release, found)
@@ -164,6 +170,16 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     click.echo(f"{found.name} is withdrawn; this node answers it no more")
     for each in standings:
         click.echo(f"lifetime of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
+
+
+def _signed_study(release: Path, authority: Certificate, coordinator: str) -> bytes:
+    """The study of a release; what is wrong with its signature or files is a verification that failed."""
+    from party.release_labels import released_study
+
+    try:
+        return released_study(release, authority=authority, coordinator=coordinator)
+    except (Refused, DataCorrupt) as error:
+        raise VerificationFailed(str(error)) from error
 
 
 def answers_left(study: Study, seat: str, spent: int) -> int:

@@ -74,6 +74,10 @@ EPILOG: Final = (
 )
 
 
+class VerificationFailed(ConclaveError):
+    """Something that was signed, or should have been, is not as it was signed."""
+
+
 class _Commands(click.Group):
     """The table of commands, each imported when it is needed."""
 
@@ -148,6 +152,8 @@ def show_error(error: ConclaveError) -> int:
     if isinstance(error, Refused):
         code, text = error.code, text.removeprefix(f"{error.code}: ")
         exit_code = 5 if code in _BUDGET_CODES else exit_code
+    elif isinstance(error, VerificationFailed):
+        exit_code, code, step = VERIFICATION_FAILED, "not_verified", "get the release again from the coordinator"
     elif type(error).__name__ == "Unreachable":  # its module needs gRPC, which most commands do without
         exit_code, code, step = _UNREACHABLE, "unreachable", "run: conclave-party doctor"
     click.echo(f"error [{code}]: {text}", err=True)

@@ -3,11 +3,15 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from coordinator.release.manifest import write_manifest
 from party.audit import audit_seat
-from party.release_labels import released_labels
-from protocols.errors import DataCorrupt, DataUnavailable
-from tests.consortium import Consortium, deployed_study
+from party.release_labels import released_labels, released_study
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refused
+from protocols.identity import to_pem
+from tests.consortium import NOW, Consortium, deployed_study
 
 SEAT = "hospital-0"
 
@@ -99,10 +103,53 @@ def test_labels_of_a_release_are_read_or_refused_with_their_row(labelled, tmp_pa
     with pytest.raises(DataUnavailable, match=r"labels\.csv"):
         released_labels(tmp_path, consortium.study)
     file = tmp_path / "labels.csv"
-    file.write_text("query,label\n3,left\n5,\n0,right\n")
+    file.write_text("query,label,status\n3,0,answered\n5,,refused\n0,1,answered\n")
     labels = released_labels(tmp_path, consortium.study)
     assert (labels[3], labels[5], labels[0], labels[1]) == (0, -2, 1, -2)
-    for row, words in (("999,left", "row 1: query '999'"), ("-1,left", "query '-1'"), ("1,up", "label 'up'")):
+    for row, words in (("999,0", "row 1: query '999'"), ("-1,0", "query '-1'"), ("1,2", "label '2'")):
         file.write_text(f"query,label\n{row}\n")
         with pytest.raises(DataCorrupt, match=words):
             released_labels(tmp_path, consortium.study)
+
+
+def test_a_release_that_another_signed_or_that_was_changed_is_refused(labelled, tmp_path):
+    consortium, _ = labelled
+    (tmp_path / "labels.csv").write_text("query,label\n")
+    (tmp_path / "coordinator.pem").write_bytes(to_pem(consortium.certificate))
+
+    def study():
+        return released_study(tmp_path, authority=consortium.authority, coordinator="centre")
+
+    with pytest.raises(DataUnavailable, match=r"manifest\.json"):
+        study()
+    write_manifest(tmp_path, study=consortium.study.digest, created=NOW, key=consortium.key)
+    assert study() == consortium.study.digest
+    with pytest.raises(Refused, match="other_coordinator"):
+        released_study(tmp_path, authority=consortium.authority, coordinator="another")
+    (tmp_path / "labels.csv").write_text("query,label\n0,1\n")
+    with pytest.raises(DataCorrupt, match="changed since"):
+        study()
+    write_manifest(tmp_path, study=consortium.study.digest, created=NOW, key=consortium.keys[SEAT])
+    with pytest.raises(Refused, match="bad_signature"):
+        study()
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_manifest_is_read_or_refused_with_an_error_of_ours(labelled, tmp_path, data):
+    consortium, _ = labelled
+    (tmp_path / "labels.csv").write_text("query,label\n")
+    (tmp_path / "coordinator.pem").write_bytes(to_pem(consortium.certificate))
+    write_manifest(tmp_path, study=consortium.study.digest, created=NOW, key=consortium.key)
+    name = data.draw(st.sampled_from(["manifest.json", "manifest.sig", "coordinator.pem", "labels.csv"]))
+    content = (tmp_path / name).read_bytes()
+    at = int(data.draw(st.floats(0, 1)) * len(content))  # signatures differ in length
+    changed = content[:at] + data.draw(st.binary(max_size=6)) + content[at + data.draw(st.integers(0, 6)) :]
+    (tmp_path / name).write_bytes(changed)
+    try:
+        assert released_study(tmp_path, authority=consortium.authority, coordinator="centre") == consortium.study.digest
+    except ConclaveError:
+        refused = True
+    else:
+        refused = False
+    assert changed != content or not refused

@@ -10,10 +10,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from coordinator.release.manifest import write_manifest
 from party.commands.group import run_command
 from protocols.enrolment import Enrolled
 from protocols.identity import key_from_pem, request_from_pem, to_pem
-from tests.consortium import Consortium, deployed_study
+from tests.consortium import NOW, Consortium, deployed_study
 from tests.party.homes import FEATURES, make_member, study_file, write_invitation
 
 
@@ -26,6 +27,13 @@ def tabled_study(parties=1, **more):
 def consortium(tmp_path):
     with Consortium(tabled_study(), tmp_path) as made:
         yield made
+
+
+def sign_release(folder, consortium, rows):
+    """Labels, manifest and signature as a coordinator writes them."""
+    (folder / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
+    (folder / "coordinator.pem").write_bytes(to_pem(consortium.certificate))
+    write_manifest(folder, study=consortium.study.digest, created=NOW, key=consortium.key)
 
 
 def start(home):
@@ -74,18 +82,20 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     assert shown["lifetime"][0]["share_reserved"] == 1.0
     release = tmp_path / "release"
     release.mkdir()
-    rows = [f"{q},{consortium.study.terms.class_names[c] if c >= 0 else ''}" for q, c in enumerate(labelled.labels)]
-    (release / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
-    assert run_command(["audit", "verify", "test", "--release", str(release), *at, "--json"]) == 0
+    rows = [f"{q},{c if c >= 0 else ''}" for q, c in enumerate(labelled.labels)]
+    sign_release(release, consortium, rows)
+    assert run_command(["audit", "verify", "--release", str(release), *at, "--json"]) == 0
     verified = json.loads(capsys.readouterr().out)
     assert verified["holds"]
     assert verified["seats"][0]["compared"] == (labelled.labels >= -1).sum()
-    silent = int(np.flatnonzero(labelled.labels == -1)[0]) if (labelled.labels == -1).any() else None
-    if silent is not None:
-        rows[silent] = f"{silent},left"
-        (release / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
-        assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
-        assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
+    silent = int(np.flatnonzero(labelled.labels == -1)[0])
+    rows[silent] = f"{silent},0"
+    sign_release(release, consortium, rows)
+    assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
+    assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
+    (release / "labels.csv").write_text("query,label\n")
+    assert run_command(["audit", "verify", "--release", str(release), *at]) == 8
+    assert "error [not_verified]" in capsys.readouterr().err
     assert run_command(["withdraw", "test", "--yes", *at, "--json"]) == 0
     ended = json.loads(capsys.readouterr().out)
     assert 0 < ended["share_reserved"]["record"] <= 1
