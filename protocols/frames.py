@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError
 
 from protocols import wire_pb2
 from protocols.audit_log import Head
-from protocols.errors import MalformedMessage, Refused
-from protocols.identity import PEM_BYTES, Identity, Role, identify, sign
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.identity import PEM_BYTES, Identity, Role, certificate_from_der, identify, sign
 from protocols.messages import MESSAGE_BYTES
 
 # The versions of the wire that this software speaks, newest first; one version back stays supported.
@@ -168,12 +168,10 @@ def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, 
         signed = wire_pb2.Signed.FromString(data)
     except DecodeError:
         raise MalformedMessage(f"{len(data)} bytes are not a signed frame") from None
-    if len(signed.certificate) > PEM_BYTES:
-        raise MalformedMessage(f"certificate has {len(signed.certificate)} bytes; allowed: at most {PEM_BYTES}")
     try:
-        certificate = x509.load_der_x509_certificate(signed.certificate)
-    except ValueError:
-        raise MalformedMessage(f"{len(signed.certificate)} bytes are not a certificate") from None
+        certificate = certificate_from_der(signed.certificate)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
     sender = identify(certificate, authority=authority, now=now, role=role)
     sender.verify(signed.signature, _DOMAIN + signed.body)
     return _decode(signed.body), sender

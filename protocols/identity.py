@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -29,6 +29,9 @@ PEM_BYTES = 16 * 2**10
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 # Clocks of hospitals differ: a certificate counts from a little before it was made.
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
+
+# What the library raises for bytes that are no key, certificate or request.
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Raises InvalidInput for anything but an unencrypted P-256 key."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         raise InvalidInput(
             f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted P-256 key"
         ) from None
@@ -101,13 +104,23 @@ def to_pem(certificate: x509.Certificate | x509.CertificateSigningRequest) -> by
     return certificate.public_bytes(serialization.Encoding.PEM)
 
 
+def certificate_from_der(der: bytes) -> x509.Certificate:
+    """Raises InvalidInput unless `der` is one certificate of at most PEM_BYTES."""
+    try:
+        if len(der) > PEM_BYTES:
+            raise ValueError
+        return x509.load_der_x509_certificate(der)
+    except _UNREADABLE:
+        raise InvalidInput(f"{len(der)} bytes are not a certificate; allowed: one in DER, up to {PEM_BYTES}") from None
+
+
 def certificate_from_pem(pem: bytes) -> x509.Certificate:
     """Raises InvalidInput unless `pem` is one certificate of at most PEM_BYTES."""
     try:
         if len(pem) > PEM_BYTES:
             raise ValueError
         return x509.load_pem_x509_certificate(pem)
-    except ValueError:
+    except _UNREADABLE:
         raise InvalidInput(f"{len(pem)} bytes are not a certificate; allowed: one in PEM, up to {PEM_BYTES}") from None
 
 
@@ -119,7 +132,7 @@ def request_from_pem(pem: bytes) -> x509.CertificateSigningRequest:
         request = x509.load_pem_x509_csr(pem)
         valid = request.is_signature_valid
         key = request.public_key()
-    except (ValueError, TypeError):
+    except _UNREADABLE:
         raise InvalidInput(
             f"{len(pem)} bytes are not a certificate request; allowed: one in PEM, up to {PEM_BYTES}"
         ) from None
@@ -195,7 +208,7 @@ def identify(
     """
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
+    except (*_UNREADABLE, InvalidSignature):
         raise Refused("wrong_authority", "the certificate is not of this consortium's authority") from None
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise Refused(
