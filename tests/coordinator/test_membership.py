@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.database import Database
 from coordinator.home import Home
@@ -19,7 +19,7 @@ from protocols.errors import InvalidInput, Refused, StorageFailed
 from tests.coordinator.dying import Deaths, Killed, what_the_disk_has
 
 PARTIES = ["a", "b"]
-KEYS = [f"K{number}" for number in range(4)]
+KEYS = [f"K{number}" for number in range(3)]
 
 
 def token(number: int) -> bytes:
@@ -57,7 +57,7 @@ class MembershipMachine(RuleBasedStateMachine):
             self.store.__exit__()
             shutil.rmtree(self.folder)
 
-    @rule(party=st.sampled_from(PARTIES), life=st.integers(0, 5))
+    @rule(party=st.sampled_from(PARTIES), life=st.integers(0, 2))
     def invite(self, party, life):
         for each in self.tokens.values():
             if each["party"] == party and each["serial"] is None:
@@ -74,9 +74,13 @@ class MembershipMachine(RuleBasedStateMachine):
             "withdrawn": False,
         }
 
-    @rule(number=st.integers(0, 6), party=st.sampled_from(PARTIES), key=st.sampled_from(KEYS))
-    def request(self, number, party, key):
+    @precondition(lambda self: self.tokens)
+    @rule(pick=st.integers(0, 3), own=st.integers(0, 4), key=st.sampled_from(KEYS))
+    def request(self, pick, own, key):
+        """With one of the last tokens, mostly for its party."""
+        number = max(len(self.tokens) - pick, 0)  # pick 0: a token that nobody has given out
         known = self.tokens.get(number)
+        party = known["party"] if known and own else "a"
         code, got = refusal(
             lambda: self.store.members.request(
                 party=party, token_hash=token(number), fingerprint=key, pem=b"csr", now_s=self.now
@@ -99,8 +103,12 @@ class MembershipMachine(RuleBasedStateMachine):
             known["key"] = key
             assert (got.serial if got else None) == known["serial"]
 
-    @rule(party=st.sampled_from(PARTIES), key=st.sampled_from(KEYS))
-    def approve(self, party, key):
+    @rule(party=st.sampled_from(PARTIES), key=st.sampled_from(KEYS), pending=st.booleans())
+    def approve(self, party, key, pending):
+        open_keys = [
+            t["key"] for t in self.tokens.values() if t["party"] == party and t["serial"] is None and not t["withdrawn"]
+        ]
+        key = next((each for each in open_keys if each), key) if pending else key
         waiting = [
             each
             for each in self.tokens.values()
@@ -115,8 +123,9 @@ class MembershipMachine(RuleBasedStateMachine):
         waiting[0]["serial"] = str(serial)
         self.serials[serial] = {"party": party, "key": key}
 
-    @rule(old=st.integers(0, 6))
-    def renew(self, old):
+    @rule(back=st.integers(0, 3))
+    def renew(self, back):
+        old = max(len(self.serials) - back, 0)  # back 0: one that was never issued
         known = self.serials.get(old)
         serial = len(self.serials)
         made = issued(serial, known["party"] if known else "a", known["key"] if known else "K0")
@@ -140,8 +149,9 @@ class MembershipMachine(RuleBasedStateMachine):
             each["withdrawn"] = True
         self.denied.update(dict.fromkeys(fresh, "r"))
 
-    @rule(serial=st.integers(0, 6))
-    def revoke_serial(self, serial):
+    @rule(back=st.integers(0, 3))
+    def revoke_serial(self, back):
+        serial = max(len(self.serials) - back, 0)
         code, _ = refusal(lambda: self.store.members.revoke(name=None, serial=str(serial), reason="s", now_s=self.now))
         assert code == (None if serial in self.serials else "invalid")
         if code is None:
@@ -179,7 +189,7 @@ class MembershipMachine(RuleBasedStateMachine):
 
 
 TestMembershipMachine = MembershipMachine.TestCase
-TestMembershipMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestMembershipMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 def life_of_a_party(store: Store) -> None:
@@ -251,6 +261,31 @@ def test_the_tables_themselves_refuse_to_take_a_step_back(tmp_path, statement):
         with pytest.raises(StorageFailed, match="nothing was written"), store.together():
             store._database.execute(statement)
         assert len(store.members.denied()) == 2
+
+
+def test_an_invitation_that_expired_is_refused_unless_it_was_used_in_time(tmp_path):
+    with Store(Home(tmp_path)) as store:
+
+        def ask(number, now_s):
+            return refusal(
+                lambda: store.members.request(
+                    party="a", token_hash=token(number), fingerprint="K", pem=b"csr", now_s=now_s
+                )
+            )[0]
+
+        store.members.invite(party="a", token_hash=token(1), expires_s=10)
+        assert ask(1, 11) == "invitation_expired"
+        assert ask(1, 10) is None
+        assert ask(1, 11) is None
+
+
+def test_a_key_that_was_revoked_is_never_taken_again(tmp_path):
+    with Store(Home(tmp_path)) as store:
+        life_of_a_party(store)
+        again = refusal(
+            lambda: store.members.request(party="a", token_hash=token(2), fingerprint="K", pem=b"csr", now_s=1)
+        )
+        assert again[0] == "revoked_key"
 
 
 def test_a_token_is_stored_as_its_hash_alone(tmp_path):
