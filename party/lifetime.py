@@ -51,8 +51,7 @@ class LifetimeCap:
         noise_distance: total variation between all noise drawn and ideal noise. If M' is within t of M, (epsilon,
         delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M', so that much is taken off delta first.
         """
-        with np.errstate(over="ignore"):
-            left = self.delta - (1.0 + np.exp(np.float64(self.epsilon))) * noise_distance
+        left = _left(self.delta, self.epsilon, noise_distance)
         if not left > 0:
             return np.full_like(CURRENCIES, -np.inf)
         epsilon, delta = np.array([self.epsilon]), np.array([left])
@@ -216,8 +215,7 @@ def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: fl
     spend, at = np.array([nano / NANO]), np.array([order])
     epsilon = 0.0
     for _ in range(_FIXED_POINT_STEPS):
-        with np.errstate(over="ignore"):
-            left = delta - (1.0 + np.exp(np.float64(epsilon))) * noise_distance
+        left = _left(delta, epsilon, noise_distance)
         if not left > 0:
             return float("inf")
         at_delta = np.array([left])
@@ -229,3 +227,11 @@ def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: fl
             return epsilon
         epsilon = needed * (1 + 1e-9)
     return float("inf")
+
+
+def _left(delta: float, epsilon: float, noise_distance: float) -> float:
+    """What remains of delta for ideal noise, see `LifetimeCap.affords`; below 0 where nothing does."""
+    if noise_distance == 0:
+        return delta
+    with np.errstate(over="ignore"):
+        return float(delta - (1.0 + np.exp(np.float64(epsilon))) * noise_distance)

@@ -150,7 +150,9 @@ def show_error(error: ConclaveError) -> int:
     )
     text = str(error)
     if isinstance(error, Refused):
-        code, text = error.code, text.removeprefix(f"{error.code}: ")
+        code, prefix = error.code, f"{error.code}: "
+        while text.startswith(prefix):  # a reason that the other side sent may name its code again
+            text = text.removeprefix(prefix)
         exit_code = 5 if code in _BUDGET_CODES else exit_code
     elif isinstance(error, VerificationFailed):
         exit_code, code, step = VERIFICATION_FAILED, "not_verified", "get the release again from the coordinator"

@@ -4,7 +4,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from party.lifetime import (
@@ -203,6 +203,14 @@ def test_laplace_noise_has_no_bound_in_gaussian_dp_but_fits_its_own_cap():
         cost.at(float("nan"))
 
 
+def test_an_epsilon_beyond_every_float_is_infinite_or_a_number_but_never_a_warning():
+    order = float(CURRENCIES[100])
+    assert epsilon_reached(10**15, order, delta=1e-5, noise_distance=0.0) > 1e5
+    assert epsilon_reached(10**15, order, delta=1e-5, noise_distance=1e-12) == math.inf
+    assert allowance(LifetimeCap(2e3, 1e-5), order, 0.0) > 0
+    assert allowance(LifetimeCap(2e3, 1e-5), order, 1e-300) == 0
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (1.0, 0.0), (1.0, 1.0), (float("nan"), 1e-5)])
 def test_a_cap_out_of_range_is_refused(epsilon, delta):
     with pytest.raises(InvalidInput, match="allowed"):
@@ -212,3 +220,14 @@ def test_a_cap_out_of_range_is_refused(epsilon, delta):
 def test_an_order_that_is_not_tabled_is_refused():
     with pytest.raises(InvalidInput, match="tabled orders"):
         position_of(3.14159)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 2 * 10**9), st.floats(1e-9, 1e-3))
+def test_renyi_never_claims_less_than_the_exact_epsilon_of_gaussian_noise(mu_squared, delta):
+    """RDP a mu^2 / 2 of a Gaussian, converted at any order, is above the exact curve of mu-GDP (Balle & Wang 2018)."""
+    exact = epsilon_reached(mu_squared, float("nan"), delta=delta, noise_distance=0.0)
+    for at in range(0, len(CURRENCIES) - 1, 12):
+        order = float(CURRENCIES[at])
+        reached = epsilon_reached(math.ceil(mu_squared * order / 2), order, delta=delta, noise_distance=0.0)
+        assert reached >= exact * (1 - 1e-9) - 1e-12

@@ -2,9 +2,12 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from dataclasses import replace
 
 import numpy as np
@@ -174,3 +177,72 @@ def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
     assert "error [unreachable]" in capsys.readouterr().err
     assert time.monotonic() - started < 20
     consortium.hub.stop = lambda: None
+
+
+def test_a_node_that_is_killed_leaves_no_process_and_goes_on_when_started_again(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    node = start(home)
+    assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=20)
+    labelled = []
+    labelling = threading.Thread(target=lambda: labelled.append(consortium.label()))
+    labelling.start()
+    child = next(event["process"] for event in map(json.loads, node.stderr) if event["event"] == "teachers_started")
+    node.kill()
+    node.communicate(timeout=20)
+    again = start(home)
+    try:
+        labelling.join(60)
+        deadline = time.monotonic() + 20
+        while alive(child):
+            assert time.monotonic() < deadline, "the teachers outlived their node"
+            time.sleep(0.05)
+    finally:
+        code, _ = stopped(again)
+    assert code == 0
+    assert (labelled[0].labels >= 0).any()
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["seats"][0]
+    assert 0 < shown["epsilon_used"] <= shown["epsilon_cap"]
+
+
+def alive(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium):
+    home = make_member(tmp_path / "a", consortium)
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
+    consortium.denied["hospital-0"] = "left"
+    node = start(home)
+    _, said = node.communicate(timeout=30)
+    assert node.returncode == 4
+    assert "error [revoked]: the party 'hospital-0' is denied: left" in said
+    assert "next: ask the consortium's operator why" in said
+
+
+def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
+    home = make_member(tmp_path / "a", consortium)
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace("metrics_port = 0", f"metrics_port = {port}"))
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=20)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+            lines = reply.read().decode().splitlines()
+    finally:
+        code, _ = stopped(node)
+    assert code == 0
+    assert 'conclave_budget_used_ratio{study="test",seat="hospital-0"} 0' in lines
+    assert 'conclave_lifetime_reserved_ratio{data_set="ward",unit="record"} 1' in lines

@@ -1,6 +1,7 @@
 import io
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from party.data import load_records
+from party.data.records import Records
 from party.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.terms import Feature, Terms
@@ -219,3 +221,18 @@ def test_any_table_of_texts_gives_finite_inputs_or_an_error_that_names_the_row(r
     except DataCorrupt as error:
         said = str(error)
     assert "row" in said
+
+
+def test_an_installed_loader_is_found_by_its_name_and_held_to_the_terms(tmp_path, monkeypatch):
+    def load(settings, terms):
+        return Records(
+            np.full((2, *terms.input_shape), 1.0 if settings.patient else np.nan, np.float32), np.array([0, 1])
+        )
+
+    point = SimpleNamespace(name="warehouse", load=lambda: load)
+    monkeypatch.setattr("party.data.entry_points", lambda group: [point] if group == "conclave.loaders" else [])
+    assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
+    with pytest.raises(DataCorrupt, match="row 1: NaN"):
+        load_records(source(tmp_path, "warehouse"), terms())
+    with pytest.raises(InvalidInput, match="images, warehouse"):
+        load_records(source(tmp_path, "lake"), terms())

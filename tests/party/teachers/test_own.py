@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import skops.io
@@ -83,3 +85,14 @@ def test_what_is_no_onnx_model_is_refused(tmp_path):
         kind_of("onnx").load(tmp_path / "model.onnx")
     with pytest.raises(InvalidInput, match="trained elsewhere"):
         kind_of("onnx").fit([(INPUTS, LABELS)], classes=2, seeds=[0])
+
+
+def test_an_entry_point_is_a_teacher_by_its_name(monkeypatch):
+    from tests.party.own_models import Saved
+
+    point = SimpleNamespace(name="ours", load=lambda: Saved)
+    monkeypatch.setattr(
+        "party.teachers.own.entry_points", lambda group: [point] if group == "conclave.teachers" else []
+    )
+    (teacher,) = kind_of("entry-point:ours").fit([(INPUTS, LABELS)], classes=2, seeds=[0])
+    assert (teacher.predict(INPUTS) == LABELS).all()
