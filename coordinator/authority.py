@@ -6,6 +6,7 @@ renewed for the same name and key without being asked again; another key needs a
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import os
@@ -187,8 +188,6 @@ def normal_fingerprint(text: str) -> str:
 
 def invitation_toml(settings: Settings, *, party: str, token: bytes, authority: bytes) -> str:
     """The file that is sent to a hospital."""
-    import base64
-
     text = base64.urlsafe_b64encode(token).decode()
     return (
         "# An invitation to a Conclave consortium. The token works once: send this to the hospital alone.\n"
