@@ -1,0 +1,165 @@
+"""Whether the coordinator's charges are those of the study: who was asked when, and what each batch cost.
+
+All of it follows from the study and from which queries were answered, which is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.release.evidence import Evidence, Receipt
+from protocols.errors import DataCorrupt
+from protocols.schedule import Batch, check_stop, next_batch
+from protocols.study import Study, party_of
+from protocols.votes import ABSTAIN, NOT_ASKED
+
+
+def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence) -> None:
+    """Raises DataCorrupt unless every amount, every batch and every cap recomputes.
+
+    A seat whose vote did not enter a batch is settled at 0; that it was charged nothing for a vote that did, only its
+    receipts tell (check_receipts).
+    """
+    caps = dict(zip(study.seats, study.budgets.cap.tolist(), strict=True))
+    if dict(evidence.caps) != caps:
+        raise DataCorrupt("the ledger's caps are not those of the study")
+    spent = dict.fromkeys(study.seats, 0)
+    asked, expected = 0, np.full(len(labels), False)
+    for position, charge in enumerate(evidence.charges):
+        where = f"batch {position}"
+        if charge.settled is None and position < len(evidence.charges) - 1:
+            raise DataCorrupt(f"{where} is not settled, and later ones are asked")
+        size = len(charge.queries)
+        if charge.number != position or charge.queries != tuple(range(asked, asked + size)):
+            raise DataCorrupt(f"{where} does not ask the queries that follow the batch before")
+        _check_schedule(study, spent, charge.reserved.keys(), asked=asked, size=size, queries=len(labels))
+        ids = np.arange(asked, asked + size)
+        takes_part = study.participation.votes(ids)
+        answered = labels[ids] >= 0
+        worst = study.budgets.amount(takes_part.sum(axis=1), takes_part.sum(axis=1))
+        final = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
+        for seat, amount in charge.reserved.items():
+            if amount != worst[study.seats[seat]]:
+                raise DataCorrupt(f"{where} reserved {amount} nano-units of {seat!r}, not {worst[study.seats[seat]]}")
+        if charge.settled is not None:
+            if charge.settled.keys() != charge.reserved.keys():
+                raise DataCorrupt(f"{where} is settled with other seats than it was reserved with")
+            for seat, amount in charge.settled.items():
+                if amount not in (0, final[study.seats[seat]]):
+                    raise DataCorrupt(f"{where} cost {seat!r} {amount} nano-units, not {final[study.seats[seat]]}")
+            voted = sum(amount > 0 for amount in charge.settled.values())
+            if voted < study.quorum and not (final == 0).any():
+                raise DataCorrupt(f"{where} was released with the votes of {voted} seats; the quorum is {study.quorum}")
+            expected[ids] = True
+        for seat in charge.reserved:
+            spent[seat] += charge.spent(seat)
+        asked += size
+    if ((labels != NOT_ASKED) != expected).any():
+        raise DataCorrupt("labels are released for queries that no settled batch asked, or the reverse")
+    for seat, amount in spent.items():
+        if amount > caps[seat]:
+            raise DataCorrupt(f"{seat!r} is charged {amount} nano-units, above its cap of {caps[seat]}")
+
+
+def _check_schedule(
+    study: Study, spent: dict[str, int], seats: Set[str], *, asked: int, size: int, queries: int
+) -> None:
+    """Raises DataCorrupt unless these seats were to be asked so many queries next (schedule.next_batch)."""
+    step = next_batch(
+        study.budgets,
+        np.array([spent[seat] for seat in study.seats], dtype=np.int64),
+        participation=study.participation,
+        asked=asked,
+        left=study.round_end(asked, queries) - asked,
+        batch_limit=study.batch_limit,
+        stop=check_stop(study.stop),
+        quorum=study.quorum,
+    )
+    planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}
+    if not (isinstance(step, Batch) and step.size == size and planned == seats):
+        raise DataCorrupt(f"from query {asked} on, {size} queries were asked of other seats or in another number than "
+                          "budgets and schedule have it")  # fmt: skip
+
+
+def check_receipts(
+    study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence, receipts: list[Receipt]
+) -> None:
+    """Raises DataCorrupt unless every outcome that was sent agrees with the labels, and every receipt with the ledger.
+
+    A receipt says what the party's own ledger holds in all. It is never below what the coordinator's ledger holds for
+    the batches up to the latest it knew of: a party that was told that answered queries were refused shows up here.
+    """
+    terms = study.terms
+    if terms is None:
+        raise DataCorrupt("the study has no [terms]; a release is of a study between organisations")
+    newest: dict[str, tuple[int, bytes, int]] = {}
+    for receipt in in_order(receipts):
+        where = f"batch {receipt.number}, seat {receipt.seat!r}"
+        if receipt.seat not in study.seats or receipt.number >= len(evidence.charges):
+            raise DataCorrupt(f"{where}: there is no such batch or seat")
+        charge = evidence.charges[receipt.number]
+        if (receipt.told_by.name, receipt.signed_by.name) != (terms.coordinator, party_of(receipt.seat)):
+            raise DataCorrupt(
+                f"{where}: signed by {receipt.told_by.name!r} and {receipt.signed_by.name!r}; allowed: "
+                f"{terms.coordinator!r} and {party_of(receipt.seat)!r}"
+            )
+        if {receipt.ask.study, receipt.outcome.study} != {study.digest}:
+            raise DataCorrupt(f"{where}: of another study")
+        if receipt.outcome.batch_digest.hex() != charge.request:
+            raise DataCorrupt(f"{where}: of another request than the one that was charged")
+        if charge.settled is None:
+            raise DataCorrupt(f"{where}: an outcome of a batch that was never released")
+        released = labels[list(charge.queries)] != ABSTAIN
+        if not np.array_equal(receipt.outcome.answered, released):
+            raise DataCorrupt(f"{where}: the party was told another outcome than the labels that are released")
+        takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
+        if takes_part and charge.settled.get(receipt.seat, 0) == 0:
+            raise DataCorrupt(f"{where}: the party was told an outcome, and is charged nothing")
+        count, head, latest = newest.get(receipt.seat, (0, b"", 0))
+        own, latest = receipt.answer.own, max(latest, receipt.number)
+        if own.count == count and own.hash != head:
+            raise DataCorrupt(f"{where}: the party's log has two entries {count}: a copy of its ledger was in use")
+        newest[receipt.seat] = (own.count, own.hash, latest)
+        least = _charged(evidence, receipt.seat, latest)
+        if receipt.settled.spent < least:
+            raise DataCorrupt(
+                f"{where}: the party's ledger stands at {receipt.settled.spent} nano-units, below the {least} that "
+                "these labels cost it: it was told another outcome, or lost its ledger"
+            )
+
+
+def in_order(receipts: list[Receipt]) -> list[Receipt]:
+    """As each party signed them, by the length of its own log."""
+    return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
+
+
+def _charged(evidence: Evidence, seat: str, number: int) -> int:
+    """What the coordinator's ledger holds against a seat's cap for the batches up to `number`."""
+    return sum(charge.spent(seat) for charge in evidence.charges[: number + 1])
+
+
+def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
+    """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
+
+    The difference is to the charges of the batches up to the latest that it gave a receipt for.
+    """
+    mine: dict[str, list[Receipt]] = {seat: [] for seat in study.seats}
+    for receipt in in_order(receipts):
+        mine[receipt.seat].append(receipt)
+    result: dict[str, dict[str, int | None]] = {}
+    for seat, given in mine.items():
+        due = [each.number for each in evidence.charges if each.settled is not None and each.settled.get(seat, 0) > 0]
+        have = {each.number for each in given}
+        last = given[-1].settled.spent if given else None
+        result[seat] = {
+            "charged_nano": evidence.spent(seat),
+            "last_receipt_nano": last,
+            "difference_nano": None if last is None else last - _charged(evidence, seat, max(have)),
+            "batches_charged": len(due),
+            "receipts_missing": sum(number not in have for number in due),
+        }
+    return result

@@ -1,0 +1,150 @@
+"""Earlier releases of the same consortium: what their signed statements guarantee, to be composed with a new one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # what json gives, checked below
+
+from protocols.accounting.guarantee import Composition, Guarantee, compose
+from protocols.errors import DataCorrupt, InvalidInput
+
+# Seats of one party in one release are few; beyond so many combinations epsilons are added alone.
+_MOST_COMBINATIONS = 256
+
+
+@dataclass(frozen=True)
+class EarlierRelease:
+    """What one statement guarantees: for each party its seats, and for patients known to 1, 2, ... hospitals.
+
+    study: its digest in hexadecimal digits; before: digests of the studies of the earlier releases that it names.
+    """
+
+    name: str
+    study: str
+    created: str
+    unit: str
+    parties: Mapping[str, tuple[Guarantee, ...]]
+    several: tuple[Guarantee, ...]
+    before: tuple[str, ...]
+
+
+def read_statement(path: Path) -> EarlierRelease:
+    """The guarantees in a privacy.json. Raises DataCorrupt for a file that is no such statement."""
+    try:
+        return parse_statement(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataCorrupt(f"{path} is no privacy statement: {str(error)[:200]}") from None
+
+
+def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
+    """As read_statement, of what is read."""
+    try:
+        parties: dict[str, tuple[Guarantee, ...]] = {}
+        for seat in statement["seats"]:
+            party = str(seat["party"])
+            parties[party] = (*parties.get(party, ()), guarantee_from(seat["guarantee"]))
+        study = statement["study"]
+        several = tuple(guarantee_from(row["guarantee"]) for row in statement["several_hospitals"]["any"])
+        return EarlierRelease(
+            str(study["name"]),
+            str(study["digest"]),
+            str(statement["created"]),
+            str(statement["protected"]["unit"]),
+            parties,
+            several,
+            tuple(str(each["study"]) for each in statement.get("earlier_releases", {}).get("releases", ())),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorrupt(f"no privacy statement of this format: {type(error).__name__}: {str(error)[:200]}") from None
+
+
+def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
+    """What guarantee_table wrote. Raises KeyError, TypeError, ValueError."""
+
+    def number(name: str, absent: float) -> float:
+        return absent if table[name] is None else float(table[name])
+
+    return Guarantee(
+        number("epsilon", math.inf),
+        float(table["delta"]),
+        number("order", math.nan),
+        float(table["spend"]),
+        float(table["noise_distance"]),
+    )
+
+
+def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:
+    """For JSON: an infinite epsilon, and the order of Gaussian DP, are null."""
+    return {
+        "epsilon": _finite(guarantee.epsilon),
+        "delta": guarantee.delta,
+        "order": _finite(guarantee.order),
+        "spend": guarantee.spend,
+        "noise_distance": guarantee.noise_distance,
+    }
+
+
+def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str, Any]:
+    """This release with the earlier ones, for each party and for patients known to several, as JSON.
+
+    Raises InvalidInput for a release that is given twice, and for one that an earlier one names and that is missing.
+    """
+    digests = [release.study for release in (*before, this)]
+    twice = next((digest for digest in digests if digests.count(digest) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"the release of study {twice[:16]} is given twice; allowed: each earlier release once")
+    missing = {digest: each.name for each in before for digest in each.before if digest not in digests}
+    if missing:
+        digest, name = next(iter(missing.items()))
+        raise InvalidInput(
+            f"the earlier release {name!r} names one of study {digest[:16]} before it; allowed: that one too"
+        )
+    if not before:
+        return {"releases": [], "unit": this.unit, "parties": [], "several": []}
+    parties = []
+    for party, own in this.parties.items():
+        seats = [own, *(release.parties[party] for release in before if party in release.parties)]
+        parties.append({"party": party, "releases": len(seats), **_table(_worst(seats))})
+    several = []
+    for count in range(1, len(this.several) + 1):
+        rows = [release.several[min(count, len(release.several)) - 1] for release in (*before, this)]
+        several.append({"hospitals": count, "releases": len(rows), **_table(compose(rows))})
+    units = {release.unit for release in (*before, this)}
+    return {
+        "releases": [
+            {"name": each.name, "study": each.study, "created": each.created, "unit": each.unit} for each in before
+        ],
+        # What protects a whole party protects each of its records.
+        "unit": "record" if "record" in units else this.unit,
+        "parties": parties,
+        "several": several,
+    }
+
+
+def _worst(seats: Sequence[Sequence[Guarantee]]) -> Composition:
+    """A patient is in one seat of the party in each release: the worst combination."""
+    if math.prod(len(each) for each in seats) <= _MOST_COMBINATIONS:
+        combinations = [compose(rows) for rows in itertools.product(*seats)]
+        return max(combinations, key=lambda each: each.epsilon)
+    basic = sum(max(guarantee.epsilon for guarantee in each) for each in seats)
+    delta = sum(max(guarantee.delta for guarantee in each) for each in seats)
+    return Composition(delta, basic, math.inf, math.nan)
+
+
+def _table(composition: Composition) -> dict[str, float | None]:
+    return {
+        "epsilon": _finite(composition.epsilon),
+        "delta": composition.delta,
+        "epsilon_by_adding": _finite(composition.basic),
+        "epsilon_by_renyi": _finite(composition.renyi),
+        "order": _finite(composition.order),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

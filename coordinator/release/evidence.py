@@ -1,0 +1,265 @@
+"""The evidence of a release: the coordinator's charges, its audit log, and signed outcomes and receipts.
+
+Nothing of it is computed from votes but what was released: amounts follow from which queries were answered. A frame
+that carries anything but an outcome or a receipt is never written, and is a fault when found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any  # what json gives, checked below
+
+from cryptography import x509
+
+from protocols.accounting.ledger import Ledger
+from protocols.audit_log import AuditLog, Entry, Head
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refused
+from protocols.frames import Answer, Ask, unseal
+from protocols.identity import Identity
+from protocols.messages import Outcome, Settled, decode
+
+LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
+_KINDS = ("outcome", "settled")
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One batch in the coordinator's ledger, in nano-units a seat; settled: None while reservations stand."""
+
+    number: int
+    request: str
+    queries: tuple[int, ...]
+    reserved: Mapping[str, int]
+    settled: Mapping[str, int] | None
+
+    def spent(self, seat: str) -> int:
+        """What counts against the seat's cap."""
+        return (self.reserved if self.settled is None else self.settled).get(seat, 0)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A signed frame that was kept: batch number, seat, kind ("outcome" or "settled"), its bytes."""
+
+    number: int
+    seat: str
+    kind: str
+    signed: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All of it. caps: nano-units a seat; entries: the audit log from its first entry."""
+
+    run: str
+    caps: Mapping[str, int]
+    charges: tuple[Charge, ...]
+    entries: tuple[Entry, ...]
+    kept: tuple[Kept, ...]
+
+    def spent(self, seat: str) -> int:
+        """What the coordinator's ledger holds against a seat's cap."""
+        return sum(charge.spent(seat) for charge in self.charges)
+
+
+@dataclass(frozen=True, eq=False)
+class Receipt:
+    """An outcome that was sent to a seat, and the receipt that the seat's party signed for it."""
+
+    number: int
+    seat: str
+    ask: Ask
+    outcome: Outcome
+    told_by: Identity
+    answer: Answer
+    settled: Settled
+    signed_by: Identity
+
+
+def collect(path: Path, *, study: bytes) -> Evidence:
+    """The evidence in a coordinator's ledger. Raises DataUnavailable, StorageFailed, DataCorrupt, InvalidInput."""
+    if not path.is_file():
+        raise DataUnavailable(f"{path} does not exist; label the study first")
+    with Ledger(path) as ledger:
+        run = ledger.bind(study=study, run=b"")
+        charges: list[Charge] = []
+        while (stored := ledger.stored(len(charges))) is not None:
+            number = stored.number
+            charges.append(
+                Charge(
+                    number,
+                    stored.digest.hex(),
+                    tuple(ledger.queries(number)),
+                    dict(sorted(ledger.charged(number).items())),
+                    dict(sorted(ledger.settled(number).items())) if stored.settled else None,
+                )
+            )
+        caps = {seat: balance.cap for seat, balance in sorted(ledger.balances().items())}
+        kept = tuple(Kept(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
+        return Evidence(run.hex(), caps, tuple(charges), tuple(ledger.log.entries()), kept)
+
+
+def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
+    """The log that these entries make, chained anew, and its head after each of them."""
+    times = iter(entry.time_ns for entry in entries)
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    log = AuditLog(database, nullcontext, clock=lambda: next(times))
+    return log, [log.append(entry.event, **entry.fields) for entry in entries]
+
+
+def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt]:
+    """Every outcome with its receipt, signatures and certificates checked as of the time of the signing.
+
+    That time is the one of the coordinator's log entry that the outcome names. Raises DataCorrupt, naming the batch
+    and the seat, for a frame that is not what it should be, and one that has no other half.
+    """
+    log, _ = chained(evidence.entries)
+    frames = {(kept.number, kept.seat, kept.kind): kept.signed for kept in evidence.kept}
+    if len(frames) != len(evidence.kept) or {kept.kind for kept in evidence.kept} - set(_KINDS):
+        raise DataCorrupt("a frame stands in the evidence twice, or is neither an outcome nor a receipt")
+    opened = []
+    for number, seat in sorted({(number, seat) for number, seat, _ in frames}):
+        where = f"batch {number}, seat {seat!r}"
+        halves = [frames.get((number, seat, kind)) for kind in _KINDS]
+        if halves[0] is None or halves[1] is None:
+            raise DataCorrupt(f"{where}: an outcome without its receipt, or the reverse")
+        try:
+            opened.append(_open(evidence, log, authority, number, seat, halves[0], halves[1]))
+        except ConclaveError as error:
+            raise DataCorrupt(f"{where}: {error}") from error
+    return opened
+
+
+def _open(
+    evidence: Evidence,
+    log: AuditLog,
+    authority: x509.Certificate,
+    number: int,
+    seat: str,
+    outcome_frame: bytes,
+    settled_frame: bytes,
+) -> Receipt:
+    ask, told_by = _asked(evidence, outcome_frame, authority, number)
+    if not 1 <= ask.own.count <= len(evidence.entries) or not log.contains(ask.own):
+        raise DataCorrupt("the outcome names a head of the coordinator's log that the log does not contain")
+    signed_at = _time(evidence.entries[ask.own.count - 1])
+    unseal(outcome_frame, authority=authority, now=signed_at, role="coordinator")
+    answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
+    if not isinstance(answer, Answer):
+        raise DataCorrupt(f"a frame {type(answer).__name__} stands for a receipt")
+    if not log.contains(answer.seen):
+        raise DataCorrupt("the party knows a head of the coordinator's log that the log does not contain")
+    outcome, settled = decode(ask.envelope), decode(answer.envelope)
+    if not (isinstance(outcome, Outcome) and isinstance(settled, Settled)):
+        raise DataCorrupt("a frame carries another message than an outcome or a receipt; it must not be published")
+    if (answer.nonce, answer.round, answer.study, answer.seat) != (ask.nonce, ask.round, ask.study, ask.seat):
+        raise DataCorrupt("the receipt answers another question")
+    if ask.seat != seat or outcome.batch_digest != settled.batch_digest:
+        raise DataCorrupt("outcome and receipt are of another seat or of different batches")
+    return Receipt(number, seat, ask, outcome, told_by, answer, settled, signed_by)
+
+
+def _asked(evidence: Evidence, frame: bytes, authority: x509.Certificate, number: int) -> tuple[Ask, Identity]:
+    """The outcome's frame. It is signed after its batch was settled, at the earliest: its certificate is one of then.
+
+    When exactly, the frame itself says; so it is opened at the first time of the log at which it can be.
+    """
+    settled = [each for each in evidence.entries if each.event == "settled" and each.fields.get("batch") == number]
+    if not settled:
+        raise DataCorrupt("an outcome of a batch that the log never settled")
+    refusal: Refused | None = None
+    for entry in evidence.entries[settled[0].count - 1 :]:
+        try:
+            ask, told_by = unseal(frame, authority=authority, now=_time(entry), role="coordinator")
+        except Refused as error:
+            if error.code != "certificate_expired":
+                raise
+            refusal = error
+            continue
+        if not isinstance(ask, Ask):
+            raise DataCorrupt(f"a frame {type(ask).__name__} stands for an outcome")
+        return ask, told_by
+    assert refusal is not None  # there is at least one entry
+    raise refusal
+
+
+def _time(entry: Entry) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(entry.time_ns / 1e9, datetime.UTC)
+
+
+def files_of(evidence: Evidence) -> dict[str, str]:
+    """Name to content of the evidence's files; evidence_in gives an equal evidence back."""
+    ledger = {
+        "run": evidence.run,
+        "caps": dict(evidence.caps),
+        "batches": [asdict(charge) for charge in evidence.charges],
+    }
+    _, heads = chained(evidence.entries)
+    audit = [{**asdict(entry), "hash": head.hash.hex()} for entry, head in zip(evidence.entries, heads, strict=True)]
+    frames = [{**asdict(kept), "signed": base64.b64encode(kept.signed).decode()} for kept in evidence.kept]
+    return {
+        LEDGER_FILE: json.dumps(ledger, indent=1, sort_keys=True) + "\n",
+        AUDIT_FILE: "".join(json.dumps(line, sort_keys=True) + "\n" for line in audit),
+        FRAMES_FILE: "".join(json.dumps(line, sort_keys=True) + "\n" for line in frames),
+    }
+
+
+def evidence_in(folder: Path) -> Evidence:
+    """The evidence in a release's folder, with the chain of the audit log checked. Raises DataCorrupt."""
+    try:
+        ledger = json.loads((folder / LEDGER_FILE).read_text(encoding="utf-8"))
+        audit = [json.loads(line) for line in (folder / AUDIT_FILE).read_text(encoding="utf-8").splitlines()]
+        frames = [json.loads(line) for line in (folder / FRAMES_FILE).read_text(encoding="utf-8").splitlines()]
+        charges = tuple(_charge(batch) for batch in ledger["batches"])
+        entries = tuple(
+            Entry(int(line["count"]), int(line["time_ns"]), str(line["event"]), _fields(line["fields"]))
+            for line in audit
+        )
+        kept = tuple(
+            Kept(
+                int(line["number"]),
+                str(line["seat"]),
+                str(line["kind"]),
+                base64.b64decode(line["signed"], validate=True),
+            )
+            for line in frames
+        )
+        evidence = Evidence(str(ledger["run"]), _amounts(ledger["caps"]), charges, entries, kept)
+        hashes = [str(line["hash"]) for line in audit]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+        raise DataCorrupt(f"the evidence cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    for position, (head, stated, entry) in enumerate(zip(chained(entries)[1], hashes, entries, strict=True), start=1):
+        if entry.count != position or not 0 <= entry.time_ns < 2**63 or head.hash.hex() != stated:
+            raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
+    return evidence
+
+
+def _charge(batch: dict[str, Any]) -> Charge:
+    settled = batch["settled"]
+    return Charge(
+        int(batch["number"]),
+        str(batch["request"]),
+        tuple(int(query) for query in batch["queries"]),
+        _amounts(batch["reserved"]),
+        None if settled is None else _amounts(settled),
+    )
+
+
+def _amounts(table: dict[str, Any]) -> dict[str, int]:
+    if not all(type(amount) is int and 0 <= amount < 2**63 for amount in table.values()):
+        raise TypeError("an amount is not a whole number from 0, below 2**63")
+    return dict(table)
+
+
+def _fields(table: dict[str, Any]) -> dict[str, str | int]:
+    if not all(isinstance(value, str | int) for value in table.values()):
+        raise TypeError("a field of the audit log is neither text nor a whole number")
+    return dict(table)

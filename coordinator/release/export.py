@@ -1,0 +1,83 @@
+"""A student as files that outlive this software: ONNX for every kind, safetensors for networks; ONNX Runtime checks it.
+
+No pickle: both formats hold numbers and a graph of known operators.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import onnxruntime
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from coordinator.students.student import Student
+from protocols.errors import EngineFailed, InvalidInput
+
+ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
+# How a class of student is written. Each entry is a module with write(student, folder); imported when it is needed.
+_WRITERS: Final[dict[str, str]] = {
+    "TorchStudent": "coordinator.release.export_torch",
+    "ForestStudent": "coordinator.release.export_forest",
+}
+# Below this share of equal predictions the ONNX file is not the student.
+_LEAST_AGREEMENT: Final = 0.99
+_CHUNK: Final = 1024
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written. input_shape: of one query as ONNX takes it; classes: of the columns of `probabilities`;
+    agreement: share of the pool's queries on which the ONNX file predicts the student's class."""
+
+    files: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    classes: tuple[int, ...]
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Written:
+    """As Exported, before it is checked."""
+
+    files: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    classes: tuple[int, ...]
+
+
+class _Writer(Protocol):
+    def write(self, student: Student, folder: Path) -> Written: ...
+
+
+def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Exported:
+    """Writes the student's files and compares ONNX's predictions with its own on the pool.
+
+    The ONNX graph has one input, `inputs` (float32, queries first), and two outputs, `label` (int64 class ids) and
+    `probabilities`. Raises InvalidInput for a kind that has no writer, EngineFailed where predictions differ.
+    """
+    kind = type(student).__name__
+    if kind not in _WRITERS:
+        raise InvalidInput(f"a student of kind {kind} cannot be exported; allowed: {', '.join(_WRITERS)}")
+    writer: _Writer = importlib.import_module(_WRITERS[kind])  # type: ignore[assignment]  # a module with write()
+    written = writer.write(student, folder)
+    inputs = pool.reshape(len(pool), *written.input_shape)
+    agreement = float((predict_onnx(folder / ONNX_FILE, inputs) == student.predict(pool)).mean())
+    if agreement < _LEAST_AGREEMENT:
+        raise EngineFailed(f"{ONNX_FILE} predicts as the student on {agreement:.1%} of the pool; allowed: from 99 %")
+    return Exported(written.files, written.input_shape, written.classes, agreement)
+
+
+def predict_onnx(path: Path, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+    """The class of each query by an exported student, on the CPU with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    chunks = [
+        session.run(["label"], {"inputs": np.ascontiguousarray(inputs[start : start + _CHUNK], dtype=np.float32)})[0]
+        for start in range(0, len(inputs), _CHUNK)
+    ]
+    return np.concatenate(chunks).astype(np.int64)

@@ -1,0 +1,125 @@
+"""A release's folder as values: what `release` writes and `verify` reads back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # what json gives, checked below
+
+import numpy as np
+from cryptography import x509
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.release.earlier import EarlierRelease, read_statement
+from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.labels import read_labels
+from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
+from coordinator.release.statement import Facts, stated_facts
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.study import Study
+from protocols.study_file import read_study
+
+STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
+STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
+EARLIER_FOLDER = "evidence/earlier"
+# What is kept of an earlier release: enough to check who signed its statement.
+EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """What was released: study, labels and reinforced labels."""
+
+    study: Study
+    labels: Int64[ndarray, " queries"]
+    reinforced: Int64[ndarray, " queries"]
+
+    @property
+    def counts(self) -> list[int]:
+        """Released labels of each class."""
+        return np.bincount(self.labels[self.labels >= 0], minlength=self.study.classes).tolist()
+
+
+def read_released(folder: Path) -> Released:
+    """Study and labels of a release. Raises DataCorrupt where they do not fit, InvalidInput for another study file."""
+    study = read_study(folder / STUDY_FILE)
+    if study.terms is None:
+        raise DataCorrupt(f"{STUDY_FILE} has no [terms]; a release is of a study between organisations")
+    labels, reinforced = read_labels(folder, classes=study.classes)
+    if len(labels) != study.terms.pool_size:
+        raise DataCorrupt(f"labels of {len(labels)} queries; the study's pool has {study.terms.pool_size}")
+    if (reinforced >= 0).any() and not study.mechanism.interactive:
+        raise DataCorrupt("labels are reinforced by a student in a study whose mechanism is not interactive")
+    return Released(study, labels, reinforced)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. Raises DataCorrupt."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise DataCorrupt(f"{path.name} holds a {type(value).__name__}; allowed: a JSON object")
+    return value
+
+
+def to_json(value: Mapping[str, Any]) -> str:
+    """As it is written: keys in the order of the statement, no NaN."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def student_figures(folder: Path) -> dict[str, Any] | None:
+    """The figures of the student, or None where the release has none. Raises DataCorrupt."""
+    path = folder / STUDENT_FIGURES_FILE
+    return read_json(path) if path.exists() else None
+
+
+def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRelease, ...]:
+    """The earlier releases kept in a release, each statement's signature checked against the same authority.
+
+    Raises DataCorrupt, InvalidInput, Refused.
+    """
+    kept = folder / EARLIER_FOLDER
+    if not kept.is_dir():
+        return ()
+    return tuple(signed_statement(each, authority) for each in sorted(kept.iterdir()))
+
+
+def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierRelease:
+    """The statement in a release's folder, or in what is kept of it, once signature and hash are checked."""
+    signer(folder, authority)
+    _, _, files = read_manifest(folder)
+    path = folder / STATEMENT_FILE
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != files.get(STATEMENT_FILE):
+        raise DataCorrupt(f"{path} is not what was signed")
+    return read_statement(path)
+
+
+def facts_of(
+    released: Released,
+    evidence: Evidence,
+    receipts: list[Receipt],
+    earlier: tuple[EarlierRelease, ...],
+    statement: Mapping[str, Any],
+) -> Facts:
+    """What a statement that was read is to be made from again. Raises DataCorrupt."""
+    try:
+        given = dict(statement["stated_by_the_coordinator"])
+        stated = stated_facts(
+            created=str(given["created"]),
+            software=str(given["software"]),
+            stop=str(given["stop"]),
+            left_out={str(seat): str(code) for seat, code in given["left_out"].items()},
+            differences={str(seat): int(nano) for seat, nano in given["differences_nano"].items()},
+            named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorrupt(f"{STATEMENT_FILE}: what the coordinator states is incomplete: {error!r:.200}") from None
+    if stated != given:
+        raise InvalidInput(f"{STATEMENT_FILE}: what the coordinator states holds other keys or values than allowed")
+    return Facts(released.study, released.labels, released.reinforced, evidence, receipts, earlier, stated)

@@ -1,0 +1,52 @@
+"""labels.csv: every query of the pool, its label if one was released, and what became of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt
+from protocols.votes import ABSTAIN, NOT_ASKED
+
+LABELS_FILE = "labels.csv"
+_COLUMNS = ["query", "label", "status", "reinforced"]
+_STATUS = {ABSTAIN: "refused", NOT_ASKED: "not_asked"}
+
+
+def labels_csv(labels: Int64[ndarray, " queries"], reinforced: Int64[ndarray, " queries"]) -> str:
+    """The file. reinforced: the student's own label where an interactive study kept it, ABSTAIN elsewhere."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for query, (label, own) in enumerate(zip(labels.tolist(), reinforced.tolist(), strict=True)):
+        kept = own if own >= 0 else ""
+        writer.writerow([query, label if label >= 0 else "", _STATUS.get(label, "answered"), kept])
+    return text.getvalue()
+
+
+def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, " queries"]]:
+    """Labels (class ids, ABSTAIN, NOT_ASKED) and reinforced labels of a release. Raises DataCorrupt."""
+    try:
+        with (folder / LABELS_FILE).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file))
+        header, *body = rows
+        labels, own = np.empty(len(body), dtype=np.int64), np.full(len(body), ABSTAIN, dtype=np.int64)
+        codes = {status: code for code, status in _STATUS.items()}
+        for position, (query, label, status, reinforced) in enumerate(body):
+            if int(query) != position or (status == "answered") != (label != ""):
+                raise ValueError(f"row {position}")
+            labels[position] = int(label) if status == "answered" else codes[status]
+            own[position] = int(reinforced) if reinforced else ABSTAIN
+    except (OSError, ValueError, KeyError) as error:
+        raise DataCorrupt(f"{LABELS_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    for array in (labels, own):
+        if len(array) and not NOT_ASKED <= array.min() <= array.max() < classes:
+            raise DataCorrupt(f"{LABELS_FILE} names a class outside 0 to {classes - 1}")
+    if header != _COLUMNS or (own[labels != ABSTAIN] >= 0).any():
+        raise DataCorrupt(f"{LABELS_FILE}: its columns are {header}, or a label is reinforced that was released")
+    return labels, own

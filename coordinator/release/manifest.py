@@ -1,0 +1,84 @@
+"""The manifest of a release: the SHA-256 of every file, signed by the coordinator's certified key."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.errors import DataCorrupt
+from protocols.identity import Identity, certificate_from_pem, identify, sign
+
+MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"
+COORDINATOR_FILE, AUTHORITY_FILE = "coordinator.pem", "authority.pem"
+FORMAT = "conclave release 1"
+_DOMAIN = b"conclave release manifest 1\n"
+
+
+def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, key: ec.EllipticCurvePrivateKey) -> None:
+    """Writes manifest and signature of all files that lie in the folder. created: UTC."""
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files_in(folder)}
+    manifest = {"format": FORMAT, "study": study.hex(), "created": created.isoformat(), "files": files}
+    content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    (folder / MANIFEST_FILE).write_bytes(content)
+    (folder / SIGNATURE_FILE).write_bytes(sign(key, _DOMAIN + content))
+
+
+def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]:
+    """Study digest (hexadecimal), time of the signing, and the hash of each file. Raises DataCorrupt."""
+    try:
+        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        created = datetime.datetime.fromisoformat(manifest["created"])
+        files = {str(name): str(digest) for name, digest in manifest["files"].items()}
+        study, kind = str(manifest["study"]), manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DataCorrupt(f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+    if kind != FORMAT or created.tzinfo is None:
+        raise DataCorrupt(f"{MANIFEST_FILE} is {str(kind)[:80]!r}; allowed: {FORMAT!r}, with a time in UTC")
+    return study, created, files
+
+
+def signer(folder: Path, authority: x509.Certificate) -> Identity:
+    """The coordinator that signed the manifest, its certificate being valid at the time of the signing.
+
+    Raises DataCorrupt, InvalidInput, and Refused: "bad_signature" or as identify().
+    """
+    _, created, _ = read_manifest(folder)
+    certificate = certificate_from_pem(_bytes(folder / COORDINATOR_FILE))
+    coordinator = identify(certificate, authority=authority, now=created, role="coordinator")
+    coordinator.verify(_bytes(folder / SIGNATURE_FILE), _DOMAIN + _bytes(folder / MANIFEST_FILE))
+    return coordinator
+
+
+def check_files(folder: Path) -> None:
+    """Raises DataCorrupt unless the folder holds exactly the files of the manifest, each with its hash."""
+    _, _, files = read_manifest(folder)
+    found = files_in(folder)
+    extra, missing = sorted(set(found) - set(files)), sorted(set(files) - set(found))
+    if extra or missing:
+        raise DataCorrupt(f"files that the manifest does not name: {extra[:5]}; files that are missing: {missing[:5]}")
+    for name, digest in files.items():
+        if hashlib.sha256(_bytes(folder / name)).hexdigest() != digest:
+            raise DataCorrupt(f"{name} was changed since the release was signed")
+
+
+def files_in(folder: Path) -> list[str]:
+    """The files below a folder, but for manifest and signature. Raises DataCorrupt for a link or the like."""
+    names = []
+    for path in sorted(folder.rglob("*")):
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise DataCorrupt(f"{path.name!r} is neither a file nor a folder; a release holds nothing else")
+        if path.is_file():
+            names.append(path.relative_to(folder).as_posix())
+    return [name for name in names if name not in (MANIFEST_FILE, SIGNATURE_FILE)]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {error.strerror or error}") from None

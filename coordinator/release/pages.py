@@ -1,0 +1,83 @@
+"""The pages of a release, made from its statement alone: privacy.html, report.html, model_card.md.
+
+They load nothing from outside themselves, and run no script.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any  # values of a statement
+
+import jinja2
+from markupsafe import Markup
+
+# Rows of a table of k hospitals that a page shows; the rest lies in privacy.json.
+_MOST_ROWS = 12
+
+
+def privacy_page(statement: Mapping[str, Any]) -> str:
+    """privacy.html. A function of the statement, so that `verify` can make it again."""
+    return (
+        _pages(autoescape=True)
+        .get_template("privacy.html.j2")
+        .render(s=statement, shown=_shown(len(statement["several_hospitals"]["any"])))
+    )
+
+
+def model_card(statement: Mapping[str, Any], student: Mapping[str, Any] | None, counts: Sequence[int]) -> str:
+    """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class."""
+    return _pages(autoescape=False).get_template("model_card.md.j2").render(s=statement, student=student, counts=counts)
+
+
+def report_page(
+    statement: Mapping[str, Any],
+    student: Mapping[str, Any] | None,
+    counts: Sequence[int],
+    batches: list[tuple[int, int]],
+) -> str:
+    """report.html, with its plots inside."""
+    from coordinator.release.plots import batch_plot, budget_plot
+
+    return (
+        _pages(autoescape=True)
+        .get_template("report.html.j2")
+        .render(
+            s=statement,
+            student=student,
+            counts=counts,
+            batches=batches,
+            budget_plot=Markup(budget_plot(statement["seats"])),  # our own drawing; names are escaped by matplotlib
+            batch_plot=Markup(batch_plot(batches)) if batches else "",
+        )
+    )
+
+
+def _shown(hospitals: int) -> list[int]:
+    """Positions of the rows to show: 2, 3, ... hospitals, and the whole roster."""
+    first = list(range(1, min(hospitals, _MOST_ROWS)))
+    return first if hospitals <= _MOST_ROWS else [*first, hospitals - 1]
+
+
+def _epsilon(value: float | None) -> str:
+    """Rounded up, so that a page never promises more than the statement; words where there is none."""
+    if value is None:
+        return "none (float noise)"
+    digits = 3 if value < 100 else 0
+    return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _pages(*, autoescape: bool) -> jinja2.Environment:
+    pages = jinja2.Environment(
+        loader=jinja2.PackageLoader("coordinator.release"),
+        autoescape=autoescape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters.update(epsilon=_epsilon, percent=_percent)
+    return pages

@@ -1,0 +1,184 @@
+"""Making a release: labels, student, statement, evidence and signature in one folder, whole or absent."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any  # figures of JSON
+
+import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Float32
+from numpy import ndarray
+
+from coordinator.labelled import LabelledStudy
+from coordinator.release import folder as layout
+from coordinator.release.evidence import collect, files_of, receipts
+from coordinator.release.export import export_student
+from coordinator.release.folder import Released, signed_statement, to_json
+from coordinator.release.labels import LABELS_FILE, labels_csv
+from coordinator.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
+from coordinator.release.pages import model_card, privacy_page, report_page
+from coordinator.release.statement import Facts, stated_facts, statement
+from coordinator.release.verify import verify_release
+from coordinator.training import Trained
+from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.identity import identify, to_pem
+from protocols.queries import pool_digest
+from protocols.study_file import write_study
+from protocols.votes import ABSTAIN
+
+
+def make_release(
+    labelled: LabelledStudy,
+    *,
+    out: Path,
+    key: ec.EllipticCurvePrivateKey,
+    certificate: x509.Certificate,
+    authority: x509.Certificate,
+    trained: Trained | None,
+    earlier: Sequence[Path],
+    named: Sequence[Sequence[str]],
+    now: datetime.datetime,
+) -> Path:
+    """Writes the folder `out`, which must not exist, and returns it; it has passed its own verification.
+
+    trained: the student, None for labels alone; earlier: folders of the earlier releases of the same consortium, all of
+    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; now: UTC.
+    Nothing of it is computed from votes but the released labels. Raises InvalidInput, DataUnavailable, DataCorrupt,
+    Refused, StorageFailed; nothing remains then.
+    """
+    terms = labelled.study.terms
+    if terms is None:
+        raise InvalidInput(f"study {labelled.study.name!r} has no [terms]; allowed: a study between organisations")
+    if out.exists():
+        raise InvalidInput(f"{out} exists; allowed: a folder that does not, so that no release is overwritten")
+    signed_by = identify(certificate, authority=authority, now=now, role="coordinator")
+    if signed_by.name != terms.coordinator:
+        raise InvalidInput(f"this is the coordinator {signed_by.name!r}; the study's is {terms.coordinator!r}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise StorageFailed(f"cannot write {out}: {error.strerror or error}; choose another folder") from error
+    try:
+        _write(part, labelled, authority, certificate, trained, earlier, named, now)
+        write_manifest(part, study=labelled.study.digest, created=now, key=key)
+        _settle(part)
+        failed = [check for check in verify_release(part, authority=None, now=now) if not check.passed]
+        if failed:
+            raise DataCorrupt(
+                f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
+            )
+        part.rename(out)
+        _sync(out.parent)
+    except OSError as error:
+        raise StorageFailed(f"cannot write {out}: {error.strerror or error}; free space or choose another") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return out
+
+
+def _write(
+    part: Path,
+    labelled: LabelledStudy,
+    authority: x509.Certificate,
+    certificate: x509.Certificate,
+    trained: Trained | None,
+    earlier: Sequence[Path],
+    named: Sequence[Sequence[str]],
+    now: datetime.datetime,
+) -> None:
+    """All files but manifest and signature."""
+    study = labelled.study
+    reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
+    evidence = collect(labelled.ledger, study=study.digest)
+    # Opened before anything is written: a frame that carries votes ends the release here.
+    opened = receipts(evidence, authority=authority)
+    before = [_earlier(path, authority, now) for path in earlier]
+    stated = stated_facts(
+        created=now.isoformat(),
+        software=importlib.metadata.version("conclave"),
+        stop=labelled.stop,
+        left_out=labelled.refusals,
+        differences=labelled.differences,
+        named=tuple(tuple(each) for each in named),
+    )
+    ordered = tuple(signed_statement(path, authority) for path in before)
+    made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))
+    figures = None if trained is None else _student(part, labelled, trained)
+    counts = Released(study, labelled.labels, reinforced).counts
+    texts = {
+        layout.STUDY_FILE: write_study(study),
+        LABELS_FILE: labels_csv(labelled.labels, reinforced),
+        layout.STATEMENT_FILE: to_json(made),
+        layout.PRIVACY_FILE: privacy_page(made),
+        layout.CARD_FILE: model_card(made, figures, counts),
+        layout.REPORT_FILE: report_page(made, figures, counts, list(labelled.batches)),
+        COORDINATOR_FILE: to_pem(certificate).decode(),
+        AUTHORITY_FILE: to_pem(authority).decode(),
+        **files_of(evidence),
+    }
+    if figures is not None:
+        texts[layout.STUDENT_FIGURES_FILE] = to_json(figures)
+    for name, text in texts.items():
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    for position, source in enumerate(before, start=1):
+        target = part / layout.EARLIER_FOLDER / f"{position:03}"
+        target.mkdir(parents=True)
+        for name in layout.EARLIER_FILES:
+            shutil.copyfile(source / name, target / name)
+
+
+def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
+    """The folder of an earlier release that verifies, of the same authority; its privacy.json may be given instead."""
+    folder = path.parent if path.name == layout.STATEMENT_FILE else path
+    signed_statement(folder, authority)
+    failed = [check for check in verify_release(folder, authority=None, now=now) if not check.passed]
+    if failed:
+        raise DataCorrupt(f"the earlier release {folder} does not verify: {failed[0].name}: {failed[0].message}")
+    return folder
+
+
+def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
+    """Writes the student's files; its figures."""
+    pool: Float32[ndarray, "queries ..."] = np.load(labelled.pool, allow_pickle=False)
+    assert labelled.study.terms is not None  # make_release checked it
+    if pool_digest(pool) != labelled.study.terms.pool_sha256:
+        raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
+    exported = export_student(trained.student, pool, part)
+    return {
+        "kind": trained.kind,
+        "seed": trained.seed,
+        "labels": trained.labels,
+        "reinforced": trained.reinforced,
+        "unlabelled": trained.unlabelled,
+        "agreement": trained.agreement,
+        "files": list(exported.files),
+        "input_shape": list(exported.input_shape),
+        "classes": list(exported.classes),
+        "onnx_agreement": exported.agreement,
+    }
+
+
+def _settle(part: Path) -> None:
+    """Modes for everybody to read, and all of it on the disk before the folder gets its name."""
+    for path in [part, *part.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

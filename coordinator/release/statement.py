@@ -1,0 +1,253 @@
+"""The privacy statement of a release: all that PRIVACY.md, section 5 asks for, as JSON.
+
+It is a function of the study, the labels, the evidence and the few facts that the coordinator states; so `verify` makes
+it again and compares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any  # values of JSON
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.release import words
+from coordinator.release.charges import standings
+from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
+from coordinator.release.evidence import Evidence, Receipt
+from protocols.accounting.filter import NANO
+from protocols.accounting.guarantee import Guarantee
+from protocols.accounting.several_parties import Accounting, known_to, worst_known_to
+from protocols.errors import InvalidInput
+from protocols.mechanisms import PARAMETERS, check_view
+from protocols.study import ADJACENCY, Study, party_of
+from protocols.votes import ABSTAIN, NOT_ASKED
+
+FORMAT = "conclave privacy statement 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """All that a statement is made from.
+
+    stated: what only the coordinator says, see `stated_facts`; earlier: statements of earlier releases.
+    """
+
+    study: Study
+    labels: Int64[ndarray, " queries"]
+    reinforced: Int64[ndarray, " queries"]
+    evidence: Evidence
+    receipts: list[Receipt]
+    earlier: tuple[EarlierRelease, ...]
+    stated: Mapping[str, Any]
+
+
+def stated_facts(
+    *,
+    created: str,
+    software: str,
+    stop: str,
+    left_out: Mapping[str, str],
+    differences: Mapping[str, int],
+    named: tuple[tuple[str, ...], ...],
+) -> dict[str, Any]:
+    """What nothing in a release proves: time, software, how the labelling ended, and who was left out and why.
+
+    Reasons come from the other side of a wire: only a code is kept of them. named: sets of hospitals for which the
+    figure of a patient known to all of them is stated.
+    """
+    return {
+        "created": created,
+        "software": software,
+        "stop": stop if stop in words.STOP else "unknown",
+        "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
+        "differences_nano": dict(sorted(differences.items())),
+        "named_hospitals": [list(each) for each in named],
+    }
+
+
+def statement(facts: Facts) -> dict[str, Any]:
+    """The statement. Raises InvalidInput for a named hospital that is not on the roster."""
+    study = facts.study
+    terms = study.terms
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    labels = facts.labels
+    made = {
+        "format": FORMAT,
+        "created": facts.stated["created"],
+        "software": facts.stated["software"],
+        "study": {
+            "name": study.name,
+            "digest": study.digest.hex(),
+            "task": terms.task,
+            "coordinator": terms.coordinator,
+            "ends": terms.ends,
+            "class_names": list(terms.class_names),
+            "pool_sha256": terms.pool_sha256,
+            "quorum": study.quorum,
+            "teachers_per_party": study.teachers,
+            "participation": study.participation_name,
+        },
+        "protected": {
+            "unit": study.unit,
+            "unit_in_words": words.UNIT[study.unit],
+            "adjacency": ADJACENCY,
+            "view": study.view,
+            "view_in_words": words.VIEW[study.view],
+            "confidentiality": "clear",
+        },
+        "mechanism": {
+            "name": study.mechanism_name,
+            "noise": study.mechanism.noise_law,
+            "parameters": {name: getattr(study, name) for name in PARAMETERS if getattr(study, name) is not None},
+            "meaning": {name: text for name, text in PARAMETERS.items() if getattr(study, name) is not None},
+        },
+        "accounting": {
+            "method": study.budgets.accountant.statement,
+            "accountant": study.accountant_name,
+            "source": study.budgets.accountant.source,
+            "noise_distance": noise_distance(study),
+            "publishable": True,
+            "publishable_in_words": words.PUBLISHABLE,
+        },
+        "queries": {
+            "pool": len(labels),
+            "asked": int((labels != NOT_ASKED).sum()),
+            "answered": int((labels >= 0).sum()),
+            "refused": int((labels == ABSTAIN).sum()),
+            "not_asked": int((labels == NOT_ASKED).sum()),
+            "reinforced_by_student": int((facts.reinforced >= 0).sum()),
+            "batches": len(facts.evidence.charges),
+            "stop": facts.stated["stop"],
+            "stop_in_words": words.STOP.get(facts.stated["stop"], "unknown"),
+        },
+        "seats": _seats(facts),
+        "several_hospitals": _several(facts),
+        "who_saw_what": words.who_saw_what(study, coordinator=terms.coordinator),
+        "during_the_study": _events(facts),
+        "stated_by_the_coordinator": dict(facts.stated),
+        "not_covered": list(words.NOT_COVERED),
+        "how_to_verify": list(words.VERIFY),
+        "lawful_basis": "",
+    }
+    made["earlier_releases"] = {
+        "assumptions": words.EARLIER,
+        **together(parse_statement(made), facts.earlier),
+    }
+    return made
+
+
+def noise_distance(study: Study) -> float:
+    """Total variation distance of all labels that may be released from those of ideal noise."""
+    if study.view == "histogram":
+        return 0.0
+    return study.query_limit * study.mechanism.float_noise_distance(
+        classes=study.classes, total_weight=study.largest_weight
+    )
+
+
+def _seats(facts: Facts) -> list[dict[str, Any]]:
+    study, evidence = facts.study, facts.evidence
+    budgets = study.budgets
+    spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
+    used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
+    stand = standings(study, evidence, facts.receipts)
+    rows = []
+    for position, seat in enumerate(study.roster):
+        cap = int(budgets.cap[position])
+        own = Guarantee(float(guaranteed[position]), seat.delta, float(budgets.order[position]), cap / NANO, distance)
+        rows.append(
+            {
+                "seat": seat.party,
+                "party": party_of(seat.party),
+                "epsilon_agreed": seat.epsilon,
+                "delta": seat.delta,
+                "delta_set_aside_for_float_noise": float(seat.delta - budgets.delta[position]),
+                "weight": seat.weight,
+                "rate": seat.rate,
+                "votes_moved": study.votes_per_unit * seat.weight,
+                "guarantee": guarantee_table(own),
+                "cap_nano": cap,
+                "budget_used_share": float(spent[position] / cap),
+                "budget_used_reading": float(used[position]),
+                "ledger": stand[seat.party],
+            }
+        )
+    return rows
+
+
+def _several(facts: Facts) -> dict[str, Any]:
+    study = facts.study
+    seats: dict[str, list[int]] = {}
+    for position, seat in enumerate(study.roster):
+        seats.setdefault(party_of(seat.party), []).append(position)
+    accounting = Accounting(
+        budgets=study.budgets,
+        mechanism=study.mechanism,
+        votes=study.votes_per_unit * study.weights,
+        view=check_view(study.view),
+        classes=study.classes,
+        noise_distance=noise_distance(study),
+    )
+    delta = min(seat.delta for seat in study.roster)
+    worst = worst_known_to(accounting, list(seats.values()), delta=delta)
+    named = []
+    for hospitals in facts.stated["named_hospitals"]:
+        unknown = [name for name in hospitals if name not in seats]
+        if unknown or not hospitals or len(set(hospitals)) < len(hospitals):
+            raise InvalidInput(f"hospitals {hospitals} are named; allowed: each once, of {', '.join(seats)}")
+        guarantee = known_to(accounting, [seats[name] for name in hospitals], delta=delta)
+        named.append({"hospitals": list(hospitals), "guarantee": guarantee_table(guarantee)})
+    return {
+        "in_words": words.SEVERAL,
+        "source": "protocols/accounting/several_parties.py",
+        "any": [
+            {"hospitals": count, "guarantee": guarantee_table(guarantee)}
+            for count, guarantee in enumerate(worst, start=1)
+        ],
+        "named": named,
+    }
+
+
+def _events(facts: Facts) -> dict[str, Any]:
+    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator states."""
+    counted: dict[str, int] = {}
+    refusing: dict[str, dict[str, int]] = {}
+    for entry in facts.evidence.entries:
+        counted[entry.event] = counted.get(entry.event, 0) + 1
+        if entry.event == "refused_by":
+            codes = refusing.setdefault(str(entry.fields.get("seat", "")), {})
+            code = _code(str(entry.fields.get("code", "")))
+            codes[code] = codes.get(code, 0) + 1
+    absent: dict[str, int] = {}
+    for charge in facts.evidence.charges:
+        for seat, amount in (charge.settled or {}).items():
+            if amount == 0 and charge.reserved[seat] > 0:
+                absent[seat] = absent.get(seat, 0) + 1
+    stand = standings(facts.study, facts.evidence, facts.receipts)
+    return {
+        "left_out_at_last": facts.stated["left_out"],
+        "batches_without_their_vote": dict(sorted(absent.items())),
+        "refusals_logged": dict(sorted(refusing.items())),
+        "log_entries": dict(sorted(counted.items())),
+        "batches_reserved_and_never_released": [
+            charge.number for charge in facts.evidence.charges if charge.settled is None
+        ],
+        "receipts_missing": {
+            seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]
+        },
+        "ledgers_that_differ_nano": {
+            seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]
+        },
+        "ledgers_that_may_differ_nano": facts.stated["differences_nano"],
+    }
+
+
+def _code(text: str) -> str:
+    """A code, if it is one: a reason is the other side's text, and stays out of a statement."""
+    return text if re.fullmatch("[a-z_]{1,40}", text) else "other"

@@ -1,0 +1,225 @@
+"""Verifying a release: signature, hashes, log, receipts, charges and figures, by whoever holds the folder.
+
+What it cannot see: whether the coordinator computed the labels as it should have, whether it added noise, and whether
+it listed all earlier releases. Everything that it can, fails at one altered byte.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar  # Any: what json gives
+
+from cryptography import x509
+
+from coordinator.release import folder as layout
+from coordinator.release.charges import check_charges, check_receipts, standings
+from coordinator.release.evidence import Evidence, evidence_in, receipts
+from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
+from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
+from coordinator.release.pages import model_card, privacy_page
+from coordinator.release.statement import statement
+from protocols.errors import ConclaveError, DataCorrupt
+from protocols.identity import certificate_from_pem, fingerprint, identify
+
+_CLOCK_SKEW = datetime.timedelta(minutes=5)
+# Another machine's float64 functions may differ in the last digits.
+_RELATIVE = 1e-9
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: what was looked at, whether it holds, what was found, and what to do where it does not."""
+
+    name: str
+    passed: bool
+    message: str
+    next_step: str
+
+
+_ASK_AGAIN = "do not use the release; ask the coordinator for the folder again and compare its fingerprint"
+_FORGED = (
+    "do not use the release; the folder is as the coordinator signed it, so tell the consortium and the hospitals "
+    "concerned: their nodes hold their own logs to compare with"
+)
+
+
+class _Checks:
+    """Runs checks in order; one that needs what an earlier one did not give is not run, and has not passed."""
+
+    def __init__(self) -> None:
+        self.done: list[Check] = []
+
+    def run(self, name: str, look: Callable[[], tuple[_T, str]], next_step: str) -> _T | None:
+        try:
+            found, message = look()
+        except (ConclaveError, OSError, RecursionError) as error:  # a file may be nested without end
+            self.done.append(Check(name, False, str(error), next_step))
+            return None
+        self.done.append(Check(name, True, message, ""))
+        return found
+
+    def skip(self, *names: str) -> None:
+        self.done += [Check(name, False, "not checked: a check before it failed", "see that check") for name in names]
+
+
+def verify_release(folder: Path, authority: Path | None, *, now: datetime.datetime | None = None) -> list[Check]:
+    """All checks of a release, in order; it is as it should be if every one passed. Raises nothing for any content.
+
+    authority: the consortium's certificate as the reader got it when enrolling; None trusts the copy in the folder,
+    which then only shows that the folder agrees with itself. now: UTC; None for the clock's.
+    """
+    checks = _Checks()
+    today = now or datetime.datetime.now(datetime.UTC)
+    trusted = checks.run("authority", lambda: _authority(folder, authority), "give the certificate of your consortium")
+    if trusted is None:
+        checks.skip("signature", "files", *_CONTENT)
+        return checks.done
+    signed = checks.run("signature", lambda: _signature(folder, trusted, today), _ASK_AGAIN)
+    whole = checks.run("files", lambda: _files(folder), _ASK_AGAIN)
+    if signed is None or whole is None:
+        checks.skip(*_CONTENT)
+        return checks.done
+    _check_content(checks, folder, trusted)
+    return checks.done
+
+
+_CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", "statement", "pages")
+
+
+def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -> None:
+    """What the signed files say: each check has what the ones before it gave."""
+    released = checks.run("study and labels", lambda: _released(folder), _FORGED)
+    evidence = checks.run("audit log", lambda: _evidence(folder), _FORGED)
+    if released is None or evidence is None:
+        checks.skip(*_CONTENT[2:])
+        return
+    opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
+    checks.run("charges", lambda: _charges(released, evidence), _FORGED)
+    if opened is None:
+        checks.skip(*_CONTENT[4:])
+        return
+
+    def look_at_receipts() -> tuple[bool, str]:
+        check_receipts(released.study, released.labels, evidence, opened)
+        stand = standings(released.study, evidence, opened)
+        differ = {seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]}
+        missing = {seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]}
+        said = f"{len(opened)} receipts agree with the labels and the ledger"
+        if differ:
+            said += f"; ledgers of parties that stand higher, in nano-units: {differ}"
+        if missing:
+            said += f"; receipts that are missing: {missing}; those parties can compare with their own node"
+        return True, said
+
+    checks.run("receipts", look_at_receipts, _FORGED)
+
+    def look_at_statement() -> tuple[dict[str, Any], str]:
+        stated = read_json(folder / layout.STATEMENT_FILE)
+        earlier = read_earlier(folder, authority)
+        made = statement(facts_of(released, evidence, opened, earlier, stated))
+        difference = _difference(stated, made, "statement")
+        if difference:
+            raise DataCorrupt(f"a figure does not recompute: {difference}")
+        if stated["created"] != read_manifest(folder)[1].isoformat():
+            raise DataCorrupt("the statement was made at another time than the manifest")
+        return stated, f"all figures recompute; {len(earlier)} earlier releases"
+
+    stated = checks.run("statement", look_at_statement, _FORGED)
+    if stated is None:
+        checks.skip("pages")
+        return
+    checks.run("pages", lambda: _pages(folder, released, stated), _FORGED)
+
+
+def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]:
+    path = given or folder / AUTHORITY_FILE
+    try:
+        pem = path.read_bytes()
+    except OSError as error:
+        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}") from None
+    certificate = certificate_from_pem(pem)
+    # An authority vouches for itself; it must be one, and of the right kind of key.
+    identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
+    mark = fingerprint(certificate.public_key())  # type: ignore[arg-type]  # identify() let only P-256 through
+    if given is None:
+        return certificate, f"taken from the folder itself; compare its fingerprint with your consortium's: {mark}"
+    return certificate, f"given: {mark}"
+
+
+def _signature(folder: Path, authority: x509.Certificate, now: datetime.datetime) -> tuple[bool, str]:
+    coordinator = signer(folder, authority)
+    _, created, _ = read_manifest(folder)
+    if created > now + _CLOCK_SKEW:
+        raise DataCorrupt(f"it was signed at {created}, and it is {now}: check the clocks")
+    if created > authority.not_valid_after_utc:
+        raise DataCorrupt(f"it was signed at {created}, after the authority ended on {authority.not_valid_after_utc}")
+    return (
+        True,
+        f"signed by the coordinator {coordinator.name!r} at {created.isoformat()}; key {coordinator.fingerprint}",
+    )
+
+
+def _files(folder: Path) -> tuple[bool, str]:
+    check_files(folder)
+    return True, f"{len(read_manifest(folder)[2])} files, none changed, none added, none missing"
+
+
+def _released(folder: Path) -> tuple[Released, str]:
+    released = read_released(folder)
+    if read_manifest(folder)[0] != released.study.digest.hex():
+        raise DataCorrupt("the manifest is of another study than study.toml")
+    return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
+
+
+def _evidence(folder: Path) -> tuple[Evidence, str]:
+    evidence = evidence_in(folder)
+    return evidence, f"{len(evidence.entries)} entries, each chained to the one before"
+
+
+def _frames(evidence: Evidence, authority: x509.Certificate) -> tuple[list[Any], str]:
+    opened = receipts(evidence, authority=authority)
+    return opened, f"{2 * len(opened)} signatures hold, each certificate valid when it signed; no frame carries votes"
+
+
+def _charges(released: Released, evidence: Evidence) -> tuple[bool, str]:
+    check_charges(released.study, released.labels, evidence)
+    return True, f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
+
+
+def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bool, str]:
+    if stated["software"] != importlib.metadata.version("conclave"):
+        return (
+            True,
+            f"made by version {stated['software']}, which words them otherwise: their hashes alone were checked",
+        )
+    pages = {
+        layout.PRIVACY_FILE: privacy_page(stated),
+        layout.CARD_FILE: model_card(stated, student_figures(folder), released.counts),
+    }
+    for name, text in pages.items():
+        if (folder / name).read_bytes() != text.encode():
+            raise DataCorrupt(f"{name} does not say what the statement says")
+    return True, f"{' and '.join(pages)} say what the statement says"
+
+
+def _difference(stated: object, made: object, where: str) -> str | None:
+    """The first place where two statements differ by more than rounding, and how; None where they do not."""
+    if isinstance(stated, dict) and isinstance(made, dict):
+        if stated.keys() != made.keys():
+            return f"{where} has the keys {sorted(stated)}, not {sorted(made)}"
+        pairs = [(stated[key], made[key], f"{where}.{key}") for key in made]
+    elif isinstance(stated, list) and isinstance(made, list):
+        if len(stated) != len(made):
+            return f"{where} has {len(stated)} items, not {len(made)}"
+        pairs = [(one, other, f"{where}[{at}]") for at, (one, other) in enumerate(zip(stated, made, strict=True))]
+    elif isinstance(stated, float) and isinstance(made, float):
+        return None if math.isclose(stated, made, rel_tol=_RELATIVE) else f"{where} is {stated}, not {made}"
+    else:
+        return None if type(stated) is type(made) and stated == made else f"{where} is {stated!r:.80}, not {made!r:.80}"
+    return next((found for each in pairs if (found := _difference(*each))), None)

@@ -1,0 +1,86 @@
+"""What a privacy statement says in words: for a data-protection officer, who need not know the mathematics."""
+
+from __future__ import annotations
+
+from protocols.study import ADJACENCY, Study
+
+UNIT = {
+    "record": "one record: all that one row of one hospital's data can change. A patient with several records at one "
+    "hospital is not covered by these figures; each of the records is.",
+    "party": "all data of one party together: whatever a hospital had contributed instead.",
+}
+VIEW = {
+    "label": "whoever sees the released labels, which queries were refused, and everything made from them.",
+    "histogram": "whoever sees the noisy counts of votes; the labels are made from them.",
+}
+PUBLISHABLE = (
+    "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
+    "are safe to publish. The budget used is an operator's reading of the ledger, not an epsilon."
+)
+SEVERAL = (
+    "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
+    "patient. Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
+    "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them."
+)
+EARLIER = (
+    "The figures hold for a patient whose data were in all of these releases under the same name of the party. It is "
+    "assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
+    "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
+    "whichever is less; deltas add up."
+)
+NOT_COVERED = (
+    "The coordinator: it sees every vote in the clear (confidentiality level 'clear') and is trusted with them. These "
+    "figures protect nobody from its operator, or from who breaks into it.",
+    "What a hospital does outside this study: other uses of the same data, its teachers' files, its own logs.",
+    "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
+    "cap, which this statement does not know.",
+    "Patients with several records at one hospital where the unit is 'record', beyond the group they form there.",
+    "The public queries: they are known to every party, and nothing protects whoever they are about.",
+    "What can be inferred about a person from the labels as facts about the population: differential privacy bounds "
+    "what one person's data add, not what is true of everybody.",
+    "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
+    "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network.",
+)
+VERIFY = (
+    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate as you got "
+    "it when you enrolled, not the copy in the folder. It needs no account and no network.",
+    "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
+    "sent and every receipt that a party signed, that both agree with the released labels, that each charge recomputes "
+    "from the study, that no cap was passed, and that the figures here recompute.",
+    "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
+)
+
+
+def who_saw_what(study: Study, *, coordinator: str) -> list[dict[str, str]]:
+    """Who saw what, under the trust model of the confidentiality level `clear`."""
+    return [
+        {
+            "who": f"the coordinator, {coordinator}",
+            "saw": "every party's votes on every query it answered, in the clear; which party was absent or refused; "
+            "sizes of ledgers. No record of a patient and no teacher.",
+            "protection": "none by differential privacy: it is trusted, by contract",
+        },
+        {
+            "who": "each hospital",
+            "saw": "the public queries, which of them were answered, and its own votes. Not the votes of others.",
+            "protection": "as the public, for the data of the other hospitals",
+        },
+        {
+            "who": "the public, and whoever holds this release",
+            "saw": "the released labels, which queries were refused, the student trained on them, and this folder.",
+            "protection": f"the epsilons below; unit {study.unit}, adjacency {ADJACENCY}, view {study.view}",
+        },
+        {
+            "who": "the network between them",
+            "saw": "encrypted traffic: sizes and times",
+            "protection": "mutual TLS",
+        },
+    ]
+
+
+STOP = {
+    "pool_exhausted": "every query of the pool was asked",
+    "budget_exhausted": "a party's budget did not bear one more query",
+    "all_budgets_exhausted": "no party's budget bore one more query",
+    "quorum_lost": "too few parties were left to answer",
+}
