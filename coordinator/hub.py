@@ -111,6 +111,7 @@ class Hub:
         self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._loop.close()
         self._callbacks.shutdown()
 
     def open_study(self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None) -> Transport:
