@@ -42,11 +42,15 @@ def run_demo(folder: Path, *, data_dir: Path | None, say: Say) -> dict[str, obje
         raise InvalidInput(f"{folder} is not empty; allowed: a new folder, or an empty one")
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    demo = _Demo(folder.resolve(), demo_data(data_dir), say)
+    data = demo_data(data_dir)
+    consortium = LocalConsortium(folder.resolve(), data, demo_study(data), say)
     try:
-        return {**demo.run(), "seconds": round(time.monotonic() - started, 1)}
+        consortium.set_up()
+        for name in HOSPITALS:
+            consortium.start(name)
+        return {**consortium.finish(), "seconds": round(time.monotonic() - started, 1)}
     finally:
-        demo.stop()
+        consortium.stop()
 
 
 def demo_study(data: DemoData, *, unit: str = "record") -> Study:
@@ -85,60 +89,91 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
     )
 
 
-class _Demo:
-    """The folder, the processes that run, and the steps."""
+def labels_for_whole_hospitals(data: DemoData) -> int:
+    """Labels that the same budgets would bear if all of a hospital's data were the unit: what four hospitals lack."""
+    try:
+        budgets = demo_study(data, unit="party").budgets
+    except InvalidInput:  # not one query
+        return 0
+    return int(budgets.affordable(np.zeros(len(HOSPITALS), dtype=np.int64), limit=len(data.pool)).min())
 
-    def __init__(self, folder: Path, data: DemoData, say: Say) -> None:
-        self.folder, self.data, self.say = folder, data, say
-        self.study = demo_study(data)
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.port = _free_port()
 
-    def run(self) -> dict[str, object]:
-        """All steps; returns the figures."""
+def in_words(figures: dict[str, object]) -> str:
+    """The figures as a person reads them, and what they do not mean."""
+    accuracy = figures["student_accuracy"]
+    several = figures["epsilon_of_a_patient_at_all_hospitals"]
+    everywhere = "no epsilon that can be stated at that delta" if several is None else f"epsilon {several:.1f}"
+    judged = "not measured: onnxruntime is not installed" if accuracy is None else f"{accuracy:.3f}"
+    return (
+        f"Data: {figures['data']}.\n"
+        f"{figures['hospitals']} hospitals with {figures['teachers_per_hospital']} teachers each; records "
+        + ", ".join(f"{name} {count}" for name, count in dict(figures["records"]).items())  # type: ignore[call-overload]  # a plain dict of figures
+        + f".\nGuaranteed: epsilon {figures['epsilon']:g} at delta {figures['delta']:g} for one {figures['unit']} "
+        "(another record in its place), for whoever sees the released labels and all that is made of them. A patient "
+        f"with a record at every hospital has {everywhere}.\n"
+        f"{figures['labels_released']} labels released of {figures['asked']} queries asked.\n"
+        f"Student's accuracy on {figures['test_records']} public test records: {judged}; always the commonest class: "
+        f"{figures['commonest_class']:.3f}.\n"
+        f"Took {figures['seconds']} s.\n\n"
+        "What four hospitals cannot achieve: a guarantee for a whole hospital "
+        f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
+        "labels (noise hides one vote among few), or votes hidden from the coordinator: it sees every vote here. "
+        "Epsilon 8 for a record is weak; it is chosen so that a demo of four has labels to show. With 250 parties the same "
+        "number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
+    )
+
+
+class LocalConsortium:
+    """A coordinator and four hospitals on this machine: the folder, the processes that run, and the steps."""
+
+    def __init__(self, folder: Path, data: DemoData, study: Study, say: Say) -> None:
+        self.folder, self.data, self.study, self.say = folder, data, study, say
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def set_up(self) -> None:
+        """Makes the consortium and the study, and lets every hospital join, approve and train."""
         self._files()
-        study, pool = str(self.folder / "study.toml"), str(self.folder / "pool.npy")
-        address, enrol = f"127.0.0.1:{self.port}", f"127.0.0.1:{_free_port()}"
+        address, enrol = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
         self.say("The operator sets up the consortium and the study.")
-        self._coordinator(
+        self.coordinator(
             "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
             "--listen", address, "--enrol-listen", enrol, "--metrics-port", "0",
         )  # fmt: skip
-        self._coordinator("study", "create", study, "--pool", pool)
-        self._start("coordinator", self.folder / "centre", "serve")
+        self.coordinator("study", "create", str(self.folder / "study.toml"), "--pool", str(self.folder / "pool.npy"))
+        self.start("centre")
         self.say("Each hospital makes a key, is approved by its fingerprint, approves the study and trains teachers.")
         for name in HOSPITALS:
-            self._coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
+            self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._join, HOSPITALS))
-        for name in HOSPITALS:
-            self._start("party", self.folder / name, "run")
+
+    def finish(self) -> dict[str, object]:
+        """Labels, trains, releases and verifies; returns the figures."""
         self.say("The pool is labelled, a student trained, and the release signed and verified.")
-        self._coordinator("label", "demo", "--wait")
-        self._coordinator("train", "demo", "--student", "random_forest")
+        self.coordinator("label", "demo", "--wait")
+        self.coordinator("train", "demo", "--student", "random_forest")
         release = self.folder / "release"
-        self._coordinator("release", "demo", "--out", str(release))
-        self._call("coordinator", None, "verify", str(release))
+        self.coordinator("release", "demo", "--out", str(release))
+        self.call("coordinator", None, "verify", str(release))
         spent = {name: self._budget(name) for name in HOSPITALS}
         for name in HOSPITALS:
-            self._party(name, "audit", "verify", "--release", str(release))
+            self.party(name, "audit", "verify", "--release", str(release))
         return self._figures(release, spent)
 
     def _join(self, name: str) -> None:
-        home = self.folder / name
-        self._party(
+        self.party(
             name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
             "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
             "record", "--epsilon", str(EPSILON), "--delta", str(DELTA), "--settle",
         )  # fmt: skip
-        self._call("party", home, "enrol", allowed=(0, 4))
-        asked = json.loads(self._coordinator("requests", "--json"))
+        self.call("party", self.folder / name, "enrol", allowed=(0, 4))
+        asked = json.loads(self.coordinator("requests", "--json"))
         fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
-        self._coordinator("approve", name, "--fingerprint", fingerprint)
-        self._party(name, "enrol")
-        self._party(name, "approve", str(self.folder / "study.toml"), "--yes")
-        self._party(name, "train", "demo")
-        self._party(name, "doctor")
+        self.coordinator("approve", name, "--fingerprint", fingerprint)
+        self.party(name, "enrol")
+        self.party(name, "approve", str(self.folder / "study.toml"), "--yes")
+        self.party(name, "train", "demo")
+        self.party(name, "doctor")
 
     def _files(self) -> None:
         (self.folder / "study.toml").write_text(write_study(self.study), encoding="utf-8")
@@ -148,22 +183,29 @@ class _Demo:
                 csv.writer(file).writerows([self.data.header, *rows])
 
     def _budget(self, name: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self._party(name, "budget", "show", "--json"))
+        found: dict[str, object] = json.loads(self.party(name, "budget", "show", "--json"))
         return found
 
     def _figures(self, release: Path, spent: dict[str, dict[str, object]]) -> dict[str, object]:
         statement = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
+        several = statement["several_hospitals"]["any"]
         return {
             "data": self.data.source,
             "hospitals": len(HOSPITALS),
             "teachers_per_hospital": TEACHERS,
             "records": {name: len(rows) for name, rows in self.data.rows.items()},
             "unit": self.study.unit,
+            "view": self.study.view,
             "epsilon": EPSILON,
             "delta": DELTA,
-            "statement": statement,
-            "spent": spent,
+            "epsilon_of_a_patient_at_all_hospitals": several[-1]["guarantee"]["epsilon"],
+            "asked": statement["queries"]["asked"],
+            "labels_released": statement["queries"]["answered"],
+            "test_records": len(self.data.test_labels),
             "student_accuracy": self._accuracy(release),
+            "commonest_class": float(np.bincount(self.data.test_labels).max() / len(self.data.test_labels)),
+            "labels_if_a_whole_hospital_were_the_unit": labels_for_whole_hospitals(self.data),
+            "budgets": spent,
             "release": str(release),
         }
 
@@ -178,13 +220,15 @@ class _Demo:
         predicted = labels.argmax(axis=1) if labels.ndim == 2 else labels
         return float((predicted == self.data.test_labels).mean())
 
-    def _coordinator(self, *arguments: str) -> str:
-        return self._call("coordinator", self.folder / "centre", *arguments)
+    def coordinator(self, *arguments: str) -> str:
+        """One command of the operator."""
+        return self.call("coordinator", self.folder / "centre", *arguments)
 
-    def _party(self, name: str, *arguments: str) -> str:
-        return self._call("party", self.folder / name, *arguments)
+    def party(self, name: str, *arguments: str) -> str:
+        """One command of a hospital."""
+        return self.call("party", self.folder / name, *arguments)
 
-    def _call(self, program: str, home: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
+    def call(self, program: str, home: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
         """One command, shown first; its output. Raises EngineFailed unless it ends with an allowed code."""
         where = [] if home is None else ["--home", str(home)]
         shown = " ".join(_short(each, self.folder) for each in (*arguments, *where))
@@ -202,20 +246,21 @@ class _Demo:
             )
         return done.stdout
 
-    def _start(self, program: str, home: Path, command: str) -> None:
-        self.say(f"  $ conclave-{program} {command} --home {_short(str(home), self.folder)} &")
-        with (self.folder / f"{home.name}.log").open("wb") as log:
-            self.processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", program, command, "--home", str(home)], stderr=log, env=_environment()
-                )
+    def start(self, name: str) -> None:
+        """Starts the coordinator ("centre") or a hospital's node; its log is NAME.log."""
+        program, command = ("coordinator", "serve") if name == "centre" else ("party", "run")
+        home = self.folder / name
+        self.say(f"  $ conclave-{program} {command} --home {name} &")
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", program, command, "--home", str(home)], stderr=log, env=_environment()
             )
 
     def stop(self) -> None:
         """Ends what was started, by its own process."""
-        for process in self.processes:
+        for process in self.processes.values():
             process.terminate()
-        for process in self.processes:
+        for process in self.processes.values():
             try:
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:

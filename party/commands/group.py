@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "budget": "party.commands.accounts:budget",
     "audit": "party.commands.accounts:audit",
     "withdraw": "party.commands.accounts:withdraw",
+    "demo": "party.commands.demo:demo",
 }
 _ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
     (InvalidInput, 3, "invalid_input", "correct the value and run the command again"),
