@@ -13,9 +13,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any  # figures of several kinds
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def labels_for_whole_hospitals(data: DemoData) -> int:
     return int(budgets.affordable(np.zeros(len(HOSPITALS), dtype=np.int64), limit=len(data.pool)).min())
 
 
-def in_words(figures: dict[str, object]) -> str:
+def in_words(figures: Mapping[str, Any]) -> str:
     """The figures as a person reads them, and what they do not mean."""
     accuracy = figures["student_accuracy"]
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
@@ -107,7 +108,7 @@ def in_words(figures: dict[str, object]) -> str:
     return (
         f"Data: {figures['data']}.\n"
         f"{figures['hospitals']} hospitals with {figures['teachers_per_hospital']} teachers each; records "
-        + ", ".join(f"{name} {count}" for name, count in dict(figures["records"]).items())  # type: ignore[call-overload]  # a plain dict of figures
+        + ", ".join(f"{name} {count}" for name, count in figures["records"].items())
         + f".\nGuaranteed: epsilon {figures['epsilon']:g} at delta {figures['delta']:g} for one {figures['unit']} "
         "(another record in its place), for whoever sees the released labels and all that is made of them. A patient "
         f"with a record at every hospital has {everywhere}.\n"
