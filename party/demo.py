@@ -119,8 +119,8 @@ def in_words(figures: Mapping[str, Any]) -> str:
         "What four hospitals cannot achieve: a guarantee for a whole hospital "
         f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
         "labels (noise hides one vote among few), or votes hidden from the coordinator: it sees every vote here. "
-        "Epsilon 8 for a record is weak; it is chosen so that a demo of four has labels to show. With 250 parties the same "
-        "number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
+        "Epsilon 8 for a record is weak; it is chosen so that a demo of four has labels to show. With 250 parties the "
+        "same number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
     )
 
 
