@@ -122,6 +122,7 @@ def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt
     and the seat, for a frame that is not what it should be, and one that has no other half.
     """
     log, _ = chained(evidence.entries)
+    settled_at = {entry.fields.get("batch"): entry.count for entry in evidence.entries if entry.event == "settled"}
     frames = {(kept.number, kept.seat, kept.kind): kept.signed for kept in evidence.kept}
     if len(frames) != len(evidence.kept) or {kept.kind for kept in evidence.kept} - set(_KINDS):
         raise DataCorrupt("a frame stands in the evidence twice, or is neither an outcome nor a receipt")
@@ -132,26 +133,53 @@ def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt
         if halves[0] is None or halves[1] is None:
             raise DataCorrupt(f"{where}: an outcome without its receipt, or the reverse")
         try:
-            opened.append(_open(evidence, log, authority, number, seat, halves[0], halves[1]))
+            if number not in settled_at:
+                raise DataCorrupt("an outcome of a batch that the log never settled")
+            since = evidence.entries[settled_at[number] - 1 :]
+            ask, told_by = _asked(since, halves[0], authority)
+            opened.append(_answered(evidence, log, authority, number, seat, ask, told_by, halves[1]))
         except ConclaveError as error:
             raise DataCorrupt(f"{where}: {error}") from error
     return opened
 
 
-def _open(
+def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) -> tuple[Ask, Identity]:
+    """The outcome's frame, opened at the first time of the log since its batch was settled at which it can be.
+
+    When it was signed it says itself; only then can that time be held against its certificate.
+    """
+    refusal: Refused | None = None
+    for entry in since:
+        try:
+            ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+        except Refused as error:
+            if error.code != "certificate_expired":
+                raise
+            refusal = error
+            continue
+        if not isinstance(ask, Ask):
+            raise DataCorrupt(f"a frame {type(ask).__name__} stands for an outcome")
+        return ask, told_by
+    assert refusal is not None  # there is at least one entry
+    raise refusal
+
+
+def _answered(
     evidence: Evidence,
     log: AuditLog,
     authority: x509.Certificate,
     number: int,
     seat: str,
-    outcome_frame: bytes,
+    ask: Ask,
+    told_by: Identity,
     settled_frame: bytes,
 ) -> Receipt:
-    ask, told_by = _asked(evidence, outcome_frame, authority, number)
     if not 1 <= ask.own.count <= len(evidence.entries) or not log.contains(ask.own):
         raise DataCorrupt("the outcome names a head of the coordinator's log that the log does not contain")
-    signed_at = _time(evidence.entries[ask.own.count - 1])
-    unseal(outcome_frame, authority=authority, now=signed_at, role="coordinator")
+    signed_at = time_of(evidence.entries[ask.own.count - 1])
+    certificate = told_by.certificate
+    if not certificate.not_valid_before_utc <= signed_at <= certificate.not_valid_after_utc:
+        raise DataCorrupt(f"the outcome was signed at {signed_at}, when its certificate was not valid")
     answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a frame {type(answer).__name__} stands for a receipt")
@@ -167,31 +195,8 @@ def _open(
     return Receipt(number, seat, ask, outcome, told_by, answer, settled, signed_by)
 
 
-def _asked(evidence: Evidence, frame: bytes, authority: x509.Certificate, number: int) -> tuple[Ask, Identity]:
-    """The outcome's frame. It is signed after its batch was settled, at the earliest: its certificate is one of then.
-
-    When exactly, the frame itself says; so it is opened at the first time of the log at which it can be.
-    """
-    settled = [each for each in evidence.entries if each.event == "settled" and each.fields.get("batch") == number]
-    if not settled:
-        raise DataCorrupt("an outcome of a batch that the log never settled")
-    refusal: Refused | None = None
-    for entry in evidence.entries[settled[0].count - 1 :]:
-        try:
-            ask, told_by = unseal(frame, authority=authority, now=_time(entry), role="coordinator")
-        except Refused as error:
-            if error.code != "certificate_expired":
-                raise
-            refusal = error
-            continue
-        if not isinstance(ask, Ask):
-            raise DataCorrupt(f"a frame {type(ask).__name__} stands for an outcome")
-        return ask, told_by
-    assert refusal is not None  # there is at least one entry
-    raise refusal
-
-
-def _time(entry: Entry) -> datetime.datetime:
+def time_of(entry: Entry) -> datetime.datetime:
+    """When an entry was written, in UTC."""
     return datetime.datetime.fromtimestamp(entry.time_ns / 1e9, datetime.UTC)
 
 

@@ -21,7 +21,7 @@ _DOMAIN = b"conclave release manifest 1\n"
 
 def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, key: ec.EllipticCurvePrivateKey) -> None:
     """Writes manifest and signature of all files that lie in the folder. created: UTC."""
-    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files_in(folder)}
+    files = {name: _hash(folder / name) for name in files_in(folder)}
     manifest = {"format": FORMAT, "study": study.hex(), "created": created.isoformat(), "files": files}
     content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     (folder / MANIFEST_FILE).write_bytes(content)
@@ -62,7 +62,7 @@ def check_files(folder: Path) -> None:
     if extra or missing:
         raise DataCorrupt(f"files that the manifest does not name: {extra[:5]}; files that are missing: {missing[:5]}")
     for name, digest in files.items():
-        if hashlib.sha256(_bytes(folder / name)).hexdigest() != digest:
+        if _hash(folder / name) != digest:
             raise DataCorrupt(f"{name} was changed since the release was signed")
 
 
@@ -75,6 +75,14 @@ def files_in(folder: Path) -> list[str]:
         if path.is_file():
             names.append(path.relative_to(folder).as_posix())
     return [name for name in names if name not in (MANIFEST_FILE, SIGNATURE_FILE)]
+
+
+def _hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {error.strerror or error}") from None
 
 
 def _bytes(path: Path) -> bytes:

@@ -5,6 +5,7 @@ They load nothing from outside themselves, and run no script.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any  # values of a statement
@@ -62,7 +63,7 @@ def _shown(hospitals: int) -> list[int]:
 def _epsilon(value: float | None) -> str:
     """Rounded up, so that a page never promises more than the statement; words where there is none."""
     if value is None:
-        return "none (float noise)"
+        return "none at this delta"
     digits = 3 if value < 100 else 0
     return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
 
@@ -71,6 +72,7 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
+@functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
     pages = jinja2.Environment(
         loader=jinja2.PackageLoader("coordinator.release"),

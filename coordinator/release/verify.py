@@ -18,7 +18,7 @@ from cryptography import x509
 
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_charges, check_receipts, standings
-from coordinator.release.evidence import Evidence, evidence_in, receipts
+from coordinator.release.evidence import Evidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from coordinator.release.pages import model_card, privacy_page
@@ -126,8 +126,11 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
         difference = _difference(stated, made, "statement")
         if difference:
             raise DataCorrupt(f"a figure does not recompute: {difference}")
-        if stated["created"] != read_manifest(folder)[1].isoformat():
+        created = read_manifest(folder)[1]
+        if stated["created"] != created.isoformat():
             raise DataCorrupt("the statement was made at another time than the manifest")
+        if evidence.entries and created + _CLOCK_SKEW < time_of(evidence.entries[-1]):
+            raise DataCorrupt(f"the release is dated {created}, before the last entry of the coordinator's log")
         return stated, f"all figures recompute; {len(earlier)} earlier releases"
 
     stated = checks.run("statement", look_at_statement, _FORGED)

@@ -15,12 +15,16 @@ VIEW = {
 }
 PUBLISHABLE = (
     "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
-    "are safe to publish. The budget used is an operator's reading of the ledger, not an epsilon."
+    "are safe to publish. They hold if each node charged what the released labels cost: a node that settles believes "
+    "the coordinator's signed outcomes, which `verify` holds against the labels. The budget used is an operator's "
+    "reading of the ledger, not an epsilon."
 )
 SEVERAL = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient. Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
-    "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them."
+    "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
+    "Where no figure stands, delta does not cover the rounding of float64 noise at so large an epsilon (some 15 or "
+    "more): take it as no guarantee."
 )
 EARLIER = (
     "The figures hold for a patient whose data were in all of these releases under the same name of the party. It is "
@@ -34,19 +38,22 @@ NOT_COVERED = (
     "What a hospital does outside this study: other uses of the same data, its teachers' files, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
     "cap, which this statement does not know.",
-    "Patients with several records at one hospital where the unit is 'record', beyond the group they form there.",
+    "Patients with several records at one hospital, where the unit is 'record'.",
     "The public queries: they are known to every party, and nothing protects whoever they are about.",
     "What can be inferred about a person from the labels as facts about the population: differential privacy bounds "
     "what one person's data add, not what is true of everybody.",
     "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
-    "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network.",
+    "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network; the audit "
+    "log in this release shows when each batch was asked and settled.",
+    "Absences: that a party was absent or refused is public, and is taken not to depend on its patients' data.",
 )
 VERIFY = (
     "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate as you got "
     "it when you enrolled, not the copy in the folder. It needs no account and no network.",
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that each charge recomputes "
-    "from the study, that no cap was passed, and that the figures here recompute.",
+    "from the study, that no cap was passed, and that the figures here recompute. It does "
+    "not know which certificates were revoked.",
     "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
 )
 

@@ -22,6 +22,7 @@ from protocols.identity import issue, new_authority, new_key
 from protocols.messages import Outcome, Settled, encode
 from protocols.noise import simulated
 from protocols.queries import pool_digest
+from protocols.randomness import seeded_source
 from protocols.study import party_of
 from protocols.terms import Terms
 from tests.studies import make_study
@@ -77,7 +78,15 @@ class Consortium:
             days=days,
         )
 
-    def label(self, study, *, absent=lambda requests: frozenset(), settles=True, tell=lambda seat, outcome: outcome):
+    def label(
+        self,
+        study,
+        *,
+        absent=lambda requests: frozenset(),
+        settles=True,
+        tell=lambda seat, outcome: outcome,
+        train=None,
+    ):
         """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat."""
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
@@ -100,7 +109,7 @@ class Consortium:
 
             noise = simulated(np.random.default_rng(1))
             coordinator = Coordinator(study, ledger=ledger, noise=noise, exchange=exchange, run=b"run")
-            labelling = coordinator.label(pool_of())
+            labelling = coordinator.label(pool_of(), train=train)
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",
@@ -121,7 +130,9 @@ class Consortium:
         def vote(batch):
             return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.teachers, axis=0)
 
-        return Party(name, study=study, ledger=ledger, voter=vote, coins_from=None, settles=settles)
+        secret = study.participation_name == "secret"
+        source = seeded_source(3) if secret else None
+        return Party(name, study=study, ledger=ledger, voter=vote, coins_from=source, settles=settles)
 
     def keep(self, ledger, own, seat, outcome, settled):
         """One outcome and its receipt, sealed and kept."""

@@ -18,7 +18,9 @@ def trained(kind, shape, *, classes=3, absent=1):
     return student, inputs
 
 
-@pytest.mark.parametrize(("kind", "shape"), [("random_forest", (2, 3)), ("mlp", (5,)), ("cnn", (9, 10))])
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("random_forest", (2, 3)), ("mlp", (5,)), pytest.param("cnn", (9, 10), marks=pytest.mark.slow)]
+)
 def test_onnx_predicts_as_the_student(tmp_path, kind, shape):
     student, inputs = trained(kind, shape)
     exported = export_student(student, inputs, tmp_path)

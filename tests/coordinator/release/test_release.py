@@ -166,6 +166,7 @@ def test_a_study_that_lost_its_quorum_says_what_was_charged_and_never_released(s
         },
         {"stop": "drop-exhausted", "participation": "periodic", "rates": [1.0, 0.5, 0.5]},
         {"classes": 3, "account": "gaussian"},
+        {"participation": "secret", "rates": [0.5] * 3},
     ],
 )  # fmt: skip
 def test_other_studies_release_and_verify(signed, tmp_path, changes):
@@ -175,6 +176,20 @@ def test_other_studies_release_and_verify(signed, tmp_path, changes):
     folder = consortium.release(labelled, tmp_path / "other", named=[["hospital-0", "hospital-2"]])
     assert [check for check in verify_release(folder, None) if not check.passed] == []
     assert statement_of(folder)["several_hospitals"]["named"][0]["hospitals"] == ["hospital-0", "hospital-2"]
+
+
+def test_labels_that_an_interactive_study_reinforced_are_marked_as_the_students(signed, tmp_path):
+    study = small_study(
+        name="interactive", mechanism="interactive_gnmax", interactive_threshold=1.0, reinforce_confidence=0.9,
+        round_one=12,
+    )  # fmt: skip
+    sure = np.where(pool_of()[:, :1] > 0, [[0.02, 0.98]], [[0.98, 0.02]])
+    labelled = signed[0].label(study, train=lambda labels: sure)
+    reinforced = int((labelled.reinforced >= 0).sum())
+    assert reinforced > 0
+    folder = signed[0].release(labelled, tmp_path / "interactive")
+    assert statement_of(folder)["queries"]["reinforced_by_student"] == reinforced
+    np.testing.assert_array_equal(read_labels(folder, classes=2)[1], labelled.reinforced)
 
 
 def test_earlier_releases_are_composed_and_their_signatures_kept(signed, tmp_path):
@@ -235,7 +250,7 @@ def test_a_release_is_never_overwritten_and_only_its_coordinator_may_make_it(sig
         stranger.release(labelled, tmp_path / "stranger")
 
 
-@pytest.mark.parametrize("kind", ["random_forest", "mlp"])
+@pytest.mark.parametrize("kind", ["random_forest", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_path, kind):
     consortium, labelled, _ = signed
     trained = train_student(labelled, pool_of(), kind=kind, seed=1, device="cpu")

@@ -109,6 +109,17 @@ def test_a_party_cannot_sign_a_release(signed, copy):
     assert "wrong_role" in failed(copy)["signature"]
 
 
+def test_a_release_dated_before_its_last_log_entry_fails(signed, copy):
+    early = (NOW - datetime.timedelta(minutes=4) - datetime.timedelta(minutes=5)).isoformat()
+    rewrite(copy / "manifest.json", lambda made: made.update(created=early))
+    signed[0].sign_again(copy)
+    assert "valid from" in failed(copy)["signature"]  # its certificate was not yet made
+    early = (NOW - datetime.timedelta(minutes=4)).isoformat()
+    rewrite(copy / "manifest.json", lambda made: made.update(created=early))
+    signed[0].sign_again(copy)
+    assert "another time" in failed(copy)["statement"]
+
+
 def test_a_release_of_the_future_fails(signed):
     early = NOW - datetime.timedelta(days=2)
     assert "clock" in {check.name: check.message for check in verify_release(signed[2], None, now=early)}["signature"]
@@ -306,6 +317,45 @@ def test_a_file_of_any_content_is_a_failed_check_and_never_an_error(signed, copy
     if not name.startswith("manifest"):
         signed[0].sign_again(copy)
     assert failed(copy)
+
+
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=4))
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner))
+
+
+def places(value, path=()):
+    """Every path into a JSON value."""
+    yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_any_value_anywhere_in_its_json_is_a_failed_check_and_never_an_error(signed, tmp_path_factory, data):
+    name = data.draw(
+        st.sampled_from(["evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl", "privacy.json"])
+    )
+    lines = (signed[2] / name).read_text().splitlines() if name.endswith("l") else [(signed[2] / name).read_text()]
+    chosen = data.draw(st.integers(0, len(lines) - 1))
+    value = json.loads(lines[chosen])
+    path = data.draw(st.sampled_from(list(places(value))))
+    new, at = data.draw(VALUES), value
+    if path:
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = new
+    else:
+        value = new
+    changed = json.dumps(value)
+    same = json.dumps(json.loads(lines[chosen])) == changed
+    lines[chosen] = changed
+    altered = tmp_path_factory.mktemp("altered") / "release"
+    shutil.copytree(signed[2], altered)
+    (altered / name).write_text("\n".join(lines) + "\n")
+    signed[0].sign_again(altered)
+    assert bool(failed(altered)) != same
+    shutil.rmtree(altered)
 
 
 def test_evidence_is_read_back_as_it_was_written(signed):
