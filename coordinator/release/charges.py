@@ -90,6 +90,8 @@ def check_receipts(
 ) -> None:
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels, and every receipt with the ledger.
 
+    evidence: whose charges were checked.
+
     A receipt says what the party's own ledger holds in all. It is never below what the coordinator's ledger holds for
     the batches up to the latest it knew of: a party that was told that answered queries were refused shows up here.
     """
@@ -99,7 +101,7 @@ def check_receipts(
     newest: dict[str, tuple[int, bytes, int]] = {}
     for receipt in in_order(receipts):
         where = f"batch {receipt.number}, seat {receipt.seat!r}"
-        if receipt.seat not in study.seats or receipt.number >= len(evidence.charges):
+        if receipt.seat not in study.seats or not 0 <= receipt.number < len(evidence.charges):
             raise DataCorrupt(f"{where}: there is no such batch or seat")
         charge = evidence.charges[receipt.number]
         if (receipt.told_by.name, receipt.signed_by.name) != (terms.coordinator, party_of(receipt.seat)):

@@ -220,9 +220,10 @@ def files_of(evidence: Evidence) -> dict[str, str]:
 def evidence_in(folder: Path) -> Evidence:
     """The evidence in a release's folder, with the chain of the audit log checked. Raises DataCorrupt."""
     try:
-        ledger = json.loads((folder / LEDGER_FILE).read_text(encoding="utf-8"))
-        audit = [json.loads(line) for line in (folder / AUDIT_FILE).read_text(encoding="utf-8").splitlines()]
-        frames = [json.loads(line) for line in (folder / FRAMES_FILE).read_text(encoding="utf-8").splitlines()]
+        texts = {name: (folder / name).read_text(encoding="utf-8") for name in (LEDGER_FILE, AUDIT_FILE, FRAMES_FILE)}
+        ledger = json.loads(texts[LEDGER_FILE])
+        audit = [json.loads(line) for line in texts[AUDIT_FILE].splitlines()]
+        frames = [json.loads(line) for line in texts[FRAMES_FILE].splitlines()]
         charges = tuple(_charge(batch) for batch in ledger["batches"])
         entries = tuple(
             Entry(int(line["count"]), int(line["time_ns"]), str(line["event"]), _fields(line["fields"]))
@@ -244,6 +245,9 @@ def evidence_in(folder: Path) -> Evidence:
     for position, (head, stated, entry) in enumerate(zip(chained(entries)[1], hashes, entries, strict=True), start=1):
         if entry.count != position or not 0 <= entry.time_ns < 2**63 or head.hash.hex() != stated:
             raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
+    different = next((name for name, text in files_of(evidence).items() if text != texts[name]), None)
+    if different is not None:
+        raise DataCorrupt(f"{different} is not written as a release writes it")
     return evidence
 
 
@@ -265,6 +269,6 @@ def _amounts(table: dict[str, Any]) -> dict[str, int]:
 
 
 def _fields(table: dict[str, Any]) -> dict[str, str | int]:
-    if not all(isinstance(value, str | int) for value in table.values()):
-        raise TypeError("a field of the audit log is neither text nor a whole number")
+    if not all(isinstance(value, str | int) for value in table.values()) or {"self", "event", "time_ns"} & set(table):
+        raise TypeError("a field of the audit log is neither text nor a whole number, or has a name that is taken")
     return dict(table)

@@ -32,9 +32,8 @@ def labels_csv(labels: Int64[ndarray, " queries"], reinforced: Int64[ndarray, " 
 def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, " queries"]]:
     """Labels (class ids, ABSTAIN, NOT_ASKED) and reinforced labels of a release. Raises DataCorrupt."""
     try:
-        with (folder / LABELS_FILE).open(encoding="utf-8", newline="") as file:
-            rows = list(csv.reader(file))
-        header, *body = rows
+        text = (folder / LABELS_FILE).read_text(encoding="utf-8")
+        _, *body = csv.reader(io.StringIO(text))
         labels, own = np.empty(len(body), dtype=np.int64), np.full(len(body), ABSTAIN, dtype=np.int64)
         codes = {status: code for code, status in _STATUS.items()}
         for position, (query, label, status, reinforced) in enumerate(body):
@@ -42,11 +41,13 @@ def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries
                 raise ValueError(f"row {position}")
             labels[position] = int(label) if status == "answered" else codes[status]
             own[position] = int(reinforced) if reinforced else ABSTAIN
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, OverflowError, csv.Error) as error:
         raise DataCorrupt(f"{LABELS_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for array in (labels, own):
         if len(array) and not NOT_ASKED <= array.min() <= array.max() < classes:
             raise DataCorrupt(f"{LABELS_FILE} names a class outside 0 to {classes - 1}")
-    if header != _COLUMNS or (own[labels != ABSTAIN] >= 0).any():
-        raise DataCorrupt(f"{LABELS_FILE}: its columns are {header}, or a label is reinforced that was released")
+    if (own[labels != ABSTAIN] >= 0).any():
+        raise DataCorrupt(f"{LABELS_FILE}: a query has the student's label, and was answered or not asked")
+    if labels_csv(labels, own) != text:
+        raise DataCorrupt(f"{LABELS_FILE} is not written as a release writes it")
     return labels, own

@@ -100,8 +100,8 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
         checks.skip(*_CONTENT[2:])
         return
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
-    checks.run("charges", lambda: _charges(released, evidence), _FORGED)
-    if opened is None:
+    charged = checks.run("charges", lambda: _charges(released, evidence), _FORGED)
+    if opened is None or charged is None:
         checks.skip(*_CONTENT[4:])
         return
 
