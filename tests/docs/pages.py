@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +18,10 @@ COMMANDS = {"console", "bash"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\n\Z", re.DOTALL)
 _HEREDOC = re.compile(r"<<'(\w+)'$")
+_LOOP = re.compile(r"for (\w+) in ([\w .-]+); do$")
+_CALL = re.compile(r"conclave-(simulate|party|coordinator) ([^|<>$&;\\`]+?)(?: \|\| test \$\? = (\d+))?$")
+_AFTER = re.compile(r"<!-- after: (\S+) -->")
+BACKGROUND = re.compile(r" &\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,38 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def steps(block: Block) -> Iterator[list[str] | str]:
-    """A block as arguments of conclave-simulate, where a line is no more than that, and as shell scripts."""
+def after(page: Path) -> Path | None:
+    """The page whose folder and running commands this page goes on with, as its comment `after: PAGE` says."""
+    match = _AFTER.search(page.read_text(encoding="utf-8"))
+    return None if match is None else (page.parent / match[1]).resolve()
+
+
+@dataclass(frozen=True)
+class Call:
+    """A line that only calls one of the programs, and the exit code that the page says it has."""
+
+    program: str
+    arguments: list[str]
+    code: int
+
+
+def steps(block: Block) -> Iterator[Call | str]:
+    """A block as calls of the programs, where a line is no more than that, and as shell scripts; loops unrolled."""
     lines = iter(block.text.splitlines())
     for line in lines:
-        plain = line.startswith("conclave-simulate ") and not re.search(r"[|<>$&;\\`]", line)
-        if plain:
-            yield shlex.split(line)[1:]
-            continue
         script = [line]
+        if loop := _LOOP.match(line):
+            body = "\n".join(takewhile(lambda inner: inner != "done", lines))
+            for value in loop[2].split():
+                text = re.sub(rf"\${loop[1]}\b", value, body).replace("\n  ", "\n").removeprefix("  ")
+                yield from steps(replace(block, text=text))
+            continue
+        while script[-1].endswith("\\"):
+            script.append(next(lines))
+        joined = " ".join(each.removesuffix("\\").strip() for each in script)
+        if call := _CALL.match(joined):
+            yield Call(call[1], shlex.split(call[2]), int(call[3] or 0))
+            continue
         if heredoc := _HEREDOC.search(line):
             for inner in lines:
                 script.append(inner)
