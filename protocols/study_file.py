@@ -22,6 +22,8 @@ def read_study(path: Path) -> Study:
         raise InvalidInput(f"study file {path} does not exist") from None
     except (OSError, ValueError) as error:
         raise InvalidInput(f"study file {path} is not TOML: {error}") from None
+    except RecursionError:
+        raise InvalidInput(f"study file {path} nests tables too deeply; allowed: as docs/reference says") from None
     seats = table.pop("party", [])
     if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
         raise InvalidInput(f"study file {path}: parties must be [[party]] tables")
