@@ -37,7 +37,7 @@ class Party:
     ) -> None:
         """Opens the party's account with the cap of its own budget.
 
-        coins_from: randomness of the secret coins that decide whether this party's vote enters a query; needed for
+        coins_from: randomness of the secret coins that decide whether each of its votes enters a query; needed for
         participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
         Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
@@ -157,5 +157,5 @@ class Party:
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
             rate = self._study.roster[self._seat].rate
-            enters = enters & coins(self._coins_from, rate, queries=len(batch.ids))
+            enters = enters & coins(self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
         return np.where(enters, votes, ABSTAIN)
