@@ -28,6 +28,7 @@ from simulations.accountants import accountant_table
 from simulations.audit.command import audit_flags
 from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
+from simulations.noise_words import more_noise, noise_words
 from simulations.optimise_command import check_idle, optimise_flags, run_optimise
 from simulations.options import given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
@@ -272,8 +273,9 @@ def _must_afford(plan: Plan) -> None:
     if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
         poorest = min(plan.groups, key=lambda group: group.answers_all)
         raise BudgetExceeded(
-            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at sigma {plan.study.sigma:g} "
-            "votes; allowed: a larger budget, more parties or a larger --sigma (see `conclave-simulate plan`)"
+            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
+            f"{noise_words(plan.study)}; allowed: a larger budget, more parties or {more_noise(plan.study)} "
+            "(see `conclave-simulate plan`)"
         )
 
 

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from simulations.noise_words import noise_words
 from simulations.plan import Plan
 
 
@@ -29,7 +30,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     ]  # fmt: skip
     terms = plan.to_json()
     print_rows(
-        f"{terms['mechanism']}, sigma {terms['sigma']:g} votes, {terms['accounting']}, unit {terms['unit']}, "
+        f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
         f"view {terms['view']}, replace-one",
         columns,
         rows,

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
+from protocols.mechanisms import MECHANISMS
 from simulations.budgets import parse_budgets
 from simulations.command import run_command
 from tests.studies import make_votes
@@ -154,6 +155,23 @@ def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tm
     text = capsys.readouterr().out
     assert str(poor["answers_all"]) in text
     assert "worst_case_label_only" in text
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
+    noise, hint = ("gamma 0.295 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    assert run("plan", *flags, "--budgets", "3") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
+    error = capsys.readouterr().err
+    assert f"affords no query at {noise}" in error
+    assert hint in error
+    assert not (tmp_path / "cache" / "teachers").exists()
 
 
 def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
