@@ -77,7 +77,7 @@ def rdp_to_epsilon_mironov(
     return rdp - np.log(delta) / (orders - 1)
 
 
-def check_orders(orders: Float64[ndarray, " orders"]) -> None:
+def check_orders(orders: Float64[ndarray, "..."]) -> None:
     """Raises InvalidInput unless every Renyi order is finite and > 1."""
     if orders.size == 0 or not (np.isfinite(orders).all() and (orders > 1).all()):
         raise InvalidInput(f"Renyi orders are {orders}; allowed: finite and > 1")
