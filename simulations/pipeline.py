@@ -81,7 +81,14 @@ def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
     if inputs.stored is not None:
         check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
     _, analyses = named_accountants(inputs.settings.accountant)
-    check_analyses(analyses, study, drops=inputs.settings.dropout > 0, trains=inputs.stored is None)
+    stored = inputs.stored
+    check_analyses(
+        analyses,
+        study,
+        drops=inputs.settings.dropout > 0,
+        trains=stored is None,
+        votes_known=stored is None or stored.votes is not None,
+    )
     return budgets, study
 
 

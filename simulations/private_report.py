@@ -40,7 +40,9 @@ _MOST_GROUPS = 100
 def has_findings(result: RunResult) -> bool:
     """Whether the run computed anything private."""
     findings = result.findings
-    return bool(findings.accountants) or findings.retraining is not None or findings.attack is not None
+    return (
+        bool(findings.accountants or findings.refused) or findings.retraining is not None or findings.attack is not None
+    )
 
 
 def write_private(result: RunResult, out: Path) -> list[Path]:
@@ -76,9 +78,11 @@ def private_section(result: RunResult) -> Row | None:
         "why": WHY,
         "accountants": [
             {"name": name, "statement": statements[name].statement, "unit": result.study.unit,
-             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source}
+             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source,
+             "note": statements[name].note}
             for name in _names(result)
         ],
+        "refused": _refused(result),
         "groups": _groups(result)[:_MOST_GROUPS],
         "columns": _columns(result),
         "attack": None if attack is None else membership_words.rows(attack.for_research()),
@@ -105,6 +109,7 @@ def printed(result: RunResult) -> list[str]:
         known = epsilon[np.isfinite(epsilon)]
         if known.size and _DEVIATION not in name and _MOVED not in name:
             lines.append(f"  {name}: epsilon {known.min():.4g} to {known.max():.4g} (worst case {worst.max():.4g})")
+    lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
     if result.findings.attack is not None:
         lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
     return lines
@@ -112,6 +117,11 @@ def printed(result: RunResult) -> list[str]:
 
 def _names(result: RunResult) -> list[str]:
     return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
+
+
+def _refused(result: RunResult) -> dict[str, str]:
+    """Why an accountant has no figure for these votes."""
+    return {name: why.for_research() for name, why in result.findings.refused.items()}
 
 
 def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
@@ -177,6 +187,7 @@ def _findings(result: RunResult) -> Row:
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
         "accountants": {name: asdict(of_name[name]) for name in _names(result)},
+        "refused": _refused(result),
         "parties": [
             {
                 "party": seat.party,

@@ -34,6 +34,7 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
+from protocols.votes import ABSTAIN
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
@@ -51,6 +52,8 @@ class DataDependentAccountant(ABC):
     name: ClassVar[str]
     statement: ClassVar[str]
     source: ClassVar[str]
+    # What a reader of the figure has to know beside its statement.
+    note: ClassVar[str] = ""
     units: ClassVar[str] = "record or party"
     noise_law: ClassVar[NoiseLaw] = "gaussian"
     mechanisms: ClassVar[tuple[type[Mechanism], ...]]
@@ -140,11 +143,16 @@ class Moments2017(DataDependentAccountant):
 
 
 class Exact(DataDependentAccountant):
-    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used."""
+    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used.
+
+    Every unit that takes part votes, before and after: neither a vote for no class nor a move to one is among the
+    neighbours, so votes with abstentions are refused.
+    """
 
     name = "exact"
     statement = "exact_per_instance_of_a_weight"
     source = "Renyi divergence by quadrature, both directions"
+    note = "neighbours always vote: the move that gives a vote to nobody is not among them"
     units = "record, or party with one vote"
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
@@ -155,10 +163,27 @@ class Exact(DataDependentAccountant):
                 f"accountant {self.name!r} is for units with one vote a query; here a unit has several: allowed: unit "
                 "'record', or one teacher a party, and no upsampling"
             )
+        if self._knows_votes and not given.votes_known:
+            raise InvalidInput(
+                f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher a party, and no "
+                "votes as counts"
+            )
         _check_weights(self.name, given.sensitivity)
+        largest, sigma = float(given.sensitivity.max()), _sigmas(given.mechanism)[0]
+        if largest > exact.LARGEST_MOVE * sigma:
+            raise InvalidInput(
+                f"accountant {self.name!r} would move {largest:g} votes at sigma {sigma:g}; allowed: at most "
+                f"{exact.LARGEST_MOVE:g} sigma (smaller weights or more noise)"
+            )
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
         setting = _query_setting(evidence)
+        own = units.own_votes
+        if evidence.abstentions or (own is not None and (own[units.present] == ABSTAIN).any()):
+            raise InvalidInput(
+                f"accountant {self.name!r} is for units that vote whenever they take part, and one abstained (-1); "
+                "allowed: votes without abstentions, or papernot2018, which needs no own vote"
+            )
         if self._knows_votes and units.own_votes is None:
             raise InvalidInput(f"accountant {self.name!r} needs the votes of each unit; votes as counts hold none")
         if self._knows_votes or units.present.all():
@@ -214,6 +239,9 @@ class SmoothSensitivity(DataDependentAccountant):
                 f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
             )
         _check_weights(self.name, given.sensitivity)
+        sigma, _ = _sigmas(given.mechanism)
+        for s in np.unique(given.sensitivity).tolist():
+            _smooth_settings(sigma, s, given.cast, classes=given.classes)
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
         distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
@@ -230,13 +258,8 @@ class SmoothSensitivity(DataDependentAccountant):
         """(mean epsilon, its standard deviation, order) of the best release. Raises InvalidInput without any."""
         sigma, bit_sigma = _sigmas(evidence.mechanism)
         answered, found = evidence.answered.astype(np.float64), []
-        for order in _SMOOTH_ORDERS:
-            setting = VoteSetting(
-                sigma=sigma, order=order, classes=evidence.counts.shape[1], weights=units.sensitivity, sensitivity=s
-            )
-            shape = critical_points(setting)
-            if not (shape.c5 and shape.c6):
-                continue
+        for setting in _smooth_settings(sigma, s, units.cast, classes=evidence.counts.shape[1]):
+            order = float(setting.order)
             tests = 0.0 if bit_sigma is None else len(answered) * order * (s / bit_sigma) ** 2 / 2
             bounds = distance_bounds(evidence.counts, setting, answered=answered)
             rdp = gnmax_rdp(evidence.counts, setting, answered=answered).map(partial(np.add, tests))
@@ -244,11 +267,6 @@ class SmoothSensitivity(DataDependentAccountant):
             least = given.then(partial(_least_sensitivity, bounds))
             release = given.join(least, lambda parameters, ss: (parameters.cost, parameters.sigma_ss * float(ss[0])))
             found.append(release.join(rdp, partial(_sanitised, order, delta)))
-        if not found:
-            raise InvalidInput(
-                f"condition C5 or C6 (Papernot et al. 2018, Appendix B.4) fails at sigma {sigma:g} for a unit of {s:g} "
-                f"votes at all orders from {_SMOOTH_ORDERS[0]:g} to {_SMOOTH_ORDERS[-1]:g}; allowed: more noise"
-            )
         return Private.gather(found).map(lambda rows: min(rows, key=lambda row: row[0] + 2 * row[1]))
 
 
@@ -261,6 +279,21 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12)."""
     epsilons = rdp_to_epsilon(rdp, ORDERS[None, :], delta=delta[:, None])
     return Figures.plain(epsilons.min(axis=1), ORDERS[epsilons.argmin(axis=1)])
+
+
+def _smooth_settings(sigma: float, s: float, cast: Float64[ndarray, " votes"], *, classes: int) -> list[VoteSetting]:
+    """The settings, one an order, at which conditions C5 and C6 hold, whatever the votes. Raises InvalidInput."""
+    every = [
+        VoteSetting(sigma=sigma, order=order, classes=classes, weights=cast, sensitivity=s) for order in _SMOOTH_ORDERS
+    ]
+    shapes = [critical_points(setting) for setting in every]
+    held = [setting for setting, shape in zip(every, shapes, strict=True) if shape.c5 and shape.c6]
+    if not held:
+        raise InvalidInput(
+            f"condition C5 or C6 (Papernot et al. 2018, Appendix B.4) fails at sigma {sigma:g} for a unit of {s:g} "
+            f"votes at all orders from {_SMOOTH_ORDERS[0]:g} to {_SMOOTH_ORDERS[-1]:g}; allowed: more noise"
+        )
+    return held
 
 
 def _least_sensitivity(

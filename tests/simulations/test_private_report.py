@@ -4,16 +4,19 @@ import csv
 import json
 import re
 
+import numpy as np
 import pytest
 
 from protocols.accounting.accountant import ACCOUNTANTS
 from protocols.accounting.data_dependent import DATA_DEPENDENT
 from protocols.errors import InvalidInput
 from simulations.accountants import accountant_table, named_accountants
+from simulations.command import run_command
 from simulations.private_report import has_findings, printed, private_section, write_private
 from simulations.report import render_report
 from simulations.results import summary, write_results
 from tests.stored_runs import stored_run
+from tests.studies import make_votes
 
 ANALYSES = "papernot2018,exact,exact_own_vote"
 
@@ -71,6 +74,7 @@ def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
             assert value in box
     for name in ANALYSES.split(","):
         assert f"<dt>{name}</dt>" in box
+    assert box.count("neighbours always vote") == 2
     assert "exact_per_instance" not in page.replace(box, "")
 
 
@@ -125,6 +129,58 @@ def test_lists_that_make_no_sense_are_refused(text, named):
         named_accountants(text)
 
 
+def test_votes_as_counts_have_no_own_vote_and_are_refused_before_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save("counts.npy", np.tile([[12.0, 5.0, 3.0]], (6, 1)))
+    flags = ["--votes", "counts.npy", "--budgets", "8", "--accountant", "exact_own_vote", "--quiet", "--out", "out"]
+    assert run_command(["run", *flags]) == 2
+    assert "needs the one vote of each unit" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, monkeypatch, capsys):
+    """160 distinct counts in one histogram: known from the votes alone, so after they were cast."""
+    monkeypatch.chdir(tmp_path)
+    np.save("counts.npy", np.tile(np.arange(160.0), (3, 1)))
+    flags = ["--votes", "counts.npy", "--budgets", "8", "--accountant", "exact,papernot2018", "--sigma", "600",
+             "--quiet", "--out", "out"]  # fmt: skip
+    assert run_command(["run", *flags]) == 0
+    assert "exact: refused: a query has 160 distinct counts" in capsys.readouterr().out
+    findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
+    assert "160 distinct counts" in findings["refused"]["exact"]
+    assert all(party["papernot2018"] > 0 and "exact" not in party for party in findings["parties"])
+    page = (tmp_path / "out" / "report.html").read_text()
+    box = page[page.index('<section class="private"') :]
+    assert "160 distinct counts" in box[: box.index("</section>")]
+    assert "distinct counts" not in (tmp_path / "out" / "summary.json").read_text()
+    assert run_command(["run", *flags, "--resume"]) == 0
+
+
+def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    votes, _ = make_votes(20, 30, classes=3)
+    votes[4, 0, 0] = -1
+    np.save("votes.npy", votes[:, 0])
+    flags = ["--votes", "votes.npy", "--votes-kind", "ids", "--budgets", "8", "--quiet", "--out", "out"]
+    assert run_command(["run", *flags, "--accountant", "exact,exact_own_vote,papernot2018"]) == 0
+    findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
+    assert set(findings["refused"]) == {"exact", "exact_own_vote"}
+    assert "one abstained" in findings["refused"]["exact_own_vote"]
+    assert all(party["papernot2018"] > 0 for party in findings["parties"])
+
+
+def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
+    """Two teachers a party cast twice as many votes as there are parties."""
+    result = stored_run(
+        tmp_path, parties=40, pool=60, teachers=2, classes=3, accountant="gaussian,smooth_sensitivity",
+        weights="uniform", budgets="4", sigma=12.0,
+    )  # fmt: skip
+    assert result.findings.refused == {}
+    figures = result.findings.accountants["smooth_sensitivity"].for_research()
+    assert np.isfinite(figures.epsilon).all()
+    assert (figures.epsilon > 0).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
@@ -132,6 +188,9 @@ def test_lists_that_make_no_sense_are_refused(text, named):
         ({"accountant": "bayesian"}, "trains teachers again"),
         ({"accountant": "exact", "unit": "party", "teachers": 2}, "one vote a query"),
         ({"accountant": "smooth_sensitivity", "dropout": 0.3}, "every party in every query"),
+        ({"accountant": "smooth_sensitivity", "sigma": 0.4, "budgets": "1e3"}, "condition C5 or C6"),
+        ({"accountant": "exact", "sigma": 0.01, "budgets": "1e6"}, "allowed: at most 50 sigma"),
+        ({"accountant": "exact_own_vote", "teachers": 2}, "one vote of each unit"),
         ({"accountant": "exact", "individualization": "secret-vanishing", "weights": None}, "secret sampling"),
     ],
 )
