@@ -158,11 +158,7 @@ class Exact(DataDependentAccountant):
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
-        if not given.one_vote:
-            raise InvalidInput(
-                f"accountant {self.name!r} is for units with one vote a query; here a unit has several: allowed: unit "
-                "'record', or one teacher a party, and no upsampling"
-            )
+        _check_one_vote(self.name, given)
         if self._knows_votes and not given.votes_known:
             raise InvalidInput(
                 f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher a party, and no "
@@ -230,10 +226,12 @@ class SmoothSensitivity(DataDependentAccountant):
     name = "smooth_sensitivity"
     statement = "papernot_2018_sanitised"
     source = "Papernot et al. 2018, Appendix B, with the corrected cost"
+    units = "record, or party with one vote"
     mechanisms = (GNMax, ConfidentGNMax)
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
+        _check_one_vote(self.name, given)
         if not given.everyone:
             raise InvalidInput(
                 f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
@@ -329,6 +327,14 @@ def _query_setting(evidence: Evidence) -> exact.QuerySetting:
         sigma_threshold=bit_sigma,
         student_votes=evidence.student_votes,
     )
+
+
+def _check_one_vote(name: str, given: Circumstances) -> None:
+    if not given.one_vote:
+        raise InvalidInput(
+            f"accountant {name!r} is for units with one vote a query; here a unit has several: allowed: unit 'record', "
+            "or one teacher a party, and no upsampling"
+        )
 
 
 def _check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
