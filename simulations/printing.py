@@ -14,6 +14,7 @@ from rich.table import Table
 
 from simulations.noise_words import noise_words
 from simulations.plan import Plan
+from simulations.results import MARK
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
@@ -57,8 +58,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
     click.echo(f"label accuracy   {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
-    click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")
     click.echo(f"report           {out / 'report.html'}")
+    click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
 
 
 def _seats(figures: dict[str, Any]) -> str:

@@ -26,12 +26,26 @@ from simulations.pipeline import RunResult
 
 Summary = dict[str, Any]  # Any: JSON
 
+# What is computed from votes, teachers or records and not from released labels: no budget pays for it.
+NOT_FOR_RELEASE = (
+    "teacher_accuracy_mean",
+    "plurality_accuracy",
+    "baselines.non_private_student_accuracy",
+    "baselines.single_party_accuracy_mean",
+    "baselines.minimum_budget_uniform.answered",
+    "baselines.minimum_budget_uniform.label_accuracy",
+    "baselines.minimum_budget_uniform.student_accuracy",
+)
+# Put before such a figure wherever it stands outside of the private folder.
+MARK = "not for release: "
+
 
 def summary(result: RunResult) -> Summary:
     """The figures of a run. With several seeds `answered` and accuracies are means (`seeds` has each one's).
 
     Every epsilon says what it is: `epsilon_guaranteed` is the cap at the party's own fixed order and may be
-    published; `epsilon_spent` is an operator's reading of the ledger (the largest over the seeds).
+    published; `epsilon_spent` is an operator's reading of the ledger (the largest over the seeds). `not_for_release`
+    names the figures that are computed from votes or records.
     """
     study, seeds = result.study, result.seeds
     budgets = study.budgets
@@ -43,6 +57,7 @@ def summary(result: RunResult) -> Summary:
     first = _exhausted_first(result)
     accuracy = result.teacher_accuracy
     return {
+        "not_for_release": list(NOT_FOR_RELEASE),
         "parties": len(study.roster),
         "teachers_per_party": study.teachers,
         "queries": result.source.stored.queries,
@@ -224,7 +239,7 @@ def _parties(result: RunResult) -> str:
     if result.source.party_sizes is not None:
         columns["records"] = result.source.party_sizes
     if result.teacher_accuracy is not None and study.pooled_teachers is None:
-        columns["teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
+        columns[f"{MARK}teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)
