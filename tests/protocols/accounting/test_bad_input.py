@@ -76,3 +76,12 @@ def test_what_is_out_of_range_is_refused_with_the_range(what):
 def test_no_accountant_converts_a_negative_spend(name):
     with pytest.raises(InvalidInput, match="allowed"):
         ACCOUNTANTS[name].to_epsilon(values(-1), TWO, DELTA)
+
+
+@pytest.mark.parametrize("epsilon", [25.0, 1000.0])
+def test_an_epsilon_that_float_noise_forbids_names_one_that_works(epsilon):
+    with pytest.raises(InvalidInput, match="float64 noise") as refused:
+        filters(epsilon=values(epsilon), total_weight=1e6)
+    allowed = float(str(refused.value).rsplit(" ", 1)[1])
+    assert 1 < allowed < epsilon
+    filters(epsilon=values(allowed), total_weight=1e6)
