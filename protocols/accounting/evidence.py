@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
+from protocols.accounting.best_release import BestRelease
 from protocols.mechanisms.mechanism import Mechanism, View
 
 
@@ -72,20 +73,28 @@ class Units:
 class Figures:
     """epsilon of each unit at its delta. NaN where an accountant has no such figure.
 
-    epsilon: for what happened; expected: mean over the threshold's noise; std: of a sanitised epsilon; order: Renyi
-    order (or moment + 1) at which epsilon is least.
+    epsilon: for what happened; order: Renyi order (or moment + 1) at which it is least; expected: mean over the
+    threshold's noise, and its order; releases: for a sanitised epsilon how each would be released, else None.
     """
 
     epsilon: Float64[ndarray, " units"]
     order: Float64[ndarray, " units"]
     expected: Float64[ndarray, " units"]
-    std: Float64[ndarray, " units"]
+    expected_order: Float64[ndarray, " units"]
+    releases: tuple[BestRelease, ...] | None
 
     @classmethod
     def plain(cls, epsilon: Float64[ndarray, " units"], order: Float64[ndarray, " units"]) -> Figures:
-        """Figures with neither an expectation nor a deviation."""
+        """Figures with neither an expectation nor a release."""
         nothing = np.full_like(epsilon, np.nan)
-        return cls(epsilon=epsilon, order=order, expected=nothing, std=nothing)
+        return cls(epsilon=epsilon, order=order, expected=nothing, expected_order=nothing, releases=None)
+
+    @property
+    def std(self) -> Float64[ndarray, " units"]:
+        """Standard deviation of a sanitised epsilon; NaN without a release."""
+        if self.releases is None:
+            return np.full_like(self.epsilon, np.nan)
+        return np.array([release.std for release in self.releases])
 
 
 def alike(

@@ -3,12 +3,14 @@
 import csv
 import json
 import re
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from protocols.accounting.accountant import ACCOUNTANTS
 from protocols.accounting.data_dependent import DATA_DEPENDENT
+from protocols.accounting.gnss import corrected_cost, understated_published_cost
 from protocols.errors import InvalidInput
 from simulations.accountants import accountant_table, named_accountants
 from simulations.command import run_command
@@ -44,9 +46,19 @@ def test_every_private_file_says_so_and_holds_each_party(result, tmp_path):
     assert len(rows) == 30
     for row, party in zip(rows, findings["parties"], strict=True):
         private = [name for name in row if name.startswith("private: ")]
-        assert len(private) == 4
+        assert [name for name in private if not name.endswith(" order")] == [
+            "private: papernot2018 (realised)", "private: papernot2018 (expected)", "private: exact",
+            "private: exact_own_vote",
+        ]  # fmt: skip
+        for name in private:
+            assert name.endswith(" order") or float(row[f"{name} order"]) > 1
         assert float(row["private: exact_own_vote"]) <= float(row["private: exact"]) < float(row["epsilon_guaranteed"])
         assert party["exact"] == float(row["private: exact"])
+    for name, wanted in (("exact", "exact"), ("papernot2018 (realised)", "papernot2018")):
+        orders = result.findings.accountants[wanted].for_research().order
+        assert [party[f"{name} order"] for party in findings["parties"]] == orders.tolist()
+    expected = result.findings.accountants["papernot2018"].for_research().expected_order
+    assert [party["papernot2018 (expected) order"] for party in findings["parties"]] == expected.tolist()
 
 
 def test_nothing_that_may_be_published_holds_a_private_figure(result, tmp_path):
@@ -54,7 +66,13 @@ def test_nothing_that_may_be_published_holds_a_private_figure(result, tmp_path):
     written = {path.name for path in tmp_path.iterdir()}
     assert {"summary.json", "parties.csv", "queries.parquet"} <= written
     section = private_section(result)
-    figures = [value.split(" ")[0] for row in section["groups"] for value in row["values"]]
+    figures = [
+        value.split(" ")[0]
+        for row in section["groups"]
+        for name, value in zip(section["columns"], row["values"], strict=True)
+        # An order has too few digits to be told from other numbers.
+        if not name.endswith(" order")
+    ]
     text = (tmp_path / "summary.json").read_text() + (tmp_path / "parties.csv").read_text()
     assert figures
     for figure in figures:
@@ -81,7 +99,9 @@ def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
 def test_the_terminal_marks_them_first(result):
     lines = printed(result)
     assert lines[0].startswith("private figures")
-    assert any(line.strip().startswith("exact: epsilon") and "worst case" in line for line in lines)
+    assert any(re.match(r"  exact: epsilon .*, order [\d.]+( to [\d.]+)? \(worst case 8\)$", line) for line in lines)
+    names = [line.split(":")[0].strip() for line in lines[1:]]
+    assert names == ["papernot2018 (realised)", "papernot2018 (expected)", "exact", "exact_own_vote"]
 
 
 def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
@@ -148,7 +168,7 @@ def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, 
     assert "exact: refused: a query has 160 distinct counts" in capsys.readouterr().out
     findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
     assert "160 distinct counts" in findings["refused"]["exact"]
-    assert all(party["papernot2018"] > 0 and "exact" not in party for party in findings["parties"])
+    assert all(party["papernot2018 (realised)"] > 0 and "exact" not in party for party in findings["parties"])
     page = (tmp_path / "out" / "report.html").read_text()
     box = page[page.index('<section class="private"') :]
     assert "160 distinct counts" in box[: box.index("</section>")]
@@ -166,7 +186,7 @@ def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else
     findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
     assert set(findings["refused"]) == {"exact", "exact_own_vote"}
     assert "one abstained" in findings["refused"]["exact_own_vote"]
-    assert all(party["papernot2018"] > 0 for party in findings["parties"])
+    assert all(party["papernot2018 (realised)"] > 0 for party in findings["parties"])
 
 
 def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
@@ -179,6 +199,16 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     figures = result.findings.accountants["smooth_sensitivity"].for_research()
     assert np.isfinite(figures.epsilon).all()
     assert (figures.epsilon > 0).all()
+    write_private(result, tmp_path)
+    document = json.loads((tmp_path / "private" / "findings.json").read_text())
+    (release,) = document["smooth_sensitivity"]["releases"]
+    assert release == {"parties": 40, "weight": 1.0, "delta": 1e-5} | asdict(figures.releases[0])
+    assert release["std"] == pytest.approx(release["sigma_ss"] * release["sensitivity"], rel=1e-12)
+    costs = {"order": release["order"], "beta": release["beta"], "sigma_ss": release["sigma_ss"]}
+    assert release["corrected_cost"] == pytest.approx(float(corrected_cost(**costs)), rel=1e-12)
+    assert release["published_cost"] == pytest.approx(float(understated_published_cost(**costs)), rel=1e-12)
+    (line,) = [line for line in printed(result) if "smooth_sensitivity" in line]
+    assert f"epsilon {release['epsilon']:.4g}, +- {release['std']:.4g} (standard deviation), order" in line
 
 
 @pytest.mark.parametrize(

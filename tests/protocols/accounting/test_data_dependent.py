@@ -61,10 +61,13 @@ def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_t
     for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
         tests = 40 * ORDERS * (s / 15) ** 2 / 2
         label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s])).for_research()[0]
-        want = least(label[ANSWERED].sum(axis=0) + tests, DELTA[unit])
-        assert figures.epsilon[unit] == pytest.approx(want, rel=1e-12)
+        want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
+        assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.order[unit] == ORDERS[want.argmin()]
         answers = ndtr((COUNTS.max(axis=1) - 36) / 15)
-        assert figures.expected[unit] == pytest.approx(least(answers @ label + tests, DELTA[unit]), rel=1e-12)
+        want = rdp_to_epsilon(answers @ label + tests, ORDERS, delta=DELTA[unit])
+        assert figures.expected[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.expected_order[unit] == ORDERS[want.argmin()]
     assert figures.epsilon[3] > figures.epsilon[0]
     assert figures.epsilon[2] > figures.epsilon[0]
 
