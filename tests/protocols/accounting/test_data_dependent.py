@@ -176,6 +176,7 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
         ("smooth_sensitivity", circumstances(TINY), "C5 or C6.*sigma 0.3 for a unit of 1 votes"),
         ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.array([1.0, 99.0])), "for a unit of 99 votes"),
         ("smooth_sensitivity", circumstances(CONFIDENT, everyone=False), "every party in every query"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.linspace(1, 2, 33)), "33 distinct weights"),
         ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
         ("smooth_sensitivity", circumstances(INTERACTIVE), "interactive_gnmax"),
     ],
