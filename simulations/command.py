@@ -30,7 +30,7 @@ from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
 from simulations.noise_words import more_noise, noise_words
 from simulations.optimise_command import check_idle, optimise_flags, run_optimise
-from simulations.options import given_settings, host_from, settings_flags, settings_from
+from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
 from simulations.plan import Plan, make_plan
 from simulations.printing import print_plan, print_rows, print_summary
@@ -118,6 +118,8 @@ def run_flags(**flags: Any) -> None:
         return
     reporter, host = _reporter(flags), host_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
+    if not flags["resume"]:
+        check_idle_analyses(settings, given_settings(flags), votes=True)
     _say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
@@ -163,14 +165,14 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
     """
+    settings, reporter = settings_from(flags), _reporter(flags)
+    check_idle_analyses(settings, given_settings(flags), votes=False)
+    if not flags["optimise"]:
+        check_idle(flags)
+    _say_defaults(settings, reporter)
     if flags["optimise"]:
-        reporter = _reporter(flags)
-        _say_defaults(settings_from(flags), reporter)
         run_optimise(flags, reporter)
         return
-    check_idle(flags)
-    settings, reporter = settings_from(flags), _reporter(flags)
-    _say_defaults(settings, reporter)
     budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
     print_plan(make_plan(study, budgets), as_json=flags["as_json"])
 

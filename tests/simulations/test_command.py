@@ -242,6 +242,26 @@ def test_flags_that_stored_votes_make_idle_are_refused(stored, capsys, flags):
 
 
 @pytest.mark.parametrize(
+    ("command", "flags", "reason"),
+    [
+        ("run", ["--retrainings", "4"], "--retrainings has no effect without --accountant bayesian"),
+        ("run", ["--retrainings", "4", "--accountant", "exact"], "--retrainings has no effect"),
+        ("plan", ["--retrainings", "4"], "--retrainings has no effect"),
+        ("plan", ["--accountant", "papernot2018"], "analyses votes, and a plan has none; allowed: one that charges"),
+        ("plan", ["--accountant", "gaussian,exact"], "'exact' analyses votes"),
+        ("plan", ["--optimise", "--classes", "3", "--accuracy", "0.8", "--accountant", "exact"], "'exact' analyses"),
+    ],
+)
+def test_flags_of_analyses_without_effect_are_refused(tmp_path, monkeypatch, capsys, command, flags, reason):
+    monkeypatch.chdir(tmp_path)
+    given = ["--dataset", "digits", "--engine", "in_process", "--parties", "20", "--budgets", "8", "--quiet"]
+    given = ["--parties", "20", "--budgets", "8", "--quiet"] if "--optimise" in flags else given
+    assert run(command, *given, *flags) == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("flags", "reason"),
     [
         (["--student", "cnn"], "student is 'cnn', which needs images"),
