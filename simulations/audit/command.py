@@ -34,8 +34,8 @@ EXIT_REFUTED = 8
 @click.option("--sigma", help="Standard deviation of the label noise, votes.", default=4.0, show_default=True)
 @click.option("--sigma-threshold", help="Standard deviation of the threshold noise, votes [as --sigma].", type=float)
 @click.option("--gamma", help="lnmax: inverse scale of the Laplace noise, per vote [1/sigma].", type=float)
-@click.option("--rate", help="Secret coins of gnmax: probability that the unit's vote enters, rounded to 2^-20; 1 "
-              "leaves them out.", default=0.5, show_default=True)  # fmt: skip
+@click.option("--rate", help="Secret coins, Gaussian noise: probability that the unit's vote enters, rounded to 2^-20; "
+              "1 leaves them out.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
               show_default=True)  # fmt: skip
 @click.option("--confidence", help="Probability with which all lower bounds hold together.", default=0.999,
