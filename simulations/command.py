@@ -51,9 +51,10 @@ EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
 _INTERRUPTED = 130
 _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted (run again with "
-    "--resume)."
+    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
+# Only a run has a folder to go on in; what the others had trained lies in the cache.
+_EPILOG_OF_RUN = _EPILOG.removesuffix(".") + " (go on with --resume)."
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -87,13 +88,16 @@ def cli() -> None:
       conclave-simulate --parties 250
       conclave-simulate run --dataset mnist --teacher cnn --budgets 1:0.34,2:0.43,3:0.23 --seeds 0-19
       conclave-simulate plan --parties 250 --budgets 2.0
+      conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85
       conclave-simulate run --votes votes.npy --votes-kind ids --labels truth.npy --budgets 2.0
       conclave-simulate sweep sweep.toml --out runs/sweep
       conclave-simulate compare runs/a runs/b
+      conclave-simulate accountants
+      conclave-simulate audit --mechanism gnmax
     """
 
 
-@cli.command(name="run", epilog=_EPILOG)
+@cli.command(name="run", epilog=_EPILOG_OF_RUN)
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())

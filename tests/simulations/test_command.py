@@ -348,6 +348,12 @@ def test_help_has_examples_and_exit_codes(capsys):
     text = capsys.readouterr().out
     assert "conclave-simulate --parties 250" in text
     assert "Exit codes" in text
+    for example in ("conclave-simulate audit", "conclave-simulate accountants", "plan --optimise"):
+        assert example in text
+    assert "--resume" not in text
     for command in ("run", "plan", "sweep", "compare", "audit", "accountants"):
         assert run(command, "--help") == 0
-        assert "--json" in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert "--json" in text
+        # Only a run has a folder to go on in.
+        assert ("--resume" in text) == (command == "run")

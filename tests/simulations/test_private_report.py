@@ -94,6 +94,9 @@ def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
         assert f"<dt>{name}</dt>" in box
     assert box.count("neighbours always vote") == 2
     assert "exact_per_instance" not in page.replace(box, "")
+    footer = page[page.index("<footer>") :]
+    assert "private/, which is not for release" in footer
+    assert "started_from.json" in footer
 
 
 def test_the_terminal_marks_them_first(result):
@@ -109,7 +112,9 @@ def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
     assert not has_findings(plain)
     assert write_private(plain, tmp_path / "out") == []
     assert not (tmp_path / "out").exists()
-    assert 'class="private"' not in render_report(plain, summary(plain))
+    page = render_report(plain, summary(plain))
+    assert 'class="private"' not in page
+    assert "private/" not in page[page.index("<footer>") :]
     assert printed(plain) == []
 
 
