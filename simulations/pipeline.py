@@ -113,7 +113,8 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
                 ),
                 seeds[0].labelling,
             )
-        stage.result = f"{np.mean([len(s.answered) for s in seeds]):.1f} labels released"
+        answered = [len(s.answered) for s in seeds]
+        stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} labels released"
     released = _released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)

@@ -31,6 +31,11 @@ Row = dict[str, Any]
 
 FOLDER = "private"
 _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
+_ABOVE = (
+    "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
+    "bound, above the label-only one that may have charged; '(expected)' is of answers that may not have come; "
+    "a sanitised figure includes the cost of its release."
+)
 # What follows the name of a figure that belongs to another.
 _DEVIATION, _ORDER = "standard deviation", "order"
 _MOVED = "share of retrainings that moved a vote"
@@ -85,6 +90,7 @@ def private_section(result: RunResult) -> Row | None:
             for name in _names(result)
         ],
         "refused": _refused(result),
+        "above": _ABOVE if _above(result) else None,
         "groups": _groups(result)[:_MOST_GROUPS],
         "columns": _columns(result),
         "attack": None if attack is None else membership_words.rows(attack.for_research()),
@@ -107,14 +113,14 @@ def printed(result: RunResult) -> list[str]:
         return []
     lines = [f"private figures  (each {WHY})"]
     worst, columns = result.study.budgets.epsilon_guaranteed.max(), _columns_of(result)
-    for name, epsilon in columns.items():
-        if name.endswith((_DEVIATION, _ORDER, f"({_MOVED})")) or not np.isfinite(epsilon).any():
-            continue
+    for name, epsilon in _epsilons(result).items():
         std, order = columns.get(f"{name} {_DEVIATION}"), columns.get(f"{name} {_ORDER}")
         lines.append(
             f"  {name}: epsilon {_span(epsilon)}{'' if std is None else f', +- {_span(std)} ({_DEVIATION})'}"
             f"{'' if order is None else f', order {_span(order)}'} (worst case {worst:.4g})"
         )
+    if _above(result):
+        lines.append(f"  {_ABOVE}")
     lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
     if result.findings.attack is not None:
         lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
@@ -123,6 +129,21 @@ def printed(result: RunResult) -> list[str]:
 
 def _names(result: RunResult) -> list[str]:
     return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
+
+
+def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
+    """The columns that are epsilons, as far as there is any."""
+    return {
+        name: values
+        for name, values in _columns_of(result).items()
+        if not name.endswith((_DEVIATION, _ORDER, f"({_MOVED})")) and np.isfinite(values).any()
+    }
+
+
+def _above(result: RunResult) -> bool:
+    """Whether a figure of a party is above what is guaranteed to it."""
+    worst = result.study.budgets.epsilon_guaranteed * (1 + 1e-9)
+    return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
 
 
 def _span(values: Float64[ndarray, " parties"]) -> str:

@@ -174,6 +174,33 @@ def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_pa
     assert not (tmp_path / "cache" / "teachers").exists()
 
 
+def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_labels(stored, tmp_path, capsys):
+    flags = [one for one in stored if one != "--quiet"]
+    assert run(*flags, "--budgets", "2", "--view", "histogram", "--out", "out") == 0
+    captured = capsys.readouterr()
+    printed = " ".join(captured.out.split())
+    for words in (
+        "confident_gnmax",
+        "worst_case_gaussian",
+        "unit record",
+        "view histogram",
+        "replace-one",
+        "delta 1e-05",
+    ):
+        assert words in printed
+    answered = json.loads((tmp_path / "out" / "summary.json").read_text())["answered"]
+    assert f"{answered} labels released" in captured.err
+    assert f"{answered}.0 labels" not in captured.err
+    assert run("plan", *stored, "--budgets", "2", "--view", "histogram") == 0
+    assert "None" not in capsys.readouterr().out
+
+
+def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
+    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
+    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
+    assert "no label at all" in capsys.readouterr().err
+
+
 def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(
         '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'

@@ -107,6 +107,19 @@ def test_the_terminal_marks_them_first(result):
     assert names == ["papernot2018 (realised)", "papernot2018 (expected)", "exact", "exact_own_vote"]
 
 
+def test_a_figure_above_the_worst_case_is_explained_and_others_are_not(result, tmp_path):
+    words = "A figure above the worst case is no contradiction"
+    assert not any(words in line for line in printed(result))
+    # Far below the noise that it needs, Theorem 6 is the Gaussian bound, and the budget was charged the label-only one.
+    above = stored_run(tmp_path, parties=6, pool=300, accountant="label_only,papernot2018", budgets="4",
+                       mechanism="gnmax", sigma=3.0)  # fmt: skip
+    figures = above.findings.accountants["papernot2018"].for_research()
+    assert (figures.epsilon > above.study.budgets.epsilon_guaranteed).any()
+    assert any(words in line for line in printed(above))
+    assert words in render_report(above, summary(above))
+    assert words not in render_report(result, summary(result))
+
+
 def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
     plain = stored_run(tmp_path, parties=20, pool=40)
     assert not has_findings(plain)
