@@ -22,7 +22,7 @@ from protocols.mechanisms import PARAMETERS
 from protocols.study import ADJACENCY
 from simulations.experiment import write_config
 from simulations.label import mean_and_interval
-from simulations.pipeline import RunResult
+from simulations.pipeline import Baselines, RunResult
 
 Summary = dict[str, Any]  # Any: JSON
 
@@ -72,15 +72,7 @@ def summary(result: RunResult) -> Summary:
         "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
-        "baselines": {
-            "non_private_student_accuracy": result.baselines.non_private,
-            "single_party_accuracy_mean": result.baselines.single_party_mean,
-            "minimum_budget_uniform": {
-                "answered": result.baselines.uniform_answered,
-                "label_accuracy": result.baselines.uniform_label_accuracy,
-                "student_accuracy": result.baselines.uniform_student,
-            },
-        },
+        "baselines": _baselines(result.baselines),
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
         "epsilon_max": float(budgets.epsilon_of(spent).max()),
@@ -103,19 +95,35 @@ def summary(result: RunResult) -> Summary:
         "groups": _groups(result),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
-        "seeds": [
-            {
-                "seed": seed.seed,
-                "asked": seed.asked,
-                "answered": len(seed.answered),
-                "label_accuracy": seed.label_accuracy,
-                "student_accuracy": student,
-                "stop": seed.labelling.stop.reason,
-                "batches": len(seed.labelling.batches),
-            }
-            for seed, student in zip(seeds, result.students, strict=True)
-        ],
+        "seeds": _seeds(result),
     }
+
+
+def _baselines(measured: Baselines) -> Summary:
+    return {
+        "non_private_student_accuracy": measured.non_private,
+        "single_party_accuracy_mean": measured.single_party_mean,
+        "minimum_budget_uniform": {
+            "answered": measured.uniform_answered,
+            "label_accuracy": measured.uniform_label_accuracy,
+            "student_accuracy": measured.uniform_student,
+        },
+    }
+
+
+def _seeds(result: RunResult) -> list[Summary]:
+    return [
+        {
+            "seed": seed.seed,
+            "asked": seed.asked,
+            "answered": len(seed.answered),
+            "label_accuracy": seed.label_accuracy,
+            "student_accuracy": student,
+            "stop": seed.labelling.stop.reason,
+            "batches": len(seed.labelling.batches),
+        }
+        for seed, student in zip(result.seeds, result.students, strict=True)
+    ]
 
 
 def write_results(result: RunResult, out: Path) -> Summary:
