@@ -106,8 +106,8 @@ def budget_filters(
         largest = max(0.0, np.log(delta[worst] / (2 * distance)))
         raise InvalidInput(
             f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
-            f"for float64 noise over {query_limit} queries; allowed: a larger delta, fewer queries, or an epsilon of at "
-            f"most {largest:.4g}"
+            f"for float64 noise over {query_limit} queries; allowed: a larger delta, fewer queries, or an epsilon "
+            f"of at most {largest:.4g}"
         )
     # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
     key = np.stack([epsilon, delta, sensitivity.votes, sensitivity.rate])
