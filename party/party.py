@@ -44,7 +44,7 @@ class Party:
     ) -> None:
         """Opens the party's account with the cap of its own budget.
 
-        coins_from: randomness of the secret coins that decide whether this party's vote enters a query; needed for
+        coins_from: randomness of the secret coins that decide whether each of its votes enters a query; needed for
         participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
         settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
         lies about outcomes gains nothing.
@@ -170,5 +170,5 @@ class Party:
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
             rate = self._study.roster[self._seat].rate
-            enters = enters & coins(self._coins_from, rate, queries=len(batch.ids))
+            enters = enters & coins(self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
         return np.where(enters, votes, ABSTAIN)

@@ -94,13 +94,15 @@ def participation(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> Parti
     return Participation(pattern, steps, (position * LATTICE) // size[member])
 
 
-def coins(source: RandomSource, rate: float, *, queries: int) -> Bool[ndarray, " queries"]:
-    """Whether a party's vote enters each query: one fresh coin a query, from 8 bytes of `source` each.
+def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> Bool[ndarray, "teachers queries"]:
+    """Whether each vote of a party enters: one fresh coin a teacher and query, from 8 bytes of `source` each.
 
-    rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many bits as the lattice has.
+    A coin of its own for each vote: votes that entered together would tell of each other's coin, and a record's vote
+    would cost more than the amplified bound. rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many
+    bits as the lattice has.
     """
-    drawn = np.frombuffer(source(8 * queries), dtype="<u8") >> np.uint64(64 - _BITS)
-    return drawn.astype(np.int64) < round(rate * LATTICE)
+    drawn = np.frombuffer(source(8 * teachers * queries), dtype="<u8") >> np.uint64(64 - _BITS)
+    return (drawn.astype(np.int64) < round(rate * LATTICE)).reshape(teachers, queries)
 
 
 def check_pattern(pattern: str) -> Pattern:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
 
 from protocols.accounting import accountant
 from protocols.accounting.data_dependent import DATA_DEPENDENT
@@ -20,7 +22,8 @@ BAYESIAN = "bayesian"
 class AccountantRow:
     """One accountant: what its figure means, and what may be done with it.
 
-    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem.
+    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what a
+    reader of its figure has to know besides.
     """
 
     name: str
@@ -31,6 +34,7 @@ class AccountantRow:
     adjacency: str
     noise: str
     source: str
+    note: str = ""
 
     @property
     def publishable(self) -> bool:
@@ -50,7 +54,7 @@ def accountant_table() -> list[AccountantRow]:
     looking = [
         AccountantRow(
             name=d.name, statement=d.statement, charges=False, unit=d.units, view=" or ".join(d.views),
-            adjacency=ADJACENCY, noise=d.noise_law, source=d.source,
+            adjacency=ADJACENCY, noise=d.noise_law, source=d.source, note=d.note,
         )
         for d in DATA_DEPENDENT.values()
     ]  # fmt: skip
@@ -80,10 +84,16 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     return (charging[0] if charging else None), tuple(name for name in names if not known[name])
 
 
-def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool) -> None:
+def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
+    """The weight of each vote that may be cast in a query: one a teacher."""
+    return np.ones(study.pooled_teachers) if study.pooled_teachers else np.repeat(study.weights, study.teachers)
+
+
+def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
     """Raises InvalidInput, before anything is trained, where an accountant has nothing to say of this study.
 
-    drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed.
+    drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
+    whether each vote will be known, and not their counts alone.
     """
     sensitivity = study.votes_per_unit * study.weights
     several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
@@ -91,7 +101,10 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     given = Circumstances(
         mechanism=study.mechanism,
         view=check_view(study.view),
+        classes=study.classes,
         sensitivity=sensitivity,
+        cast=cast_weights(study),
+        votes_known=votes_known and study.teachers == 1 and study.pooled_teachers is None,
         one_vote=not several,
         everyone=not (drops or dropping) and study.participation.everyone,
         secret=study.participation_name == "secret",

@@ -13,6 +13,7 @@ from protocols.accounting.evidence import Evidence, Units
 from protocols.errors import InvalidInput
 from protocols.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
+from simulations.accountants import cast_weights
 from simulations.label import SeedResult
 from simulations.replay import StoredVotes
 
@@ -68,7 +69,11 @@ class AskedVotes:
             above = (self.thresholds - (self.study.threshold or 0.0))[:, None]
             student = np.broadcast_to(self.offsets + above, self.counts.shape).copy()
         return Evidence(
-            mechanism=self.study.mechanism, counts=self.counts, answered=self.answered, student_votes=student
+            mechanism=self.study.mechanism,
+            counts=self.counts,
+            abstentions=self._abstentions(),
+            answered=self.answered,
+            student_votes=student,
         )
 
     @property
@@ -79,10 +84,21 @@ class AskedVotes:
             own = np.where(self.entering, self._stored.votes[:, 0, self.positions], ABSTAIN).astype(np.int64)
         return Units(
             sensitivity=study.votes_per_unit * study.weights,
+            cast=cast_weights(study),
             delta=np.array([seat.delta for seat in study.roster]),
             present=self.entering,
             own_votes=own,
         )
+
+    def _abstentions(self) -> bool:
+        """Whether a vote that entered is for no class: the histogram then lacks its weight."""
+        study = self.study
+        if self._stored.votes is None or study.pooled_teachers is not None:
+            entered = np.full(len(self.counts), study.largest_weight)
+        else:
+            entered = study.teachers * (study.weights @ self.entering)
+        # Weights lie on the lattice of votes, so sums are exact.
+        return bool((self.counts.sum(axis=1) < entered).any())
 
     def _count(self) -> Float64[ndarray, "queries classes"]:
         study, votes = self.study, self._stored.votes

@@ -28,8 +28,9 @@ from simulations.accountants import accountant_table
 from simulations.audit.command import audit_flags
 from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
+from simulations.noise_words import more_noise, noise_words
 from simulations.optimise_command import check_idle, optimise_flags, run_optimise
-from simulations.options import given_settings, host_from, settings_flags, settings_from
+from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
 from simulations.plan import Plan, make_plan
 from simulations.printing import print_plan, print_rows, print_summary
@@ -50,9 +51,10 @@ EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
 _INTERRUPTED = 130
 _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted (run again with "
-    "--resume)."
+    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
+# Only a run has a folder to go on in; what the others had trained lies in the cache.
+_EPILOG_OF_RUN = _EPILOG.removesuffix(".") + " (go on with --resume)."
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -86,13 +88,16 @@ def cli() -> None:
       conclave-simulate --parties 250
       conclave-simulate run --dataset mnist --teacher cnn --budgets 1:0.34,2:0.43,3:0.23 --seeds 0-19
       conclave-simulate plan --parties 250 --budgets 2.0
+      conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85
       conclave-simulate run --votes votes.npy --votes-kind ids --labels truth.npy --budgets 2.0
       conclave-simulate sweep sweep.toml --out runs/sweep
       conclave-simulate compare runs/a runs/b
+      conclave-simulate accountants
+      conclave-simulate audit --mechanism gnmax
     """
 
 
-@cli.command(name="run", epilog=_EPILOG)
+@cli.command(name="run", epilog=_EPILOG_OF_RUN)
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
@@ -117,6 +122,8 @@ def run_flags(**flags: Any) -> None:
         return
     reporter, host = _reporter(flags), host_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
+    if not flags["resume"]:
+        check_idle_analyses(settings, given_settings(flags), votes=True)
     _say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
@@ -162,14 +169,14 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
     """
+    settings, reporter = settings_from(flags), _reporter(flags)
+    check_idle_analyses(settings, given_settings(flags), votes=False)
+    if not flags["optimise"]:
+        check_idle(flags)
+    _say_defaults(settings, reporter)
     if flags["optimise"]:
-        reporter = _reporter(flags)
-        _say_defaults(settings_from(flags), reporter)
         run_optimise(flags, reporter)
         return
-    check_idle(flags)
-    settings, reporter = settings_from(flags), _reporter(flags)
-    _say_defaults(settings, reporter)
     budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
     print_plan(make_plan(study, budgets), as_json=flags["as_json"])
 
@@ -272,8 +279,9 @@ def _must_afford(plan: Plan) -> None:
     if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
         poorest = min(plan.groups, key=lambda group: group.answers_all)
         raise BudgetExceeded(
-            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at sigma {plan.study.sigma:g} "
-            "votes; allowed: a larger budget, more parties or a larger --sigma (see `conclave-simulate plan`)"
+            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
+            f"{noise_words(plan.study)}; allowed: a larger budget, more parties or {more_noise(plan.study)} "
+            "(see `conclave-simulate plan`)"
         )
 
 

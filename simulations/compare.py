@@ -20,7 +20,7 @@ from rich.text import Text
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations.experiment import read_toml
 from simulations.label import mean_and_interval
-from simulations.results import Summary
+from simulations.results import MARK, NOT_FOR_RELEASE, Summary
 
 # Figures of summary.json that are put side by side; the last entry: their name where they are kept by seed.
 _FIGURES = (
@@ -113,11 +113,22 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         if config_a.get(name) != config_b.get(name)
     ]
     figures = [
-        _figure(name, (_number(a, summary_a, keys), _number(b, summary_b, keys)), summary_a, summary_b, by_seed)
+        _figure(
+            _marked(name, keys),
+            (_number(a, summary_a, keys), _number(b, summary_b, keys)),
+            summary_a,
+            summary_b,
+            by_seed,
+        )
         for name, keys, by_seed in _FIGURES
     ]
     warnings = _warnings((summary_a, config_a), (summary_b, config_b))
     return Comparison(str(a), str(b), warnings, settings, [f for f in figures if (f.a, f.b) != (None, None)])
+
+
+def _marked(name: str, keys: tuple[str, ...]) -> str:
+    """The name of a figure, marked where it is computed from votes or records."""
+    return MARK + name if ".".join(keys) in NOT_FOR_RELEASE else name
 
 
 def _read(folder: Path) -> tuple[Summary, dict[str, object]]:

@@ -165,18 +165,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     Raises InvalidInput for settings that do not go together.
     """
     view, unit = check_view(settings.view), _unit(settings.unit)
+    _check_individualization(settings)
     pooled = settings.individualization == "upsampling"
-    if pooled and unit != "record":
-        raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
-    if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
-        raise InvalidInput(
-            f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
-            f"{settings.individualization!r}"
-        )
     ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
     teachers = 1 if pooled else settings.teachers_per_party
-    if pooled and settings.teachers_per_party != 1:
-        raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
     mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
     account = charging_accountant(settings, mechanism)
@@ -192,17 +184,16 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         "answer_rate": settings.answer_rate,
     }
     seats = len(budgets.names)
-    rate, weight = np.ones(seats), np.ones(seats)
     pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
+    rate, weight = np.ones(seats), np.ones(seats)
     if ensemble is not None:
         weight = ensemble.copies.astype(float)
     elif pattern != "all":
         rate, each = vanishing(pattern, **common)
         weight = np.full(seats, each)
     else:
-        sigma = getattr(mechanism, "sigma", None) or 2**0.5 / getattr(mechanism, "gamma", 1.0)
         # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
-        weight = weights(settings.weights, **common, sigma=sigma / teachers**0.5)
+        weight = weights(settings.weights, **common, sigma=_label_noise(mechanism) / teachers**0.5)
     noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
     # Rounding weights down to the lattice must not push a threshold at the very top above the total.
     if noise["threshold"] is not None and ensemble is None:
@@ -234,6 +225,27 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     # Round one gets half of the queries that the poorest budget affords when all are answered.
     affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
     return replace(study, round_one=max(1, int(affordable.min()) // 2))
+
+
+def _check_individualization(settings: Experiment) -> None:
+    """Raises InvalidInput for settings that do not go with the way in which budgets differ."""
+    if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
+        raise InvalidInput(
+            f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
+            f"{settings.individualization!r}"
+        )
+    if settings.individualization != "upsampling":
+        return
+    if settings.unit != "record":
+        raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
+    if settings.teachers_per_party != 1:
+        raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
+
+
+def _label_noise(mechanism: Mechanism) -> float:
+    """Standard deviation of the label's noise in votes, whatever its law."""
+    sigma: float | None = getattr(mechanism, "sigma", None)
+    return 2**0.5 / getattr(mechanism, "gamma", 1.0) if sigma is None else sigma
 
 
 def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:

@@ -16,6 +16,7 @@ from numpy import ndarray
 from protocols.accounting.data_dependent import DATA_DEPENDENT
 from protocols.accounting.evidence import Figures
 from protocols.accounting.private import Private
+from protocols.errors import InvalidInput
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
 from simulations.accountants import BAYESIAN, named_accountants
@@ -33,9 +34,13 @@ from simulations.students import ReleasedStudent, between_rounds
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """None and empty where nothing was asked for, or there is nothing to look at."""
+    """None and empty where nothing was asked for, or there is nothing to look at.
+
+    refused: why an accountant has no figure for these votes; as private as they are, for it depends on them.
+    """
 
     accountants: Mapping[str, Private[Figures]]
+    refused: Mapping[str, Private[str]]
     retraining: Private[Retraining] | None
     attack: Private[MembershipReport] | None
 
@@ -57,6 +62,7 @@ def find(
     """
     _, names = named_accountants(inputs.settings.accountant)
     figures: dict[str, Private[Figures]] = {}
+    refused: dict[str, Private[str]] = {}
     retrained = None
     if names and first.asked:
         predictions = _predictions(inputs, study, first, host)
@@ -65,12 +71,18 @@ def find(
             asked = AskedVotes(study, stored, first, predictions)
             with reporter.stage("analysis of the votes") as stage:
                 for done, name in enumerate(wanted, 1):
-                    figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
+                    try:
+                        figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
+                    except InvalidInput as error:
+                        # What no votes could have mended was refused beforehand; these votes must not cost the run.
+                        refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
-                stage.result = f"{', '.join(wanted)} (private figures)"
+                stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
         if BAYESIAN in names:
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
-    return Findings(figures, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter))
+    return Findings(
+        figures, refused, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
+    )
 
 
 def _predictions(

@@ -10,7 +10,7 @@ from numpy import ndarray
 from scipy.interpolate import PchipInterpolator
 
 from protocols.accounting.accountant import accountant
-from protocols.errors import InvalidInput
+from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.study import Study, votes_per_unit
@@ -85,12 +85,16 @@ class Grid:
     accuracy: Float64[ndarray, " cells"]
 
     def best(self, planner: Planner, objective: Objective, min_accuracy: float) -> int:
-        """The cell of the largest objective that is accurate enough. Raises InvalidInput where there is none."""
+        """The cell of the largest objective that is accurate enough.
+
+        Raises InvalidInput where none is, BudgetExceeded where the budgets release nothing at all.
+        """
         releases = self.answered >= 0.5
         enough = releases & (self.accuracy >= min_accuracy)
         if not enough.any():
             best = f"at best {self.accuracy[releases].max():.3f}" if releases.any() else "no label at all"
-            raise InvalidInput(
+            refusal = InvalidInput if releases.any() else BudgetExceeded
+            raise refusal(
                 f"labels of accuracy {min_accuracy:.6g} cannot be had from budgets {planner.settings.budgets!r} "
                 f"({best}); allowed: a lower --min-accuracy, larger budgets or more parties"
             )

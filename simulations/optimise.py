@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64
 from numpy import ndarray
 from scipy.special import expit, logit
 
-from protocols.errors import InvalidInput
+from protocols.errors import BudgetExceeded
 from protocols.study import Study
 from simulations.batch_costs import BatchCost, batch_costs
 from simulations.experiment import SHARES
@@ -56,7 +56,7 @@ class Optimum:
 def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     """The settings of the largest objective among those whose labels are expected to be this accurate.
 
-    Raises InvalidInput where no setting releases a label, or none so accurate a one.
+    Raises BudgetExceeded where no setting releases a label, InvalidInput where none releases so accurate a one.
     """
     total = planner.total
     grid = predict_grid(planner, Axes.wide(planner))
@@ -69,7 +69,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     whole = planner.predict(noise)
     chosen = planner.predict(noise, queries=planner.enough(noise))
     if chosen.answered < 1:
-        raise InvalidInput(
+        raise BudgetExceeded(
             f"budgets {planner.settings.budgets!r} are expected to release {whole.answered:.2g} labels of accuracy "
             f"{min_accuracy:.3g}; allowed: budgets, parties and a --min-accuracy that give at least 1"
         )

@@ -15,7 +15,7 @@ from party.teachers import TEACHERS
 from protocols.accounting.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
-from simulations.accountants import accountant_table
+from simulations.accountants import BAYESIAN, accountant_table, named_accountants
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.experiment import Experiment, experiment, parse_seeds
@@ -126,6 +126,21 @@ def settings_from(flags: dict[str, object]) -> Experiment:
         if idle:
             raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect with --votes; leave one of them out")
     return experiment(**given)
+
+
+def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes: bool) -> None:
+    """Raises InvalidInput for a setting of accountants that analyse, given where none of them is asked for.
+
+    votes: whether there will be votes to analyse; a plan has none.
+    """
+    _, analyses = named_accountants(settings.accountant)
+    if analyses and not votes:
+        raise InvalidInput(
+            f"accountant {analyses[0]!r} analyses votes, and a plan has none; allowed: one that charges budgets "
+            f"({', '.join(ACCOUNTANTS)})"
+        )
+    if "retrainings" in given and BAYESIAN not in analyses:
+        raise InvalidInput(f"--retrainings has no effect without --accountant {BAYESIAN}; leave it out")
 
 
 def host_from(flags: dict[str, object]) -> Host:

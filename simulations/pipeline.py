@@ -81,7 +81,14 @@ def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
     if inputs.stored is not None:
         check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
     _, analyses = named_accountants(inputs.settings.accountant)
-    check_analyses(analyses, study, drops=inputs.settings.dropout > 0, trains=inputs.stored is None)
+    stored = inputs.stored
+    check_analyses(
+        analyses,
+        study,
+        drops=inputs.settings.dropout > 0,
+        trains=stored is None,
+        votes_known=stored is None or stored.votes is not None,
+    )
     return budgets, study
 
 
@@ -106,7 +113,8 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
                 ),
                 seeds[0].labelling,
             )
-        stage.result = f"{np.mean([len(s.answered) for s in seeds]):.1f} labels released"
+        answered = [len(s.answered) for s in seeds]
+        stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} labels released"
     released = _released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)

@@ -14,16 +14,17 @@ from numpy import ndarray
 
 from simulations.plots_style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
 from simulations.report_words import count, parties_words, percent
-from simulations.results import Summary
+from simulations.results import MARK, Summary
 
 _BAR = 0.62
 _FEWEST_BINS, _MOST_BINS = 6, 40
 _NARROW = 0.005
+_OTHERS = "grey and hatched: not for release"
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar; half: of its 95 % interval; kind: "run", "baseline" or "open" (not private)."""
+    """One bar; half: of its 95 % interval; kind: "run", "baseline" or "open" (without privacy)."""
 
     words: str
     value: float
@@ -41,8 +42,8 @@ def accuracy_bars(figures: Summary) -> list[Bar]:
         ("minimum budget for all: student", uniform["student_accuracy"], None, "baseline"),
         ("minimum budget for all: labels", uniform["label_accuracy"], None, "baseline"),
         ("mean single party", baselines["single_party_accuracy_mean"], None, "baseline"),
-        ("plurality without noise (not private)", figures["plurality_accuracy"], None, "open"),
-        ("all data pooled (not private)", baselines["non_private_student_accuracy"], None, "open"),
+        ("plurality without noise (without privacy)", figures["plurality_accuracy"], None, "open"),
+        ("all data pooled (without privacy)", baselines["non_private_student_accuracy"], None, "open"),
     ]
     return [Bar(words, value, half, kind) for words, value, half, kind in candidates if value is not None]
 
@@ -62,7 +63,7 @@ def against_baselines(figures: Summary) -> Drawing:
         if accuracies:
             upper, lower = figure.subplots(2, 1, height_ratios=heights)
             _bars(lower, accuracies, text=lambda bar: percent(bar.value), longest=1.0)
-            lower.set_title("Accuracy")
+            lower.set_title(f"Accuracy ({_OTHERS})")
             percent_axis(lower.xaxis)
             lower.set_xticks(np.linspace(0, 1, 6))
             lower.set_xlabel(f"share that is right ({note})")
@@ -71,7 +72,7 @@ def against_baselines(figures: Summary) -> Drawing:
             upper.set_xlabel(note)
         longest = max(bar.value + (bar.half or 0.0) for bar in labels)
         _bars(upper, labels, text=lambda bar: count(bar.value), longest=max(longest, 1.0))
-        upper.set_title("Labels released")
+        upper.set_title("Labels released" + ("" if uniform is None else f" ({_OTHERS})"))
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
@@ -83,7 +84,8 @@ def against_baselines(figures: Summary) -> Drawing:
     return Drawing(
         "baselines",
         f"{measured}'Minimum budget for all' is the same study with every vote weighing 1, ended by the "
-        "smallest budget. Hatched bars are not private, only for comparison. "
+        "smallest budget. Grey and hatched bars are computed from votes and records, hatched ones without privacy, "
+        "only for comparison: not for release. "
         f"{note[0].upper()}{note[1:]}; a bar without whisker does not vary over the seeds, or was not kept "
         "seed by seed.",
         f"Bar charts. Labels released: {'; '.join(f'{bar.words} {count(bar.value)}' for bar in labels)}. "
@@ -101,7 +103,8 @@ def teachers(accuracy: Float64[ndarray, "parties teachers"], *, plurality: float
     with style():
         figure = new_figure(height=3.0)
         axes = figure.add_subplot()
-        axes.set_title("How often a party's teachers are right" if several else "How often a party's teacher is right")
+        whose = "teachers are" if several else "teacher is"
+        axes.set_title(f"{MARK.capitalize()}how often a party's {whose} right")
         axes.hist(by_party, bins=bins.tolist(), color=COLOURS["sky"], edgecolor="white", linewidth=0.6)
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         percent_axis(axes.xaxis)
@@ -135,7 +138,7 @@ def teachers(accuracy: Float64[ndarray, "parties teachers"], *, plurality: float
     return Drawing(
         "teachers",
         f"{parties_words(parties)}; the best {percent(best)}, the worst {percent(worst)}. Known in a "
-        "simulation only: the protocol releases no teacher's accuracy.",
+        "simulation only: the protocol releases no teacher's accuracy, and no budget pays for it. Not for release.",
         f"Histogram of teacher accuracy over {parties_words(parties)}, from {percent(worst)} to "
         f"{percent(best)}, mean {percent(mean)}.",
         figure,

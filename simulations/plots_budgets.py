@@ -154,8 +154,7 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
     spent = np.array([seed.labelling.spent for seed in result.seeds])
     sums = np.stack([np.bincount(groups.member, weights=row / cap, minlength=len(groups)) for row in spent])
     by_seed = sums / groups.size
-    mean, low, high = by_seed.mean(axis=0), by_seed.min(axis=0), by_seed.max(axis=0)
-    several = len(result.seeds) > 1
+    mean, several = by_seed.mean(axis=0), len(result.seeds) > 1
     # Where all are out at once, none of them stands out.
     first = groups.exhausted_first & ~groups.exhausted_first.all()
     bars = len(groups) <= LARGEST_SHOWN
@@ -164,49 +163,9 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
         axes = figure.add_subplot()
         axes.set_title(f"Share of budget used: {_who(groups)}")
         if bars:
-            rows = np.arange(len(groups))[::-1]
-            colours = np.where(first, COLOURS["vermillion"], COLOURS["blue"]).tolist()
-            axes.barh(rows, mean, height=0.62, color=colours)
-            if several:
-                axes.errorbar(
-                    mean,
-                    rows,
-                    xerr=[mean - low, high - mean],
-                    fmt="none",
-                    ecolor=COLOURS["ink"],
-                    elinewidth=1,
-                )
-            for row, value, end, out in zip(rows, mean, high, first, strict=True):
-                # Beside the bar, or beyond the line at 100 % where it would cross that.
-                place = end + 0.012 if end < 0.8 else 1.012
-                axes.text(place, row, percent(value) + (", first" if out else ""), va="center")
-            axes.set_yticks(rows, [_group_words(groups, g) for g in range(len(groups))])
-            axes.set_xlim(0, 1.16)
-            axes.set_xticks(np.linspace(0, 1, 6))
-            percent_axis(axes.xaxis)
-            axes.set_xlabel("share of the cap used" + (", mean over seeds; whiskers: all seeds" if several else ""))
-            axes.axvline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
-            light_grid(axes, "x")
+            _share_bars(axes, groups, by_seed, first)
         else:
-            axes.scatter(
-                groups.epsilon[~first],
-                mean[~first],
-                s=16,
-                color=COLOURS["blue"],
-                alpha=0.7,
-                linewidths=0,
-                rasterized=len(groups) > _MOST_VECTORS,
-            )
-            axes.scatter(groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3)
-            if groups.epsilon[-1] > 20 * groups.epsilon[0]:
-                axes.set_xscale("log")
-                axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes.set_ylim(0, 1.05)
-            percent_axis(axes.yaxis)
-            axes.axhline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
-            axes.set_ylabel("share of the cap used" + (", mean over seeds" if several else ""))
-            axes.set_xlabel(f"budget ε; one dot a group of equal budgets ({count(len(groups))} groups)")
-            light_grid(axes, "y")
+            _share_dots(axes, groups, by_seed, first)
     return Drawing(
         "budget_used",
         f"The ledger over the cap, the mean of each group's parties{' and seeds' if several else ''}. "
@@ -216,6 +175,63 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
         f"{percent(mean.max())}; {_who(groups)}.",
         figure,
     )
+
+
+def _share_bars(
+    axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
+) -> None:
+    """One bar a group, with whiskers over the seeds; first: whose budget was out first."""
+    mean, low, high = by_seed.mean(axis=0), by_seed.min(axis=0), by_seed.max(axis=0)
+    several = len(by_seed) > 1
+    rows = np.arange(len(groups))[::-1]
+    colours = np.where(first, COLOURS["vermillion"], COLOURS["blue"]).tolist()
+    axes.barh(rows, mean, height=0.62, color=colours)
+    if several:
+        axes.errorbar(
+            mean,
+            rows,
+            xerr=[mean - low, high - mean],
+            fmt="none",
+            ecolor=COLOURS["ink"],
+            elinewidth=1,
+        )
+    for row, value, end, out in zip(rows, mean, high, first, strict=True):
+        # Beside the bar, or beyond the line at 100 % where it would cross that.
+        place = end + 0.012 if end < 0.8 else 1.012
+        axes.text(place, row, percent(value) + (", first" if out else ""), va="center")
+    axes.set_yticks(rows, [_group_words(groups, g) for g in range(len(groups))])
+    axes.set_xlim(0, 1.16)
+    axes.set_xticks(np.linspace(0, 1, 6))
+    percent_axis(axes.xaxis)
+    axes.set_xlabel("share of the cap used" + (", mean over seeds; whiskers: all seeds" if several else ""))
+    axes.axvline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
+    light_grid(axes, "x")
+
+
+def _share_dots(
+    axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
+) -> None:
+    """One dot a group over its budget, for many groups."""
+    mean, several = by_seed.mean(axis=0), len(by_seed) > 1
+    axes.scatter(
+        groups.epsilon[~first],
+        mean[~first],
+        s=16,
+        color=COLOURS["blue"],
+        alpha=0.7,
+        linewidths=0,
+        rasterized=len(groups) > _MOST_VECTORS,
+    )
+    axes.scatter(groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3)
+    if groups.epsilon[-1] > 20 * groups.epsilon[0]:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_ylim(0, 1.05)
+    percent_axis(axes.yaxis)
+    axes.axhline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.set_ylabel("share of the cap used" + (", mean over seeds" if several else ""))
+    axes.set_xlabel(f"budget ε; one dot a group of equal budgets ({count(len(groups))} groups)")
+    light_grid(axes, "y")
 
 
 def _who(groups: BudgetGroups) -> str:

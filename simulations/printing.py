@@ -12,10 +12,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from simulations.noise_words import noise_words
 from simulations.plan import Plan
+from simulations.results import MARK
 
 
 def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """The plan as a table of the groups that end first, or as JSON."""
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
         return
@@ -23,13 +26,13 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
                "answers (half answered)", "epsilon per answer"]  # fmt: skip
     rows: list[list[object]] = [
-        [g.budget, g.delta, g.parties, g.weight, g.order, g.epsilon_guaranteed, g.answers_all, g.answers_half,
+        [g.budget, g.delta, g.parties, g.weight, g.order or "none", g.epsilon_guaranteed, g.answers_all, g.answers_half,
          g.epsilon_per_answer]
         for g in shown
     ]  # fmt: skip
     terms = plan.to_json()
     print_rows(
-        f"{terms['mechanism']}, sigma {terms['sigma']:g} votes, {terms['accounting']}, unit {terms['unit']}, "
+        f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
         f"view {terms['view']}, replace-one",
         columns,
         rows,
@@ -41,12 +44,14 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:
+    """The summary of a run as a table of its budget groups and its headline figures; out: where the report lies."""
     rows: list[list[object]] = [
         [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
         for g in figures["groups"][:40]
     ]
     print_rows(
-        f"{_seats(figures)}, {figures['accounting']}, unit {figures['unit']}, view {figures['view']}",
+        f"{_seats(figures)}, {figures['mechanism']['name']}, {figures['accounting']}, unit {figures['unit']}, "
+        f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}",
         ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
         rows,
     )
@@ -56,8 +61,14 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
     click.echo(f"label accuracy   {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
-    click.echo(f"mean teacher     {accuracy('teacher_accuracy_mean')}")
     click.echo(f"report           {out / 'report.html'}")
+    click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
+
+
+def _deltas(figures: dict[str, Any]) -> str:
+    """The delta of all budgets, or the least and the largest."""
+    deltas = sorted({group["delta"] for group in figures["groups"]})
+    return f"{deltas[0]:g}" if len(deltas) == 1 else f"{deltas[0]:g} to {deltas[-1]:g}"
 
 
 def _seats(figures: dict[str, Any]) -> str:
@@ -69,6 +80,7 @@ def _seats(figures: dict[str, Any]) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    """A table on standard output; floats with four digits, 140 columns wide where it is no terminal."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")

@@ -18,6 +18,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from party.files import write_atomically
+from protocols.accounting.best_release import BestRelease
 from protocols.accounting.evidence import Figures
 from protocols.accounting.private import WHY
 from protocols.study import ADJACENCY
@@ -30,7 +31,13 @@ Row = dict[str, Any]
 
 FOLDER = "private"
 _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
-_DEVIATION = "standard deviation"
+_ABOVE = (
+    "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
+    "bound, above the label-only one that may have charged; '(expected)' is of answers that may not have come; "
+    "a sanitised figure includes the cost of its release."
+)
+# What follows the name of a figure that belongs to another.
+_DEVIATION, _ORDER = "standard deviation", "order"
 _MOVED = "share of retrainings that moved a vote"
 _BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
 # Rows of parties that a page shows.
@@ -40,7 +47,9 @@ _MOST_GROUPS = 100
 def has_findings(result: RunResult) -> bool:
     """Whether the run computed anything private."""
     findings = result.findings
-    return bool(findings.accountants) or findings.retraining is not None or findings.attack is not None
+    return (
+        bool(findings.accountants or findings.refused) or findings.retraining is not None or findings.attack is not None
+    )
 
 
 def write_private(result: RunResult, out: Path) -> list[Path]:
@@ -76,9 +85,12 @@ def private_section(result: RunResult) -> Row | None:
         "why": WHY,
         "accountants": [
             {"name": name, "statement": statements[name].statement, "unit": result.study.unit,
-             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source}
+             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source,
+             "note": statements[name].note}
             for name in _names(result)
         ],
+        "refused": _refused(result),
+        "above": _ABOVE if _above(result) else None,
         "groups": _groups(result)[:_MOST_GROUPS],
         "columns": _columns(result),
         "attack": None if attack is None else membership_words.rows(attack.for_research()),
@@ -100,11 +112,16 @@ def printed(result: RunResult) -> list[str]:
     if not has_findings(result):
         return []
     lines = [f"private figures  (each {WHY})"]
-    worst = result.study.budgets.epsilon_guaranteed
-    for name, epsilon in _columns_of(result).items():
-        known = epsilon[np.isfinite(epsilon)]
-        if known.size and _DEVIATION not in name and _MOVED not in name:
-            lines.append(f"  {name}: epsilon {known.min():.4g} to {known.max():.4g} (worst case {worst.max():.4g})")
+    worst, columns = result.study.budgets.epsilon_guaranteed.max(), _columns_of(result)
+    for name, epsilon in _epsilons(result).items():
+        std, order = columns.get(f"{name} {_DEVIATION}"), columns.get(f"{name} {_ORDER}")
+        lines.append(
+            f"  {name}: epsilon {_span(epsilon)}{'' if std is None else f', +- {_span(std)} ({_DEVIATION})'}"
+            f"{'' if order is None else f', order {_span(order)}'} (worst case {worst:.4g})"
+        )
+    if _above(result):
+        lines.append(f"  {_ABOVE}")
+    lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
     if result.findings.attack is not None:
         lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
     return lines
@@ -114,21 +131,64 @@ def _names(result: RunResult) -> list[str]:
     return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
 
 
+def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
+    """The columns that are epsilons, as far as there is any."""
+    return {
+        name: values
+        for name, values in _columns_of(result).items()
+        if not name.endswith((_DEVIATION, _ORDER, f"({_MOVED})")) and np.isfinite(values).any()
+    }
+
+
+def _above(result: RunResult) -> bool:
+    """Whether a figure of a party is above what is guaranteed to it."""
+    worst = result.study.budgets.epsilon_guaranteed * (1 + 1e-9)
+    return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
+
+
+def _span(values: Float64[ndarray, " parties"]) -> str:
+    """The least and the largest of what is known, once where they agree."""
+    low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _releases(result: RunResult) -> list[Row]:
+    """How a sanitised figure would be released, once for each distinct release."""
+    rows: dict[BestRelease, Row] = {}
+    for private in result.findings.accountants.values():
+        releases = private.for_research().releases
+        for seat, release in zip(result.study.roster, releases, strict=True) if releases else ():
+            rows.setdefault(release, {"delta": seat.delta, "weight": seat.weight, "parties": 0})["parties"] += 1
+    return [row | asdict(release) for release, row in rows.items()]
+
+
+def _refused(result: RunResult) -> dict[str, str]:
+    """Why an accountant has no figure for these votes."""
+    return {name: why.for_research() for name, why in result.findings.refused.items()}
+
+
 def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     """Each figure that exists, for every seat of the roster."""
     columns: dict[str, Float64[ndarray, " parties"]] = {}
     for name, private in result.findings.accountants.items():
         figures: Figures = private.for_research()
-        columns[name] = figures.epsilon
-        for kind, values in (("expected", figures.expected), (_DEVIATION, figures.std)):
-            if np.isfinite(values).any():
-                columns[f"{name} ({kind})"] = values
+        expects = np.isfinite(figures.expected).any()
+        happened = f"{name} (realised)" if expects else name
+        columns[happened], columns[f"{happened} {_ORDER}"] = figures.epsilon, figures.order
+        if expects:
+            columns[f"{name} (expected)"] = figures.expected
+            columns[f"{name} (expected) {_ORDER}"] = figures.expected_order
+        if figures.releases is not None:
+            columns[f"{name} {_DEVIATION}"] = figures.std
     if result.findings.retraining is not None:
         rows = {row.party: row for row in result.findings.retraining.for_research().rows}
+        found = [rows.get(seat.party) for seat in result.study.roster]
         for kind, field in _BAYESIAN.items():
             columns[f"{BAYESIAN} ({kind})"] = np.array(
-                [float(getattr(rows[s.party], field)) if s.party in rows else np.nan for s in result.study.roster]
+                [np.nan if row is None else float(getattr(row, field)) for row in found]
             )
+        # The estimate at a power is that of Renyi order power + 1.
+        columns[f"{BAYESIAN} (typical) {_ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
     return columns
 
 
@@ -177,6 +237,7 @@ def _findings(result: RunResult) -> Row:
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
         "accountants": {name: asdict(of_name[name]) for name in _names(result)},
+        "refused": _refused(result),
         "parties": [
             {
                 "party": seat.party,
@@ -196,6 +257,8 @@ def _findings(result: RunResult) -> Row:
             "population": retraining.population,
             "rows": [{k: _number(v) for k, v in asdict(row).items()} for row in retraining.rows],
         }
+    if releases := _releases(result):
+        document["smooth_sensitivity"] = {"objective": "epsilon + 2 std", "releases": releases}
     if findings.attack is not None:
         document["membership_attack"] = findings.attack.for_research().to_json()
     return document

@@ -31,8 +31,9 @@ _GROUPS = 64
 _MASKED_CELLS = 20_000_000
 
 Presence = Callable[[int], Bool[ndarray, " parties"]]
-# coins(voting parties, size of the batch) -> whether each party's vote enters each of the next queries.
-Coins = Callable[[Bool[ndarray, " parties"], int], Bool[ndarray, "parties queries"]]
+# coins(voting parties, size of the batch) -> whether each vote of each party enters each of the next queries.
+Entering = Bool[ndarray, "parties teachers queries"]
+Coins = Callable[[Bool[ndarray, " parties"], int], Entering]
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,10 +165,10 @@ def secret_coins(study: Study, *, seed: int) -> Coins | None:
         return None
     sources = [coin_source(seed, seat) for seat in range(len(study.roster))]
 
-    def throw(voting: Bool[ndarray, " parties"], size: int) -> Bool[ndarray, "parties queries"]:
-        enters = np.zeros((len(sources), size), dtype=bool)
+    def throw(voting: Bool[ndarray, " parties"], size: int) -> Entering:
+        enters = np.zeros((len(sources), study.teachers, size), dtype=bool)
         for seat in np.flatnonzero(voting):
-            enters[seat] = coins(sources[seat], study.roster[seat].rate, queries=size)
+            enters[seat] = coins(sources[seat], study.roster[seat].rate, teachers=study.teachers, queries=size)
         return enters
 
     return throw
@@ -195,7 +196,6 @@ def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries
     return np.sum(parts, axis=0) if parts else np.zeros(len(study.roster), dtype=np.int64)
 
 
-Entering = Bool[ndarray, "parties queries"]
 Counter = Callable[[Bool[ndarray, " parties"], slice, "Entering | None"], Float64[ndarray, "queries classes"]]
 
 
@@ -243,10 +243,10 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
         step = max(1, _MASKED_CELLS // (votes.shape[0] * votes.shape[1]))
         for start in range(batch.start, batch.stop, step):
             part = slice(start, min(start + step, batch.stop))
-            enters = study.participation.votes(np.arange(part.start, part.stop))
+            enters = study.participation.votes(np.arange(part.start, part.stop))[:, None, :]
             if entering is not None:
-                enters = enters & entering[:, part.start - batch.start : part.stop - batch.start]
-            cast = np.where(enters[:, None, :], votes[:, :, part], ABSTAIN)
+                enters = enters & entering[:, :, part.start - batch.start : part.stop - batch.start]
+            cast = np.where(enters, votes[:, :, part], ABSTAIN)
             parts.append(count_votes(cast, weights, classes=classes))
         return np.concatenate(parts)
 

@@ -174,28 +174,28 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
                 uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percent
             ),
             "model": cell(uniform["student_accuracy"], student, percent),
-            "private": "yes",
+            "private": "yes, as a study of its own; not for release beside this one",
         },
         {
             "name": "A single party alone, mean",
             "labels": "–",
             "label_accuracy": cell(baselines["single_party_accuracy_mean"], "single", percent),
             "model": "–",
-            "private": "shares nothing",
+            "private": "shares nothing; not for release",
         },
         {
             "name": "Plurality of all votes, without noise",
             "labels": "–",
             "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percent),
             "model": "–",
-            "private": "no",
+            "private": "without privacy, not for release",
         },
         {
             "name": "One model on all data pooled",
             "labels": "–",
             "label_accuracy": "–",
             "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
-            "private": "no",
+            "private": "without privacy, not for release",
         },
     ]
 

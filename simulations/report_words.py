@@ -27,7 +27,7 @@ _WEIGHTS = {
     "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
     "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
     "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
-    "budgets run out together",
+    "budgets run out together if answers come at the planned rate",
 }
 _INDIVIDUALIZATION = {
     "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "

@@ -22,16 +22,30 @@ from protocols.mechanisms import PARAMETERS
 from protocols.study import ADJACENCY
 from simulations.experiment import write_config
 from simulations.label import mean_and_interval
-from simulations.pipeline import RunResult
+from simulations.pipeline import Baselines, RunResult
 
 Summary = dict[str, Any]  # Any: JSON
+
+# What is computed from votes, teachers or records and not from released labels: no budget pays for it.
+NOT_FOR_RELEASE = (
+    "teacher_accuracy_mean",
+    "plurality_accuracy",
+    "baselines.non_private_student_accuracy",
+    "baselines.single_party_accuracy_mean",
+    "baselines.minimum_budget_uniform.answered",
+    "baselines.minimum_budget_uniform.label_accuracy",
+    "baselines.minimum_budget_uniform.student_accuracy",
+)
+# Put before such a figure wherever it stands outside of the private folder.
+MARK = "not for release: "
 
 
 def summary(result: RunResult) -> Summary:
     """The figures of a run. With several seeds `answered` and accuracies are means (`seeds` has each one's).
 
     Every epsilon says what it is: `epsilon_guaranteed` is the cap at the party's own fixed order and may be
-    published; `epsilon_spent` is an operator's reading of the ledger (the largest over the seeds).
+    published; `epsilon_spent` is an operator's reading of the ledger (the largest over the seeds). `not_for_release`
+    names the figures that are computed from votes or records.
     """
     study, seeds = result.study, result.seeds
     budgets = study.budgets
@@ -43,6 +57,7 @@ def summary(result: RunResult) -> Summary:
     first = _exhausted_first(result)
     accuracy = result.teacher_accuracy
     return {
+        "not_for_release": list(NOT_FOR_RELEASE),
         "parties": len(study.roster),
         "teachers_per_party": study.teachers,
         "queries": result.source.stored.queries,
@@ -57,15 +72,7 @@ def summary(result: RunResult) -> Summary:
         "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
-        "baselines": {
-            "non_private_student_accuracy": result.baselines.non_private,
-            "single_party_accuracy_mean": result.baselines.single_party_mean,
-            "minimum_budget_uniform": {
-                "answered": result.baselines.uniform_answered,
-                "label_accuracy": result.baselines.uniform_label_accuracy,
-                "student_accuracy": result.baselines.uniform_student,
-            },
-        },
+        "baselines": _baselines(result.baselines),
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
         "epsilon_max": float(budgets.epsilon_of(spent).max()),
@@ -88,19 +95,35 @@ def summary(result: RunResult) -> Summary:
         "groups": _groups(result),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
-        "seeds": [
-            {
-                "seed": seed.seed,
-                "asked": seed.asked,
-                "answered": len(seed.answered),
-                "label_accuracy": seed.label_accuracy,
-                "student_accuracy": student,
-                "stop": seed.labelling.stop.reason,
-                "batches": len(seed.labelling.batches),
-            }
-            for seed, student in zip(seeds, result.students, strict=True)
-        ],
+        "seeds": _seeds(result),
     }
+
+
+def _baselines(measured: Baselines) -> Summary:
+    return {
+        "non_private_student_accuracy": measured.non_private,
+        "single_party_accuracy_mean": measured.single_party_mean,
+        "minimum_budget_uniform": {
+            "answered": measured.uniform_answered,
+            "label_accuracy": measured.uniform_label_accuracy,
+            "student_accuracy": measured.uniform_student,
+        },
+    }
+
+
+def _seeds(result: RunResult) -> list[Summary]:
+    return [
+        {
+            "seed": seed.seed,
+            "asked": seed.asked,
+            "answered": len(seed.answered),
+            "label_accuracy": seed.label_accuracy,
+            "student_accuracy": student,
+            "stop": seed.labelling.stop.reason,
+            "batches": len(seed.labelling.batches),
+        }
+        for seed, student in zip(result.seeds, result.students, strict=True)
+    ]
 
 
 def write_results(result: RunResult, out: Path) -> Summary:
@@ -224,7 +247,7 @@ def _parties(result: RunResult) -> str:
     if result.source.party_sizes is not None:
         columns["records"] = result.source.party_sizes
     if result.teacher_accuracy is not None and study.pooled_teachers is None:
-        columns["teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
+        columns[f"{MARK}teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)

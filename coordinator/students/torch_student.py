@@ -53,7 +53,7 @@ class TorchStudent(Student):
         check_queries(inputs, self.input_shape)
         probabilities = np.zeros((len(inputs), len(self.offsets)), np.float32)
         for start in range(0, len(inputs), _CHUNK):
-            queries = torch.from_numpy(np.ascontiguousarray(inputs[start : start + _CHUNK]))
+            queries = torch.from_numpy(np.array(inputs[start : start + _CHUNK], order="C"))
             logits = self.network.logits(self.parameters, queries.to(self.offsets.device), None)
             logits = logits + self.offsets
             probabilities[start : start + _CHUNK] = logits.softmax(1).cpu().numpy()
@@ -107,8 +107,8 @@ def train(
     offsets = torch.full((classes,), _NEVER)
     offsets[torch.from_numpy(seen)] = 0.0
     offsets = offsets.to(device)
-    known, targets = torch.from_numpy(inputs).to(device), torch.from_numpy(labels).to(device)
-    rest = torch.from_numpy(unlabelled).to(device)
+    # Copies: torch can only share the memory of an array that may be written to, which a mapped file's may not.
+    known, targets, rest = (torch.tensor(array, device=device) for array in (inputs, labels, unlabelled))
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
     steps = schedule.steps(len(labels)) if len(seen) > 1 else 0  # one class: nothing to tell apart
     picks = _Picks(len(labels), schedule.batch, generator)

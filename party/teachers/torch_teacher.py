@@ -47,7 +47,7 @@ class TorchTeacher(Teacher):
         chunk = _CPU_CHUNK if self.device.type == "cpu" else _GPU_CHUNK
         predicted = np.empty(len(inputs), np.int64)
         for start in range(0, len(inputs), chunk):
-            queries = torch.from_numpy(np.ascontiguousarray(inputs[start : start + chunk])).to(self.device)
+            queries = torch.from_numpy(np.array(inputs[start : start + chunk], order="C")).to(self.device)
             logits = self.network.logits(parameters, queries, None) + offsets
             predicted[start : start + chunk] = logits.argmax(1).cpu().numpy()
         return predicted

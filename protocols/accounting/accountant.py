@@ -151,6 +151,8 @@ class GaussianDp(Accountant):
         orders: Float64[ndarray, " units"],
         delta: Float64[ndarray, " units"],
     ) -> Float64[ndarray, " units"]:
+        if not (spend >= 0).all():
+            raise InvalidInput(f"spend is {spend.min()}; allowed: >= 0")
         return gdp_epsilon(np.sqrt(spend), delta)
 
 

@@ -17,30 +17,21 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.accounting import exact, moments2017, papernot2018
+from protocols.accounting.best_release import BestRelease, best_release, settings_that_hold
 from protocols.accounting.evidence import Circumstances, Evidence, Figures, Units, alike, spread
-from protocols.accounting.gnss import GnssParameters, best_parameters
 from protocols.accounting.private import Private
 from protocols.accounting.rdp import rdp_to_epsilon
-from protocols.accounting.smooth_sensitivity import (
-    VoteSetting,
-    critical_points,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
-)
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
+from protocols.votes import ABSTAIN
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
 MOMENTS = np.arange(1, 129)
-# Smooth sensitivity is searched at these orders and smoothness parameters (beta times order).
-_SMOOTH_ORDERS = (3.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 17.0, 20.0, 25.0, 30.0)
-_SMOOTHNESS = np.linspace(0.02, 0.46, 23)
 # Distinct weights that are analysed query by query.
 MOST_WEIGHTS = 32
 
@@ -51,6 +42,8 @@ class DataDependentAccountant(ABC):
     name: ClassVar[str]
     statement: ClassVar[str]
     source: ClassVar[str]
+    # What a reader of the figure has to know beside its statement.
+    note: ClassVar[str] = ""
     units: ClassVar[str] = "record or party"
     noise_law: ClassVar[NoiseLaw] = "gaussian"
     mechanisms: ClassVar[tuple[type[Mechanism], ...]]
@@ -105,7 +98,7 @@ class Papernot2018(DataDependentAccountant):
         happened = rdp(evidence.answered.astype(np.float64)).map(lambda total: _figures(total, units.delta))
         return happened.join(
             answer.then(rdp).map(lambda total: _figures(total, units.delta)),
-            lambda realised, mean: replace(realised, expected=mean.epsilon),
+            lambda realised, mean: replace(realised, expected=mean.epsilon, expected_order=mean.order),
         )
 
 
@@ -140,25 +133,43 @@ class Moments2017(DataDependentAccountant):
 
 
 class Exact(DataDependentAccountant):
-    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used."""
+    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used.
+
+    Every unit that takes part votes, before and after: neither a vote for no class nor a move to one is among the
+    neighbours, so votes with abstentions are refused.
+    """
 
     name = "exact"
     statement = "exact_per_instance_of_a_weight"
     source = "Renyi divergence by quadrature, both directions"
+    note = "neighbours always vote: the move that gives a vote to nobody is not among them"
     units = "record, or party with one vote"
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
-        if not given.one_vote:
+        _check_one_vote(self.name, given)
+        if self._knows_votes and not given.votes_known:
             raise InvalidInput(
-                f"accountant {self.name!r} is for units with one vote a query; here a unit has several: allowed: unit "
-                "'record', or one teacher a party, and no upsampling"
+                f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher a party, and no "
+                "votes as counts"
             )
         _check_weights(self.name, given.sensitivity)
+        largest, sigma = float(given.sensitivity.max()), _sigmas(given.mechanism)[0]
+        if largest > exact.LARGEST_MOVE * sigma:
+            raise InvalidInput(
+                f"accountant {self.name!r} would move {largest:g} votes at sigma {sigma:g}; allowed: at most "
+                f"{exact.LARGEST_MOVE:g} sigma (smaller weights or more noise)"
+            )
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
         setting = _query_setting(evidence)
+        own = units.own_votes
+        if evidence.abstentions or (own is not None and (own[units.present] == ABSTAIN).any()):
+            raise InvalidInput(
+                f"accountant {self.name!r} is for units that vote whenever they take part, and one abstained (-1); "
+                "allowed: votes without abstentions, or papernot2018, which needs no own vote"
+            )
         if self._knows_votes and units.own_votes is None:
             raise InvalidInput(f"accountant {self.name!r} needs the votes of each unit; votes as counts hold none")
         if self._knows_votes or units.present.all():
@@ -205,51 +216,43 @@ class SmoothSensitivity(DataDependentAccountant):
     name = "smooth_sensitivity"
     statement = "papernot_2018_sanitised"
     source = "Papernot et al. 2018, Appendix B, with the corrected cost"
+    units = "record, or party with one vote"
     mechanisms = (GNMax, ConfidentGNMax)
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
+        _check_one_vote(self.name, given)
         if not given.everyone:
             raise InvalidInput(
                 f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
             )
         _check_weights(self.name, given.sensitivity)
+        sigma, _ = _sigmas(given.mechanism)
+        for s in np.unique(given.sensitivity).tolist():
+            settings_that_hold(sigma=sigma, sensitivity=s, cast=given.cast, classes=given.classes)
 
     def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
-        distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
-        rows = [self._best(evidence, units, s, delta) for s, delta in distinct.T.tolist()]
-
-        def spread(each: list[Float64[ndarray, "3"]]) -> Figures:
-            epsilon, std, order = np.array(each)[at.ravel()].T
-            return replace(Figures.plain(epsilon, order), std=std)
-
-        return Private.gather(rows).map(spread)
-
-    @staticmethod
-    def _best(evidence: Evidence, units: Units, s: float, delta: float) -> Private[Float64[ndarray, "3"]]:
-        """(mean epsilon, its standard deviation, order) of the best release. Raises InvalidInput without any."""
         sigma, bit_sigma = _sigmas(evidence.mechanism)
-        answered, found = evidence.answered.astype(np.float64), []
-        for order in _SMOOTH_ORDERS:
-            setting = VoteSetting(
-                sigma=sigma, order=order, classes=evidence.counts.shape[1], weights=units.sensitivity, sensitivity=s
+        distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
+        best = [
+            best_release(
+                evidence.counts,
+                answered=evidence.answered,
+                sigma=sigma,
+                sigma_threshold=bit_sigma,
+                sensitivity=s,
+                cast=units.cast,
+                delta=delta,
             )
-            shape = critical_points(setting)
-            if not (shape.c5 and shape.c6):
-                continue
-            tests = 0.0 if bit_sigma is None else len(answered) * order * (s / bit_sigma) ** 2 / 2
-            bounds = distance_bounds(evidence.counts, setting, answered=answered)
-            rdp = gnmax_rdp(evidence.counts, setting, answered=answered).map(partial(np.add, tests))
-            given = best_parameters(bounds, order=order, betas=_SMOOTHNESS / order)
-            least = given.then(partial(_least_sensitivity, bounds))
-            release = given.join(least, lambda parameters, ss: (parameters.cost, parameters.sigma_ss * float(ss[0])))
-            found.append(release.join(rdp, partial(_sanitised, order, delta)))
-        if not found:
-            raise InvalidInput(
-                f"condition C5 or C6 (Papernot et al. 2018, Appendix B.4) fails at sigma {sigma:g} for a unit of {s:g} "
-                f"votes at all orders from {_SMOOTH_ORDERS[0]:g} to {_SMOOTH_ORDERS[-1]:g}; allowed: more noise"
-            )
-        return Private.gather(found).map(lambda rows: min(rows, key=lambda row: row[0] + 2 * row[1]))
+            for s, delta in distinct.T.tolist()
+        ]
+
+        def of_units(each: list[BestRelease]) -> Figures:
+            releases = tuple(each[position] for position in at.ravel())
+            epsilon, order = np.array([(release.epsilon, release.order) for release in releases]).T
+            return replace(Figures.plain(epsilon, order), releases=releases)
+
+        return Private.gather(best).map(of_units)
 
 
 DATA_DEPENDENT: dict[str, DataDependentAccountant] = {
@@ -261,18 +264,6 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12)."""
     epsilons = rdp_to_epsilon(rdp, ORDERS[None, :], delta=delta[:, None])
     return Figures.plain(epsilons.min(axis=1), ORDERS[epsilons.argmin(axis=1)])
-
-
-def _least_sensitivity(
-    bounds: Private[Float64[ndarray, " distances"]], given: GnssParameters
-) -> Private[Float64[ndarray, " betas"]]:
-    return smooth_sensitivity(bounds, beta=given.beta)
-
-
-def _sanitised(order: float, delta: float, release: tuple[float, float], rdp: float) -> Float64[ndarray, "3"]:
-    """(epsilon at the mean of the released RDP, its standard deviation, order); release: its cost and deviation."""
-    cost, std = release
-    return np.array([rdp_to_epsilon(np.array([rdp + cost]), np.array([order]), delta=delta)[0], std, order])
 
 
 def _sigmas(mechanism: Mechanism) -> tuple[float, float | None]:
@@ -296,6 +287,14 @@ def _query_setting(evidence: Evidence) -> exact.QuerySetting:
         sigma_threshold=bit_sigma,
         student_votes=evidence.student_votes,
     )
+
+
+def _check_one_vote(name: str, given: Circumstances) -> None:
+    if not given.one_vote:
+        raise InvalidInput(
+            f"accountant {name!r} is for units with one vote a query; here a unit has several: allowed: unit 'record', "
+            "or one teacher a party, and no upsampling"
+        )
 
 
 def _check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
+from protocols.accounting.best_release import BestRelease
 from protocols.mechanisms.mechanism import Mechanism, View
 
 
@@ -16,13 +17,17 @@ from protocols.mechanisms.mechanism import Mechanism, View
 class Circumstances:
     """What is known of a study before anything is trained: enough to tell which accountants have something to say.
 
-    sensitivity: of each unit, votes; one_vote: whether a unit has one vote a query; everyone: every party takes part
-    in every query; secret: parties take part by secret coins.
+    classes: >= 2; sensitivity: of each unit, votes; cast: the weight of each vote that may be cast in a query;
+    votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote a query; everyone:
+    every party takes part in every query; secret: parties take part by secret coins.
     """
 
     mechanism: Mechanism
     view: View
+    classes: int
     sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
+    votes_known: bool
     one_vote: bool
     everyone: bool
     secret: bool
@@ -32,12 +37,14 @@ class Circumstances:
 class Evidence:
     """The votes behind the queries that were asked. As private as they are.
 
-    counts: weighted; answered: which got a label; student_votes: for Interactive-GNMax what was taken off the counts
-    before they were held against the mechanism's threshold, else None.
+    counts: weighted; abstentions: whether a vote that entered is for no class; answered: which got a label;
+    student_votes: for Interactive-GNMax what was taken off the counts before they were held against the mechanism's
+    threshold, else None.
     """
 
     mechanism: Mechanism
     counts: Float64[ndarray, "queries classes"]
+    abstentions: bool
     answered: Bool[ndarray, " queries"]
     student_votes: Float64[ndarray, "queries classes"] | None
 
@@ -51,10 +58,12 @@ class Evidence:
 class Units:
     """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
 
-    own_votes: class ids, ABSTAIN where not present; None: not known, or several a query.
+    cast: the weight of each vote that may be cast in a query. own_votes: class ids, ABSTAIN where not present; None:
+    not known, or several a query.
     """
 
     sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
     delta: Float64[ndarray, " units"]
     present: Bool[ndarray, "units queries"]
     own_votes: Int64[ndarray, "units queries"] | None
@@ -64,20 +73,28 @@ class Units:
 class Figures:
     """epsilon of each unit at its delta. NaN where an accountant has no such figure.
 
-    epsilon: for what happened; expected: mean over the threshold's noise; std: of a sanitised epsilon; order: Renyi
-    order (or moment + 1) at which epsilon is least.
+    epsilon: for what happened; order: Renyi order (or moment + 1) at which it is least; expected: mean over the
+    threshold's noise, and its order; releases: for a sanitised epsilon how each would be released, else None.
     """
 
     epsilon: Float64[ndarray, " units"]
     order: Float64[ndarray, " units"]
     expected: Float64[ndarray, " units"]
-    std: Float64[ndarray, " units"]
+    expected_order: Float64[ndarray, " units"]
+    releases: tuple[BestRelease, ...] | None
 
     @classmethod
     def plain(cls, epsilon: Float64[ndarray, " units"], order: Float64[ndarray, " units"]) -> Figures:
-        """Figures with neither an expectation nor a deviation."""
+        """Figures with neither an expectation nor a release."""
         nothing = np.full_like(epsilon, np.nan)
-        return cls(epsilon=epsilon, order=order, expected=nothing, std=nothing)
+        return cls(epsilon=epsilon, order=order, expected=nothing, expected_order=nothing, releases=None)
+
+    @property
+    def std(self) -> Float64[ndarray, " units"]:
+        """Standard deviation of a sanitised epsilon; NaN without a release."""
+        if self.releases is None:
+            return np.full_like(self.epsilon, np.nan)
+        return np.array([release.std for release in self.releases])
 
 
 def alike(

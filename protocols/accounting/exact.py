@@ -24,9 +24,9 @@ from numpy import ndarray
 from scipy.special import log_ndtr
 
 from protocols.accounting.exact_labels import Block, Histograms, blocks, moves
-from protocols.accounting.papernot2018 import check_counts, check_sensitivity
+from protocols.accounting.papernot2018 import check_counts
 from protocols.accounting.private import Private
-from protocols.accounting.rdp import check_orders
+from protocols.accounting.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
 from protocols.votes import ABSTAIN, check_votes
@@ -95,7 +95,7 @@ def query_rdp(
 
     counts: weighted, >= 0, at most 150 distinct ones a query; own_votes: class ids of the unit's own votes, or ABSTAIN
     where it publicly takes no part and so pays nothing; None for any unit of this weight. orders > 1. Absolute error
-    about 1e-13 a query. Raises InvalidInput.
+    about 1e-13 a query, and 1e-15/(a - 1) near order 1. Raises InvalidInput.
     """
     units = np.array([float(sensitivity)])
     made = _checked_blocks(counts, orders, setting, units, None if own_votes is None else own_votes[None])

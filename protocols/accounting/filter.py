@@ -58,8 +58,8 @@ class BudgetFilter:
         """How many queries, at most `limit`, fit what is left of each cap: with a part in all, all answered."""
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
-        # The quotient may be one too many where it was rounded up.
-        too_many = np.ceil(size * per_query).astype(np.int64) > self.cap - spent
+        # The quotient may be one too many where it was rounded up: what is charged decides.
+        too_many = self.amount(size, size) > self.cap - spent
         return np.maximum(size - too_many, 0)
 
     def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
@@ -94,14 +94,20 @@ def budget_filters(
     Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
     """
     check_budget(epsilon, delta)
+    if not 0 <= answer_rate <= 1:
+        raise InvalidInput(f"answer_rate is {answer_rate}; allowed: in [0, 1]")
     reserve = noise_reserve(
         mechanism, epsilon=epsilon, view=view, classes=classes, query_limit=query_limit, total_weight=total_weight
     )
     if (reserve >= delta).any():
         worst = int((reserve / delta).argmax())
+        distance = query_limit * mechanism.float_noise_distance(classes=classes, total_weight=total_weight)
+        # Where the reserve takes half of delta.
+        largest = max(0.0, np.log(delta[worst] / (2 * distance)))
         raise InvalidInput(
             f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
-            f"for float64 noise over {query_limit} queries; allowed: a larger delta, a smaller epsilon or fewer queries"
+            f"for float64 noise over {query_limit} queries; allowed: a larger delta, fewer queries, or an epsilon "
+            f"of at most {largest:.4g}"
         )
     # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
     key = np.stack([epsilon, delta, sensitivity.votes, sensitivity.rate])

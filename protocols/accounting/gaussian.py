@@ -11,6 +11,9 @@ from jaxtyping import Float64
 from numpy import ndarray
 from scipy.special import log_ndtr
 
+from protocols.accounting.rdp import check_budget, check_delta
+from protocols.errors import InvalidInput
+
 _BISECTIONS = 200
 
 
@@ -20,6 +23,8 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
     Dong, Roth, Su 2022, Cor. 2.13; Balle & Wang 2018, Thm 8. mu > 0; epsilon >= 0. Computed as a difference of
     logarithms, so that it keeps its relative precision where delta is small.
     """
+    if not ((mu > 0).all() and (epsilon >= 0).all()):
+        raise InvalidInput(f"mu is {mu}, epsilon {epsilon}; allowed: mu > 0, epsilon >= 0")
     first = log_ndtr(-epsilon / mu + mu / 2)
     second = epsilon + log_ndtr(-epsilon / mu - mu / 2)
     gap = np.minimum(second - first, 0.0)
@@ -27,11 +32,12 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
 
 
 def gdp_mu(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
-    """The largest mu that is (epsilon, delta)-DP, rounded down.
+    """The largest mu that is (epsilon, delta)-DP, from below.
 
     Bisection on gdp_delta, which increases in mu; the lower end of the last bracket is returned. epsilon > 0,
     0 < delta < 1.
     """
+    check_budget(epsilon, delta)
     wanted, limit = np.broadcast_arrays(np.atleast_1d(epsilon), np.atleast_1d(delta))
     low = np.full(wanted.shape, 1e-12)
     high = np.sqrt(2 * wanted) + 40.0
@@ -47,6 +53,9 @@ def gdp_epsilon(mu: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> 
 
     Bisection on gdp_delta, which decreases in epsilon. mu >= 0, 0 < delta < 1.
     """
+    check_delta(delta)
+    if not (np.isfinite(mu).all() and (mu >= 0).all()):
+        raise InvalidInput(f"mu is {mu}; allowed: finite, >= 0")
     spent, limit = np.broadcast_arrays(np.atleast_1d(mu), np.atleast_1d(delta))
     safe = np.maximum(spent, 1e-12)
     low = np.zeros(spent.shape)

@@ -112,6 +112,8 @@ def log_answered(
 ) -> Float64[ndarray, "rows 2"]:
     """ln(1 - p) and ln p, p = P[tested + N(0, sigma_threshold^2) >= threshold]; tested: the number that is tested."""
     check_sigma("sigma_threshold", float(sigma_threshold))
+    if not (np.isfinite(tested).all() and np.isfinite(threshold)):
+        raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
     g = (tested - threshold) / sigma_threshold
     return np.stack([log_ndtr(-g), log_ndtr(g)], axis=1)
 

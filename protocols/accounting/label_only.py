@@ -52,7 +52,7 @@ def label_rdp(
     bound for any number. Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast for
     orders in ORDERS (a table), some milliseconds for each other pair, or each once if they recur; from 1,000 other
     pairs in one call on, chords between orders of the table are taken: at most 0.2 % higher for orders of 1.05 to 513,
-    0.5 % above, 4 % below. Raises InvalidInput.
+    0.5 % above, 8 % below. Raises InvalidInput.
     """
     if classes < 2:
         raise InvalidInput(f"classes = {classes}; allowed: 2 or more")

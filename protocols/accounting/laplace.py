@@ -14,6 +14,8 @@ from jaxtyping import Float64
 from numpy import ndarray
 from scipy.special import log_ndtr, ndtr
 
+from protocols.accounting.rdp import check_orders
+from protocols.errors import InvalidInput
 from protocols.noise import StandardNormal
 
 # Rounding of the few float64 operations below; the bound is lifted by it.
@@ -36,6 +38,9 @@ def laplace_histogram_rdp(
     counts by a vector of L1 norm 2 s at most; the bound is convex in the move, so one vote of s is the worst.
     orders > 1. An upper bound, at most 1e-12 of itself above the formula, and never above 2 t.
     """
+    check_orders(orders)
+    if not (np.isfinite(sensitivity).all() and (sensitivity >= 0).all()):
+        raise InvalidInput(f"sensitivities are {sensitivity}; allowed: finite numbers of votes >= 0")
     t = gamma * sensitivity[:, None]
     a = orders[None, :]
     up, down = (a - 1) * t, -a * t

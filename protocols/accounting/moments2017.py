@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Float64, Integer
 from numpy import ndarray
 
-from protocols.accounting.papernot2018 import check_counts, check_sensitivity
+from protocols.accounting.papernot2018 import check_counts
 from protocols.accounting.private import Private
+from protocols.accounting.rdp import check_sensitivity
 from protocols.errors import InvalidInput
 
 _CHUNK = 500_000
@@ -77,6 +78,10 @@ def epsilon(
     """min_l (alpha(l) + ln(1/delta))/l for each unit, and the moment l that attains it (Abadi et al. 2016, Thm 2)."""
     if not 0 < delta < 1:
         raise InvalidInput(f"delta is {delta}; allowed: in (0, 1)")
+    if moments.size == 0 or (moments < 1).any() or log_moments.shape[-1] != len(moments):
+        raise InvalidInput(
+            f"moments are {moments} for log moments of shape {log_moments.shape}; allowed: whole numbers >= 1, one each"
+        )
     each = (log_moments - np.log(delta)) / moments
     return each.min(axis=1), moments[each.argmin(axis=1)]
 

@@ -18,7 +18,7 @@ from numpy import ndarray
 from scipy.special import erfc, log_ndtr, ndtr
 
 from protocols.accounting.private import Private
-from protocols.accounting.rdp import check_orders
+from protocols.accounting.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
 
@@ -88,6 +88,8 @@ def answer_probability(
 ) -> Private[Float64[ndarray, " queries"]]:
     """P[max + N(0, sigma_threshold^2) >= threshold] of each query; top: the largest count (or tested difference)."""
     check_sigma("sigma_threshold", sigma_threshold)
+    if not (np.isfinite(top).all() and np.isfinite(threshold)):
+        raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
     return Private(ndtr((top - threshold) / sigma_threshold))
 
 
@@ -97,6 +99,7 @@ def threshold_rdp(
     """a s^2/(2 sigma1^2): what the paper charges each threshold test, whatever the votes (Mironov 2017, Prop. 7)."""
     check_orders(orders)
     check_sigma("sigma_threshold", sigma_threshold)
+    check_sensitivity(sensitivity)
     return orders[None, :] * (sensitivity[:, None] / sigma_threshold) ** 2 / 2
 
 
@@ -106,12 +109,6 @@ def check_counts(counts: Float64[ndarray, "queries classes"]) -> None:
         raise InvalidInput(f"counts of shape {counts.shape}; allowed: [queries, classes] with 2 classes or more")
     if not (np.isfinite(counts).all() and (counts >= 0).all()):
         raise InvalidInput("counts hold a negative or non-finite number of votes; allowed: finite, >= 0")
-
-
-def check_sensitivity(sensitivity: Float64[ndarray, " units"]) -> None:
-    """Raises InvalidInput unless every unit's total weight is finite and > 0."""
-    if sensitivity.size == 0 or not (np.isfinite(sensitivity).all() and (sensitivity > 0).all()):
-        raise InvalidInput(f"sensitivities are {sensitivity}; allowed: finite numbers of votes > 0")
 
 
 def _check(

@@ -22,6 +22,8 @@ _STEP = 0.2
 _MIXTURE_STEP = 0.3
 # Quadrature and rounding stay below this relative error (tests compare with mpmath); the bound is lifted by it.
 _MARGIN = 1e-9
+# d^2 a^1.5 up to which the integral is done: it takes so many nodes, and a^2 d^2 / 2 nats would have been spent.
+_HARDEST = 6e4
 _SERIES_BELOW = 0.25
 _SERIES_TERMS = 10
 # Cells [orders, nodes] held at a time.
@@ -75,6 +77,10 @@ def _both_directions(
         for group in np.unique(octave):
             chosen = octave == group
             a = orders[chosen]
+            if shift**2 * a.max() ** 1.5 > _HARDEST:
+                # So far beyond what any budget buys that the price of a vote that always enters will do.
+                values[:, pair, chosen] = a * shift**2 / 2
+                continue
             values[0, pair, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)
             values[1, pair, chosen] = _log_moment(1 - a, a.max(), shift, g) / (a - 1)
     return values[0, member], values[1, member]

@@ -50,12 +50,18 @@ class QueryCost:
 class Sensitivity:
     """How much protected units move: their total vote weight, and how often it enters.
 
-    votes: > 0, in votes, one a unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
+    votes: >= 0, in votes, one a unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
     a coin that nobody but its node sees (1: it always enters; PRIVACY.md, section 2, "Secret Poisson sampling").
     """
 
     votes: Float64[ndarray, " units"]
     rate: Float64[ndarray, " units"]
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.votes).all() and (self.votes >= 0).all()):
+            raise InvalidInput(f"units move {self.votes} votes; allowed: finite, >= 0")
+        if not ((self.rate > 0).all() and (self.rate <= 1).all()):
+            raise InvalidInput(f"rates are {self.rate}; allowed: in (0, 1]")
 
     @classmethod
     def always(cls, votes: Float64[ndarray, " units"]) -> Sensitivity:

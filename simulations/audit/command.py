@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any  # values of flags, as click gives them
 
 import click
+from click.core import ParameterSource
 
 from party.files import write_atomically
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, VIEWS
+from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
 from protocols.mechanisms.mechanism import check_view
+from protocols.votes import LATTICE
 from simulations.audit.audit import Audit, run_audit
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
@@ -32,8 +34,8 @@ EXIT_REFUTED = 8
 @click.option("--sigma", help="Standard deviation of the label noise, votes.", default=4.0, show_default=True)
 @click.option("--sigma-threshold", help="Standard deviation of the threshold noise, votes [as --sigma].", type=float)
 @click.option("--gamma", help="lnmax: inverse scale of the Laplace noise, per vote [1/sigma].", type=float)
-@click.option("--rate", help="Secret coins of gnmax: probability that the unit's vote enters; 1 leaves them out.",
-              default=0.5, show_default=True)  # fmt: skip
+@click.option("--rate", help="Secret coins, Gaussian noise: probability that the unit's vote enters, rounded to 2^-20; "
+              "1 leaves them out.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
               show_default=True)  # fmt: skip
 @click.option("--confidence", help="Probability with which all lower bounds hold together.", default=0.999,
@@ -59,6 +61,8 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
     settings = _settings(flags)
+    given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
+    _check_idle(settings, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
@@ -84,9 +88,30 @@ def _settings(flags: dict[str, Any]) -> AuditSettings:
         sigma_threshold=sigma if flags["sigma_threshold"] is None else flags["sigma_threshold"],
         gamma=1 / sigma if flags["gamma"] is None and sigma > 0 else flags["gamma"] or 0.0,
         broken=flags["broken"],
-        **{name: flags[name] for name in ("trials", "queries", "classes", "weight", "sigma", "rate", "delta",
-                                          "confidence", "noise", "seed")},
+        rate=_on_lattice(flags["rate"]),
+        **{name: flags[name] for name in ("trials", "queries", "classes", "weight", "sigma", "delta", "confidence",
+                                          "noise", "seed")},
     )  # fmt: skip
+
+
+def _check_idle(settings: AuditSettings, given: list[str]) -> None:
+    """Raises InvalidInput for a flag that was given and that no audited mechanism takes."""
+    audited = [(target.mechanism, target.view) for target in settings.targets()]
+    taken = {name for mechanism, view in audited for name in mechanism.parameters(view=view)}
+    if any(isinstance(mechanism, GaussianMechanism) for mechanism, _ in audited):
+        taken.add("rate")
+    if "gamma" in taken and "gamma" not in given:
+        # What gamma is where it is not given.
+        taken.add("sigma")
+    for name in ("sigma", "sigma_threshold", "gamma", "rate"):
+        if name in given and name not in taken:
+            mechanisms = ", ".join(settings.mechanisms)
+            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on {mechanisms} here; leave it out")
+
+
+def _on_lattice(rate: float) -> float:
+    """The nearest rate that a study may have, a multiple of 1/LATTICE; what is out of range stays as it is."""
+    return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
 def _print(audit: Audit, out: Path | None) -> None:
@@ -112,6 +137,8 @@ def _print(audit: Audit, out: Path | None) -> None:
         f"{settings.trials:,} trials with each of both votes, noise {settings.noise}; all lower bounds hold together "
         f"with confidence {settings.confidence:g} (Clopper-Pearson)"
     )
+    if any(finding.target.rate < 1 for finding in audit.findings):
+        click.echo(f"secret coins of rate {settings.rate:.9g}, a multiple of 2^-20")
     if audit.failed:
         click.echo("FAILED: more leakage than claimed")
     if out is not None:

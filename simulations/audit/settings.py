@@ -13,7 +13,7 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import VIEWS, View
+from protocols.mechanisms.mechanism import VIEWS, GaussianMechanism, View
 from protocols.participation import check_rate
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
@@ -70,7 +70,7 @@ class AuditSettings:
             raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join(BREAKS)}")
 
     def targets(self) -> list[Target]:
-        """Every mechanism under its view "label"; the noisy histogram of either noise; GNMax with secret coins.
+        """Every mechanism under its view "label"; the noisy histogram of either noise; with secret coins if Gaussian.
 
         What a threshold adds to a histogram that is seen is nothing, so that view is audited once for each noise.
         """
@@ -81,7 +81,7 @@ class AuditSettings:
                 if view == "histogram" and name not in ("gnmax", "lnmax"):
                     continue
                 found += [self._target(mechanism, view, 1.0)]
-                if name == "gnmax" and self.rate < 1:
+                if isinstance(mechanism, GaussianMechanism) and self.rate < 1:
                     found += [self._target(mechanism, view, self.rate)]
         if not found:
             raise InvalidInput(

@@ -55,7 +55,11 @@ def log_ratios(
     for start in range(0, trials, step):
         size = min(step, trials - start)
         rows = size * target.queries
-        enters = coins(coins_from, target.rate, queries=rows) if target.rate < 1 else np.ones(rows, dtype=bool)
+        enters = (
+            coins(coins_from, target.rate, teachers=1, queries=rows)[0]
+            if target.rate < 1
+            else np.ones(rows, dtype=bool)
+        )
         counts = broken.counts(without + enters[:, None] * vote)
         if target.view == "histogram":
             ratios = histogram_log_ratio(target, seen(release, counts, draw), broken.counts(neighbours.levels))

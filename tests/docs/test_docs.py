@@ -148,11 +148,13 @@ def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path
     given = Evidence(
         mechanism=GNMax(sigma=10.0),
         counts=np.array([[30.0, 10.0], [25.0, 15.0], [20.0, 20.0]]),
+        abstentions=False,
         answered=np.array([True, True, False]),
         student_votes=None,
     )
     present = np.array([[True, True, True], [False, True, True], [False, False, True]])
-    units = Units(sensitivity=np.array([1.0, 2.0, 1.0]), delta=np.full(3, 1e-5), present=present, own_votes=None)
+    weights = np.array([1.0, 2.0, 1.0])
+    units = Units(sensitivity=weights, cast=weights, delta=np.full(3, 1e-5), present=present, own_votes=None)
     figures = account.figures(given, units)
     assert isinstance(figures, Private)
     found = figures.for_research()

@@ -86,15 +86,15 @@ def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page:
     described |= {name.replace(".svg", ".png") for name in described}
     assert {path.name for path in folder.iterdir()} == described
     findings = json.loads((folder / "findings.json").read_text())
-    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"retraining"}
+    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"retraining", "smooth_sensitivity"}
     with (folder / "parties.csv").open() as file:
         columns = next(csv.reader(file))
     assert columns[:2] == ["party", "epsilon_guaranteed"]
     # What the tutorial says of this run.
-    names = ["papernot2018", "papernot2018 (expected)", "exact"]
-    assert columns[2:] == [f"private: {name}" for name in names]
+    names = ["papernot2018 (realised)", "papernot2018 (expected)", "exact"]
+    assert columns[2:] == [f"private: {name}{what}" for name in names for what in ("", " order")]
     for party in findings["parties"]:
-        assert party["exact"] < party["papernot2018"] < party["epsilon_guaranteed"]
+        assert party["exact"] < party["papernot2018 (realised)"] < party["epsilon_guaranteed"]
 
 
 @pytest.mark.slow

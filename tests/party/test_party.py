@@ -6,6 +6,8 @@ from protocols.accounting.ledger import Ledger
 from protocols.errors import InvalidInput
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from protocols.queries import QueryBatch
+from protocols.randomness import seeded_source
+from protocols.votes import ABSTAIN
 from tests.studies import make_study, make_votes
 
 VOTES, _ = make_votes(1, 1000)
@@ -165,3 +167,18 @@ def test_votes_that_are_no_integers_are_refused():
         party._voter = lambda b: np.full((1, len(b.ids)), 1.7)
         assert party.handle(VoteRequest(study_of(party), RUN, batch(0))).code == "bad_votes"
         assert ledger.balance("p0").spent == 0
+
+
+def test_every_vote_of_a_party_has_a_coin_of_its_own():
+    study = make_study(
+        [8.0], teachers=3, sigma=400.0, sigma_threshold=900.0, threshold=1.0, participation="secret", rates=[0.5]
+    )
+    votes = np.ones((3, 1000), dtype=np.int64)
+    with Ledger(":memory:") as ledger:
+        party = Party("p0", study=study, ledger=ledger, voter=lambda b: votes[:, b.ids], coins_from=seeded_source(3))
+        reply = party.handle(VoteRequest(study.digest, RUN, batch(0, size=500)))
+    entered = reply.votes == 1
+    # Each pair of teachers enters together in a quarter of the queries: 5 standard deviations is +-0.097.
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert abs((entered[one] & entered[other]).mean() - 0.25) < 0.097
+    assert set(np.unique(reply.votes)) == {1, ABSTAIN}

@@ -53,12 +53,12 @@ def test_everyone_takes_part_in_public_unless_the_pattern_is_periodic(pattern):
 def test_coins_fall_at_their_rate_and_independently():
     """Exact binomial and chi-squared tests on 200,000 coins, false-alarm rate 1e-6 each."""
     rate = 0.3125
-    drawn = coins(seeded_source(5), rate, queries=200_000)
+    drawn = coins(seeded_source(5), rate, teachers=1, queries=200_000)[0]
     assert stats.binomtest(int(drawn.sum()), 200_000, rate).pvalue > 1e-6
     pairs = np.bincount(2 * drawn[0::2] + drawn[1::2], minlength=4)
     law = np.outer([1 - rate, rate], [1 - rate, rate]).ravel() * 100_000
     assert stats.chisquare(pairs, law).pvalue > 1e-6
-    assert coins(seeded_source(6), 1.0, queries=1000).all()
+    assert coins(seeded_source(6), 1.0, teachers=2, queries=500).all()
 
 
 def test_rates_follow_what_budgets_afford_and_are_refused_off_the_lattice():

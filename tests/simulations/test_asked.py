@@ -83,6 +83,23 @@ def test_units_know_their_own_votes_where_each_has_one():
     assert (units.sensitivity == study.weights).all()
 
 
+@pytest.mark.parametrize("teachers", [1, 2])
+def test_a_vote_for_no_class_is_noticed_where_it_entered_and_nowhere_else(teachers):
+    votes, _ = make_votes(12, 30, teachers=teachers, seed=4)
+    study = make_study(
+        [4.0] * 6 + [5.0] * 6, rule="proportional", sigma=6.0 * teachers, sigma_threshold=10.0 * teachers,
+        threshold=7.0, queries=30, teachers=teachers, batch_limit=3,
+    )  # fmt: skip
+    result = label_seed(study, StoredVotes(10, votes, None), seed=1, dropout=0.4, truth=None)
+    entering = AskedVotes(study, StoredVotes(10, votes, None), result).entering
+    assert 0 < entering.sum() < entering.size
+    absent, present = votes.copy(), votes.copy()
+    absent[(*np.argwhere(~entering)[0][:1], 0, *np.argwhere(~entering)[0][1:])] = ABSTAIN
+    present[(*np.argwhere(entering)[0][:1], teachers - 1, *np.argwhere(entering)[0][1:])] = ABSTAIN
+    for cast, noticed in ((votes, False), (absent, False), (present, True)):
+        assert AskedVotes(study, StoredVotes(10, cast, None), result).evidence.abstentions is noticed
+
+
 def test_counts_without_parties_are_weighted_and_hold_no_own_votes():
     votes, _ = make_votes(12, 30, teachers=1, seed=4)
     counts = np.stack([(votes[:, 0] == c).sum(axis=0) for c in range(10)], axis=1).astype(float)
@@ -91,6 +108,7 @@ def test_counts_without_parties_are_weighted_and_hold_no_own_votes():
     asked = AskedVotes(study, stored, label_seed(study, stored, seed=1, dropout=0.0, truth=None))
     np.testing.assert_array_equal(asked.counts, counts[: len(asked.counts)] * study.weights[0])
     assert asked.units.own_votes is None
+    assert not asked.evidence.abstentions
 
 
 def test_secret_coins_hide_who_voted():

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
+from protocols.mechanisms import MECHANISMS
 from simulations.budgets import parse_budgets
 from simulations.command import run_command
 from tests.studies import make_votes
@@ -156,6 +157,50 @@ def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tm
     assert "worst_case_label_only" in text
 
 
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
+    noise, hint = ("gamma 0.295 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    assert run("plan", *flags, "--budgets", "3") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
+    error = capsys.readouterr().err
+    assert f"affords no query at {noise}" in error
+    assert hint in error
+    assert not (tmp_path / "cache" / "teachers").exists()
+
+
+def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_labels(stored, tmp_path, capsys):
+    flags = [one for one in stored if one != "--quiet"]
+    assert run(*flags, "--budgets", "2", "--view", "histogram", "--out", "out") == 0
+    captured = capsys.readouterr()
+    printed = " ".join(captured.out.split())
+    for words in (
+        "confident_gnmax",
+        "worst_case_gaussian",
+        "unit record",
+        "view histogram",
+        "replace-one",
+        "delta 1e-05",
+    ):
+        assert words in printed
+    answered = json.loads((tmp_path / "out" / "summary.json").read_text())["answered"]
+    assert f"{answered} labels released" in captured.err
+    assert f"{answered}.0 labels" not in captured.err
+    assert run("plan", *stored, "--budgets", "2", "--view", "histogram") == 0
+    assert "None" not in capsys.readouterr().out
+
+
+def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
+    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
+    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
+    assert "no label at all" in capsys.readouterr().err
+
+
 def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(
         '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
@@ -221,6 +266,26 @@ def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsy
 def test_flags_that_stored_votes_make_idle_are_refused(stored, capsys, flags):
     assert run(*stored, *flags, "--budgets", "2") == 2
     assert "has no effect with --votes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "reason"),
+    [
+        ("run", ["--retrainings", "4"], "--retrainings has no effect without --accountant bayesian"),
+        ("run", ["--retrainings", "4", "--accountant", "exact"], "--retrainings has no effect"),
+        ("plan", ["--retrainings", "4"], "--retrainings has no effect"),
+        ("plan", ["--accountant", "papernot2018"], "analyses votes, and a plan has none; allowed: one that charges"),
+        ("plan", ["--accountant", "gaussian,exact"], "'exact' analyses votes"),
+        ("plan", ["--optimise", "--classes", "3", "--accuracy", "0.8", "--accountant", "exact"], "'exact' analyses"),
+    ],
+)
+def test_flags_of_analyses_without_effect_are_refused(tmp_path, monkeypatch, capsys, command, flags, reason):
+    monkeypatch.chdir(tmp_path)
+    given = ["--dataset", "digits", "--engine", "in_process", "--parties", "20", "--budgets", "8", "--quiet"]
+    given = ["--parties", "20", "--budgets", "8", "--quiet"] if "--optimise" in flags else given
+    assert run(command, *given, *flags) == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -310,6 +375,12 @@ def test_help_has_examples_and_exit_codes(capsys):
     text = capsys.readouterr().out
     assert "conclave-simulate --parties 250" in text
     assert "Exit codes" in text
+    for example in ("conclave-simulate audit", "conclave-simulate accountants", "plan --optimise"):
+        assert example in text
+    assert "--resume" not in text
     for command in ("run", "plan", "sweep", "compare", "audit", "accountants"):
         assert run(command, "--help") == 0
-        assert "--json" in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert "--json" in text
+        # Only a run has a folder to go on in.
+        assert ("--resume" in text) == (command == "run")

@@ -51,7 +51,7 @@ def test_figures_stand_side_by_side_with_their_paired_interval(runs):
     labels = figures["labels released"]
     assert (labels.a, labels.b) == tuple(summary["answered"] for summary in summaries)
     assert labels.difference == labels.b - labels.a
-    assert figures["non-private model"].half_width is None
+    assert figures["not for release: non-private model"].half_width is None
 
 
 def test_a_run_against_itself_differs_in_nothing(runs):

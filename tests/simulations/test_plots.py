@@ -166,7 +166,7 @@ def test_intervals_are_drawn_over_seeds_and_their_absence_is_said(result, tmp_pa
     assert bars["student, on test data"].value == pytest.approx(0.85)
     # Student's t with two degrees of freedom: 4.3027 * 0.05 / sqrt(3).
     assert bars["student, on test data"].half == pytest.approx(0.12421, abs=1e-5)
-    assert bars["all data pooled (not private)"].value == 0.98
+    assert bars["all data pooled (without privacy)"].value == 0.98
     assert "95 % interval over 3 seeds" in words_of(drawings(result, several)[0].figure)
     single = stored_run(tmp_path)
     assert "one seed: no interval" in words_of(drawings(single, summary(single))[0].figure)

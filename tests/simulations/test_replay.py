@@ -67,6 +67,7 @@ def quarter_probabilities(labels):
 @settings(max_examples=40, deadline=None)
 @given(
     parties=st.integers(3, 25),
+    teachers=st.sampled_from([1, 2]),
     participation=st.sampled_from(["all", "periodic", "secret"]),
     mechanism=st.sampled_from(list(MECHANISMS)),
     stop=st.sampled_from(["first-exhausted", "drop-exhausted"]),
@@ -75,10 +76,11 @@ def quarter_probabilities(labels):
     seed=st.integers(0, 2**32),
 )
 def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
-    parties, participation, mechanism, stop, batch_limit, dropout, seed
+    parties, teachers, participation, mechanism, stop, batch_limit, dropout, seed
 ):
     rng = np.random.default_rng(seed)
     votes, _ = make_votes(parties, 120, seed=seed)
+    votes = np.concatenate([(votes + step) % 10 for step in range(teachers)], axis=1)
     wanted = mechanism_class(mechanism).parameters(view="label")
     scale = 0.5 * parties
     terms = {"sigma": scale, "sigma_threshold": scale, "threshold": scale, "gamma": 2 / scale}
@@ -89,6 +91,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
     study = make_study(
         rng.choice([1.0, 2.0, 4.5], parties).tolist(),
         mechanism=mechanism,
+        teachers=teachers,
         account=default_accountant(mechanism_class(mechanism), "label").name,
         participation=participation,
         rates=None if participation == "all" else rng.choice([0.25, 0.5, 1.0], parties).tolist(),

@@ -183,7 +183,7 @@ def test_a_measured_student_stands_beside_its_baselines(result):
     words = Page(render_report(run, summary(run))).words
     assert "Student, on test data 85.0 %" in words
     assert "± 12.4 points, 95 % over 3 seeds" in words
-    assert "The model on all data pooled is not private." in words
+    assert "The model on all data pooled is without privacy, not for release." in words
 
 
 def test_the_page_is_accessible(page):

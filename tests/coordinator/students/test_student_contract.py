@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
@@ -75,6 +76,19 @@ def test_probabilities_are_those_of_the_prediction_and_sum_to_one(kind: StudentK
     assert probabilities.min() >= 0
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
     np.testing.assert_array_equal(probabilities.argmax(axis=1), predicted)
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning(kind: StudentKind) -> None:
+    """Data sets that are mapped from a file are read-only. torch warns of them once a process unless told otherwise."""
+    images, labels, queries = IMAGES[:60].copy(), LABELS[:60].copy(), QUERIES.copy()
+    want = fit(kind, images, labels, images).predict(queries)
+    for array in (images, labels, queries):
+        array.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        np.testing.assert_array_equal(fit(kind, images, labels, images).predict(queries), want)
+    finally:
+        torch.set_warn_always(False)
 
 
 def test_no_queries_give_no_predictions(kind: StudentKind) -> None:

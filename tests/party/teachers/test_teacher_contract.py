@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy import ndarray
@@ -79,6 +80,21 @@ def test_predictions_are_int64_classes(kind: TeacherKind) -> None:
     assert predicted.dtype == np.int64
     assert predicted.shape == (len(QUERIES),)
     assert set(predicted) <= set(range(CLASSES))
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning(kind: TeacherKind) -> None:
+    """Workers map the pool and the shards from files. torch warns of them once a process unless told otherwise."""
+    images, labels = (array.copy() for array in shard(0, 40))
+    queries = QUERIES.copy()
+    want = kind.fit([(images, labels)], classes=CLASSES, seeds=[0])[0].predict(queries)
+    for array in (images, labels, queries):
+        array.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        found = kind.fit([(images, labels)], classes=CLASSES, seeds=[0])[0].predict(queries)
+    finally:
+        torch.set_warn_always(False)
+    np.testing.assert_array_equal(found, want)
 
 
 def test_no_queries_give_no_predictions(kind: TeacherKind) -> None:

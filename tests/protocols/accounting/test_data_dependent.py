@@ -1,5 +1,7 @@
 """The data-dependent accountants on small evidence: against their own formulas, and where they have nothing to say."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -23,22 +25,30 @@ INTERACTIVE = make_mechanism(
     "interactive_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0, interactive_threshold=20.0,
     reinforce_confidence=0.9,
 )  # fmt: skip
+TINY = make_mechanism("gnmax", view="label", sigma=0.3)
 LNMAX = make_mechanism("lnmax", view="label", gamma=0.2)
 DELTA = np.array([1e-5, 1e-5, 1e-6, 1e-5])
 
 
-def evidence(mechanism, student_votes=None):
-    return Evidence(mechanism=mechanism, counts=COUNTS, answered=ANSWERED, student_votes=student_votes)
+def evidence(mechanism, student_votes=None, *, abstentions=False):
+    return Evidence(
+        mechanism=mechanism, counts=COUNTS, abstentions=abstentions, answered=ANSWERED,
+        student_votes=student_votes,
+    )  # fmt: skip
 
 
 def units(*, present=None, own=False):
     there = np.ones((4, 40), dtype=bool) if present is None else present
     votes = np.where(there, VOTES[:4], ABSTAIN) if own else None
-    return Units(sensitivity=np.array([1.0, 1.0, 1.0, 2.0]), delta=DELTA, present=there, own_votes=votes)
+    sensitivity = np.array([1.0, 1.0, 1.0, 2.0])
+    return Units(sensitivity=sensitivity, cast=np.ones(60), delta=DELTA, present=there, own_votes=votes)
 
 
 def circumstances(mechanism, **changes):
-    usual = {"view": "label", "sensitivity": np.ones(4), "one_vote": True, "everyone": True, "secret": False}
+    usual = {
+        "view": "label", "classes": 3, "sensitivity": np.ones(4), "cast": np.ones(60), "votes_known": True,
+        "one_vote": True, "everyone": True, "secret": False,
+    }  # fmt: skip
     return Circumstances(mechanism=mechanism, **(usual | changes))
 
 
@@ -51,10 +61,13 @@ def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_t
     for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
         tests = 40 * ORDERS * (s / 15) ** 2 / 2
         label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s])).for_research()[0]
-        want = least(label[ANSWERED].sum(axis=0) + tests, DELTA[unit])
-        assert figures.epsilon[unit] == pytest.approx(want, rel=1e-12)
+        want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
+        assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.order[unit] == ORDERS[want.argmin()]
         answers = ndtr((COUNTS.max(axis=1) - 36) / 15)
-        assert figures.expected[unit] == pytest.approx(least(answers @ label + tests, DELTA[unit]), rel=1e-12)
+        want = rdp_to_epsilon(answers @ label + tests, ORDERS, delta=DELTA[unit])
+        assert figures.expected[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.expected_order[unit] == ORDERS[want.argmin()]
     assert figures.epsilon[3] > figures.epsilon[0]
     assert figures.epsilon[2] > figures.epsilon[0]
 
@@ -91,6 +104,22 @@ def test_exact_figures_are_joint_over_refusal_and_label_and_fall_for_a_unit_that
         DATA_DEPENDENT["exact_own_vote"].figures(evidence(CONFIDENT), units())
 
 
+@pytest.mark.parametrize("name", ["exact", "exact_own_vote"])
+def test_a_unit_that_abstained_in_private_is_not_taken_for_one_that_took_no_part(name):
+    """It would pay nothing, while a neighbour that votes moves its seat."""
+    with pytest.raises(InvalidInput, match=r"one abstained \(-1\)"):
+        DATA_DEPENDENT[name].figures(evidence(CONFIDENT, abstentions=True), units(own=True))
+    votes = VOTES[:4].copy()
+    votes[2, 5] = ABSTAIN
+    given = replace(units(), own_votes=votes)
+    with pytest.raises(InvalidInput, match=r"one abstained \(-1\)"):
+        DATA_DEPENDENT[name].figures(evidence(CONFIDENT), given)
+    absent = np.ones((4, 40), dtype=bool)
+    absent[2, 5] = False
+    figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), replace(given, present=absent)).for_research()
+    assert np.isfinite(figures.epsilon).all()
+
+
 def test_interactive_votes_are_held_against_the_student():
     student = 60 * RNG.dirichlet([1.0, 1.0, 1.0], size=40)
     setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0, student_votes=student)
@@ -105,9 +134,15 @@ def test_interactive_votes_are_held_against_the_student():
 
 def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_scatter():
     counts = np.tile([[52.0, 6.0, 2.0], [55.0, 3.0, 2.0]], (100, 1))
-    given = Evidence(mechanism=CONFIDENT, counts=counts, answered=np.ones(200, dtype=bool), student_votes=None)
+    given = Evidence(
+        mechanism=CONFIDENT, counts=counts, abstentions=False, answered=np.ones(200, dtype=bool), student_votes=None
+    )
     everyone = Units(
-        sensitivity=np.ones(60), delta=np.full(60, 1e-5), present=np.ones((60, 200), dtype=bool), own_votes=None
+        sensitivity=np.ones(60),
+        cast=np.ones(60),
+        delta=np.full(60, 1e-5),
+        present=np.ones((60, 200), dtype=bool),
+        own_votes=None,
     )
     smooth = DATA_DEPENDENT["smooth_sensitivity"].figures(given, everyone).for_research()
     plain = DATA_DEPENDENT["papernot2018"].figures(given, everyone).for_research()
@@ -136,7 +171,13 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
         ("exact", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
         ("exact", circumstances(CONFIDENT, secret=True), "secret sampling"),
         ("exact", circumstances(CONFIDENT, sensitivity=np.arange(1.0, 41.0)), "40 distinct weights"),
+        ("exact_own_vote", circumstances(CONFIDENT, votes_known=False), "needs the one vote of each unit"),
+        ("exact", circumstances(CONFIDENT, sensitivity=np.array([301.0])), "301 votes at sigma 6; allowed: at most 50"),
+        ("smooth_sensitivity", circumstances(TINY), "C5 or C6.*sigma 0.3 for a unit of 1 votes"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.array([1.0, 99.0])), "for a unit of 99 votes"),
         ("smooth_sensitivity", circumstances(CONFIDENT, everyone=False), "every party in every query"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.linspace(1, 2, 33)), "33 distinct weights"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
         ("smooth_sensitivity", circumstances(INTERACTIVE), "interactive_gnmax"),
     ],
 )
@@ -146,10 +187,15 @@ def test_an_accountant_refuses_what_it_has_no_theorem_for_before_anything_is_tra
 
 
 def test_smooth_sensitivity_names_the_condition_that_fails():
-    tiny = make_mechanism("gnmax", view="label", sigma=0.3)
-    given = Evidence(mechanism=tiny, counts=COUNTS, answered=np.ones(40, dtype=bool), student_votes=None)
+    given = Evidence(
+        mechanism=TINY, counts=COUNTS, abstentions=False, answered=np.ones(40, dtype=bool), student_votes=None
+    )
     everyone = Units(
-        sensitivity=np.ones(60), delta=np.full(60, 1e-5), present=np.ones((60, 40), dtype=bool), own_votes=None
+        sensitivity=np.ones(60),
+        cast=np.ones(60),
+        delta=np.full(60, 1e-5),
+        present=np.ones((60, 40), dtype=bool),
+        own_votes=None,
     )
     with pytest.raises(InvalidInput, match="C5 or C6"):
         DATA_DEPENDENT["smooth_sensitivity"].figures(given, everyone)
@@ -159,8 +205,8 @@ def test_figures_do_not_depend_on_the_order_of_the_units():
     present = RNG.random((4, 40)) < 0.6
     given = units(present=present)
     turned = Units(
-        sensitivity=given.sensitivity[::-1].copy(), delta=given.delta[::-1].copy(), present=present[::-1].copy(),
-        own_votes=None,
+        sensitivity=given.sensitivity[::-1].copy(), cast=given.cast, delta=given.delta[::-1].copy(),
+        present=present[::-1].copy(), own_votes=None,
     )  # fmt: skip
     for name in ("papernot2018", "exact"):
         one: Figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), given).for_research()

@@ -90,12 +90,19 @@ def test_no_accountant_that_charges_is_data_dependent():
 
 
 def test_only_the_marked_report_reveals_private_figures():
-    """Reads the source of every package: `for_research` is called in MAY_REVEAL alone."""
+    """Reads the source of every package: `for_research` is called in MAY_REVEAL alone, and `_value` is nobody's."""
     root = Path(__file__).parents[3]
-    found = set()
+    found, reached = set(), set()
     for package in ("protocols", "party", "coordinator", "simulations"):
         for path in (root / package).rglob("*.py"):
             tree = ast.parse(path.read_text(encoding="utf-8"))
             if any(isinstance(node, ast.Attribute) and node.attr == "for_research" for node in ast.walk(tree)):
                 found.add(path.relative_to(root).as_posix())
+            named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            named |= {one.value for call in calls for one in call.args if isinstance(one, ast.Constant)}
+            if "_value" in named:
+                reached.add(path.relative_to(root).as_posix())
     assert found <= MAY_REVEAL
+    # The one way round it: the attribute, or its name as getattr takes it.
+    assert reached == {"protocols/accounting/private.py"}

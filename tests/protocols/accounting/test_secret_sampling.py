@@ -122,3 +122,11 @@ def test_the_bound_of_the_bit_holds_for_every_threshold_and_both_votes():
 def test_values_out_of_range_are_refused(d, g, order, message):
     with pytest.raises(InvalidInput, match=message):
         one(sampled_label_gaussian_rdp, d, g, order)
+
+
+def test_far_beyond_any_budget_a_secret_vote_is_priced_as_one_that_always_enters():
+    d, orders = np.array([1.9, 60.0, 1e4]), np.array([2.0, 1024.0])
+    replace = sampled_label_gaussian_rdp(d, np.full(3, 0.25), orders)
+    always = orders * d[:, None] ** 2
+    assert (replace <= always * (1 + 1e-8)).all()
+    assert (replace[1:, 1] >= always[1:, 1] * (1 - 1e-12)).all()

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, logsumexp
+from scipy.stats import binom
 
 from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.mechanisms import Sensitivity, make_mechanism
@@ -78,3 +79,34 @@ def test_a_coin_never_makes_a_query_dearer(account):
         for order in (1.5, 8.0, 64.0, 512.0):
             always = sum(charged(20.0, 10.0, 1.0, order, 1.0, account=account))
             assert sum(charged(20.0, 10.0, rate, order, 1.0, account=account)) <= always * (1 + 1e-9)
+
+
+def exact_with_other_teachers(sigma, rate, order, others, *, one_coin):
+    """GNMax's label of two classes when a seat has `others` more votes for class 0, with one coin or one a vote."""
+
+    def label(counts_ahead):
+        return np.array([log_ndtr(counts_ahead / (2**0.5 * sigma)), log_ndtr(-counts_ahead / (2**0.5 * sigma))])
+
+    def mixture(ahead, own):
+        if one_coin:
+            return np.logaddexp(np.log1p(-rate) + label(ahead), np.log(rate) + label(ahead + others + own))
+        entering = np.arange(others + 1)
+        log_binomial = binom.logpmf(entering, others, rate)
+        terms = [
+            log_binomial + np.log1p(-rate) + label(ahead + entering[:, None]).squeeze(-1),
+            log_binomial + np.log(rate) + label(ahead + entering[:, None] + own).squeeze(-1),
+        ]
+        return logsumexp(np.stack(terms), axis=(0, 2))
+
+    worst = 0.0
+    for ahead in np.linspace(-6 * sigma - others, 6 * sigma, 400):
+        p, q = (mixture(np.array([ahead]) if not one_coin else ahead, own) for own in (1.0, -1.0))
+        worst = max(worst, logsumexp(order * p + (1 - order) * q), logsumexp(order * q + (1 - order) * p))
+    return worst / (order - 1)
+
+
+def test_a_record_among_several_teachers_needs_a_coin_for_each_vote():
+    sigma, rate, order, others = 10.0, 1 / 16, 10.17, 49
+    charge = sampled_label_gaussian_rdp(np.array([1 / sigma]), np.array([rate]), np.array([order]))[0, 0]
+    assert exact_with_other_teachers(sigma, rate, order, others, one_coin=True) > 2 * charge
+    assert exact_with_other_teachers(sigma, rate, order, others, one_coin=False) <= charge

