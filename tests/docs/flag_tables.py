@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+from coordinator.commands.group import cli as coordinator_cli
+from party.commands.group import cli as party_cli
 from simulations.accountants import accountant_table
 from simulations.command import cli
 from simulations.experiment import Experiment
@@ -19,6 +21,8 @@ PAGE = _REFERENCE / "command-line.md"
 ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -47,12 +51,44 @@ def groups() -> dict[str, list[click.Option]]:
 def page_with_tables(text: str) -> str:
     """The page with every table between its marks as the command line is now."""
     tables = groups()
-    return _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
+    text = _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
+    return _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
 
 
 def page_with_accountants(text: str) -> str:
     """The page with the table of accountants between its marks as the program has it now."""
     return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
+
+
+def commands(program: str) -> dict[str, click.Command]:
+    """Every command of conclave-PROGRAM by its words, sub-commands too."""
+    found: dict[str, click.Command] = {}
+
+    def walk(words: str, command: click.Command) -> None:
+        if not isinstance(command, click.Group):
+            found[words] = command
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None  # it was listed
+            walk(f"{words} {name}".lstrip(), inner)
+
+    walk("", _PROGRAMS[program])
+    return found
+
+
+def _commands(program: str) -> str:
+    return "\n".join(_command(f"conclave-{program} {words}", command) for words, command in commands(program).items())
+
+
+def _command(words: str, command: click.Command) -> str:
+    """A heading, how it is called, what it does (its help up to the examples), and its flags."""
+    context = click.Context(command)
+    usage = " ".join([words, *command.collect_usage_pieces(context)])
+    says = " ".join((command.help or "").partition("\b")[0].split())
+    own = [one for one in command.params if isinstance(one, click.Option)]
+    return f"### {words}\n\n`{usage}`\n\n{says}\n\n{_table(own)}"
 
 
 def _accountants() -> str:
@@ -91,7 +127,8 @@ def _value(option: click.Option) -> str:
         return ""
     if isinstance(option.type, click.Choice):
         return _escaped(" | ".join(f"`{choice}`" for choice in option.type.choices))
-    return {"integer": "integer", "float": "number", "path": "path"}.get(option.type.name, "text")
+    kinds = {"integer": "integer", "integer range": "integer", "float": "number", "float range": "number"}
+    return {**kinds, "path": "path", "directory": "path", "file": "path"}.get(option.type.name, "text")
 
 
 def _escaped(text: str) -> str:

@@ -47,7 +47,10 @@ def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
-    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes"), re.MULTILINE)}
+    codes = {
+        int(code)
+        for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
+    }
     assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
 
 
