@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 
 from coordinator.commands.group import EPILOG as COORDINATOR_EPILOG
 from coordinator.home import Settings as CoordinatorSettings
+from coordinator.hub import INBOUND_BYTES
 from party.commands.group import EPILOG as PARTY_EPILOG
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
+from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
+from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
+from protocols.identity import PEM_BYTES
+from protocols.messages import MESSAGE_BYTES
 from protocols.study import Seat, Study
 from protocols.terms import Feature, Terms
 from tests.docs.flag_tables import PAGE, commands
@@ -21,6 +28,7 @@ from tests.docs.pages import ROOT, RunPage, names_of, section
 OPERATOR = ROOT / "docs" / "tutorials" / "operator.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 FILES = ROOT / "docs" / "reference" / "study-file.md"
+WIRE = ROOT / "docs" / "reference" / "wire.md"
 STATEMENT = ROOT / "docs" / "how-to" / "read-a-privacy-statement.md"
 
 
@@ -104,3 +112,24 @@ def test_every_code_of_the_programs_is_in_words_and_no_other() -> None:
             capture_output=True,
         )
         assert found.stdout, f"{code} is in errors.md and nowhere in the code"
+
+
+def test_the_table_of_a_nodes_dependencies_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["party"]
+    names = {re.split(r"[<>=\[]", each)[0] for each in wanted}
+    assert names_of(section(ROOT / "README.md", "A hospital's administrator")) == names
+
+
+def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
+    text = WIRE.read_text(encoding="utf-8")
+    assert f"| a message | {MESSAGE_BYTES // 2**20} MiB |" in text
+    assert FRAME_BYTES == MESSAGE_BYTES + 64 * 2**10
+    assert f"| a frame that the coordinator takes from a node | {INBOUND_BYTES // 2**20} MiB |" in text
+    assert f"| an enrolment message | {ENROL_BYTES // 2**10} KiB |" in text
+    assert f"| a certificate or request | {PEM_BYTES // 2**10} KiB |" in text
+    for method in (SESSION_METHOD, ENROL_METHOD):
+        assert f"`{method}`" in text
+    for frame in get_args(Frame):
+        assert f"`{frame.__name__}`" in text
+    assert WIRE_VERSIONS == (1,), "the section on versions says that there is one"
