@@ -6,7 +6,8 @@ import json
 import re
 import subprocess
 import tomllib
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -15,15 +16,19 @@ from coordinator.commands.group import EPILOG as COORDINATOR_EPILOG
 from coordinator.home import Settings as CoordinatorSettings
 from coordinator.hub import INBOUND_BYTES
 from party.commands.group import EPILOG as PARTY_EPILOG
+from party.lifetime import LifetimeCap
+from party.policy import Policy
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
+from protocols.errors import Refused
 from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.identity import PEM_BYTES
 from protocols.messages import MESSAGE_BYTES
 from protocols.study import Seat, Study
+from protocols.study_file import read_study
 from protocols.terms import Feature, Terms
 from tests.docs.flag_tables import PAGE, commands
-from tests.docs.pages import ROOT, RunPage, names_of, section
+from tests.docs.pages import ROOT, RunPage, blocks, names_of, section
 
 OPERATOR = ROOT / "docs" / "tutorials" / "operator.md"
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
@@ -133,3 +138,24 @@ def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     for frame in get_args(Frame):
         assert f"`{frame.__name__}`" in text
     assert WIRE_VERSIONS == (1,), "the section on versions says that there is one"
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(4.0, 3), (2.0, 9)])
+def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
+    tmp_path: Path, epsilon: float, most: int
+) -> None:
+    page = (ROOT / "docs" / "explanation" / "ledgers.md").read_text(encoding="utf-8")
+    assert "at epsilon 4, three fit into a lifetime cap of 8, and at epsilon 2 nine fit" in " ".join(page.split())
+    text = next(block.text for block in blocks(OPERATOR) if "> study.toml <<" in block.text)
+    (tmp_path / "study.toml").write_text(text.partition("\n")[2].rpartition("END\n")[0], encoding="utf-8")
+    study = read_study(tmp_path / "study.toml")
+    roster = tuple(replace(seat, epsilon=epsilon) for seat in study.roster)
+    caps = {"record": LifetimeCap(8.0, 1e-5)}
+    with Policy(":memory:") as policy:
+        for number in range(most):
+            one = replace(study, name=f"study-{number}", roster=roster)
+            policy.approve(one, party="north", data_set="register", caps=caps, home="home")
+        if epsilon == 4:
+            one = replace(study, name="one-more", roster=roster)
+            with pytest.raises(Refused, match="lifetime_cap"):
+                policy.approve(one, party="north", data_set="register", caps=caps, home="home")
