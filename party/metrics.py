@@ -41,7 +41,7 @@ class Counts:
 
 
 class Metrics:
-    """Serves /health (200 while connected, 503 otherwise) and /metrics on 127.0.0.1. Use as a context manager."""
+    """Serves /healthz (200 while connected, 503 otherwise) and /metrics on 127.0.0.1. Use as a context manager."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], samples: Callable[[], Samples]) -> None:
         """port: 0 for a free one. Raises StorageFailed if the port is taken."""
@@ -50,12 +50,12 @@ class Metrics:
             timeout = _TIMEOUT_S
 
             def do_GET(self) -> None:
-                if self.path == "/health":
+                if self.path == "/healthz":
                     self._send(200 if healthy() else 503, "connected\n" if healthy() else "not connected\n")
                 elif self.path == "/metrics":
                     self._send(200, exposition(samples()))
                 else:
-                    self._send(404, "allowed: /health, /metrics\n")
+                    self._send(404, "allowed: /healthz, /metrics\n")
 
             def _send(self, status: int, text: str) -> None:
                 body = text.encode()

@@ -241,6 +241,8 @@ class Node:
             self._on_event("clock_skew", {"skew_ms": skew_ms})
         for refused in welcome.refused:
             self._on_event("seat_refused", {"seat": refused.seat, "code": refused.code, "reason": refused.reason})
+            if refused.code == "peer_rolled_back":  # the coordinator's peer is this node
+                raise Refused("ledger_rolled_back", refused.reason)
             if refused.code in _FATAL:
                 raise Refused(refused.code, refused.reason)
 

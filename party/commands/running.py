@@ -70,7 +70,7 @@ def run(home_folder: Path) -> int:
         if settings.metrics_port:
             samples = partial(_samples, answering, policy, counts)
             held.enter_context(Metrics(settings.metrics_port, healthy=lambda: counts.connected, samples=samples))
-        on_event("started", {"studies": len(answering.seats()), "web_port": settings.metrics_port})
+        on_event("started", {"studies": len(answering.seats()), "metrics_port": settings.metrics_port})
         while not stop.is_set():
             # A study that is approved or withdrawn later is taken up by connecting again.
             again = threading.Event()

@@ -127,7 +127,7 @@ def test_a_restored_backup_of_a_party_is_told_so_and_stops(consortium, tmp_path)
     consortium.ledgers["hospital-0"].close()
     consortium.add_node("hospital-0", file="backup.sqlite")
     consortium.start_node("hospital-0")
-    wait_until(lambda: consortium.ended.get("hospital-0") == "peer_rolled_back")
+    wait_until(lambda: consortium.ended.get("hospital-0") == "ledger_rolled_back")
     assert consortium.ledgers["hospital-0"].balance("hospital-0").spent == 0
 
 

@@ -34,10 +34,10 @@ def test_health_follows_the_connection_and_metrics_are_prometheus_text():
     with Metrics(0, healthy=lambda: counts.connected, samples=counts.samples) as served:
         at = f"http://127.0.0.1:{served.port}"
         with pytest.raises(urllib.error.HTTPError, match="503") as failed:
-            urllib.request.urlopen(f"{at}/health")
+            urllib.request.urlopen(f"{at}/healthz")
         failed.value.close()
         counts("connected", {})
-        with urllib.request.urlopen(f"{at}/health") as reply:
+        with urllib.request.urlopen(f"{at}/healthz") as reply:
             assert reply.status == 200
         counts("disconnected", {})
         counts("connected", {})
