@@ -67,12 +67,15 @@ def test_counts_are_no_less_than_zero_and_one_vote_moves(target):
 
 @settings(max_examples=6, deadline=None)
 @given(
-    sigma=st.floats(1.0, 20.0), ratio=st.floats(0.5, 4.0), queries=st.integers(1, 6), classes=st.integers(2, 5),
+    sigma=st.floats(4.0, 30.0), ratio=st.floats(0.5, 4.0), queries=st.integers(1, 6), classes=st.integers(2, 5),
     weight=st.floats(0.1, 3.0), delta=st.floats(-6, -1).map(lambda x: 10**x), rate=st.sampled_from([0.25, 0.5, 1.0]),
     seed=st.integers(0, 2**32),
 )  # fmt: skip
 def test_no_pair_at_all_costs_more_than_is_claimed(sigma, ratio, queries, classes, weight, delta, rate, seed):
-    """Random counts in place of the search, all mechanisms: the claim is an upper bound of every exact epsilon."""
+    """Random counts in place of the search, all mechanisms: the claim is an upper bound of every exact epsilon.
+
+    sigma is above every weight: where it is not, float noise leaves no claim to hold against.
+    """
     rng = np.random.default_rng(seed)
     for target in label_targets(
         queries=queries, classes=classes, weight=weight, sigma=sigma, sigma_threshold=ratio * sigma, gamma=1 / sigma,
