@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.home import Home
@@ -16,6 +16,7 @@ from party.lifetime import seats_of
 from party.node import Seat
 from party.party import Party
 from party.policy import Policy
+from party.pool import check_batch, read_pool
 from party.settings import Settings
 from party.teacher_process import TeacherProcess
 from protocols.accounting.ledger import Ledger
@@ -30,17 +31,23 @@ OnEvent = Callable[[str, dict[str, str | int]], None]
 
 @dataclass(frozen=True, eq=False)
 class _Voter:
-    """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`."""
+    """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`.
+
+    pool: what queries are held against; None if the hospital was not sent it.
+    """
 
     policy: Policy
     study: Study
     data_set: str
     teachers: TeacherProcess
+    pool: Float32[ndarray, "queries ..."] | None
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
         approval = self.policy.approval(self.study.digest, self.data_set)
         if approval is None or approval.withdrawn:
             raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+        if self.pool is not None:
+            check_batch(batch, self.pool)
         return self.teachers(batch)
 
 
@@ -88,13 +95,15 @@ class Answering:
             idle_s=self._settings.teachers.idle_s,
             on_event=self._on_event,
         )
+        pool_file = self._home.pool(study.digest)
+        pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
         ledger = Ledger(self._home.ledger(study.digest, name))
         try:
             party = Party(
                 name,
                 study=study,
                 ledger=ledger,
-                voter=_Voter(self._policy, study, self._settings.data.name, teachers),
+                voter=_Voter(self._policy, study, self._settings.data.name, teachers, pool),
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
             )

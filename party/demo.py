@@ -172,7 +172,7 @@ class LocalConsortium:
         fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
         self.coordinator("approve", name, "--fingerprint", fingerprint)
         self.party(name, "enrol")
-        self.party(name, "approve", str(self.folder / "study.toml"), "--yes")
+        self.party(name, "approve", str(self.folder / "study.toml"), "--pool", str(self.folder / "pool.npy"), "--yes")
         self.party(name, "train", "demo")
         self.party(name, "doctor")
 

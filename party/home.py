@@ -1,7 +1,7 @@
 """A node's home: where its key, settings, approvals and studies lie.
 
 node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  policy.sqlite
-studies/<first 16 digits of the digest>/{study.toml, ledger-SEAT.sqlite, teachers/SEAT/}
+studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from party.files import write_atomically
+from party.pool import keep_pool
 from party.settings import Invitation, Settings, read_invitation, read_settings
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.study import Study
@@ -71,11 +72,17 @@ class Home:
         """The folder of one seat's teachers."""
         return self.study_folder(digest) / "teachers" / file_name(seat)
 
-    def keep_study(self, study: Study) -> None:
-        """Writes the study's file into its folder."""
+    def pool(self, digest: bytes) -> Path:
+        """The study's public queries, if the hospital was sent them."""
+        return self.study_folder(digest) / "pool.npy"
+
+    def keep_study(self, study: Study, *, pool: Path | None = None) -> None:
+        """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""
         folder = self.study_folder(study.digest)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomically(folder / "study.toml", write_study(study))
+        if pool is not None and study.terms is not None:
+            keep_pool(pool, self.pool(study.digest), study.terms)
 
     def study(self, digest: bytes) -> Study:
         """A kept study. Raises InvalidInput if its file is absent or was changed."""

@@ -20,7 +20,9 @@ _VIEWS = {
 }
 
 
-def describe(study: Study, party: str, settings: Settings, forecasts: list[Forecast]) -> list[str]:
+def describe(
+    study: Study, party: str, settings: Settings, forecasts: list[Forecast], *, pool_checked: bool
+) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
     assert terms is not None  # approve lets no other through
@@ -31,6 +33,12 @@ def describe(study: Study, party: str, settings: Settings, forecasts: list[Forec
         f"Classes      {', '.join(terms.class_names)}",
         f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
         f"Asked        {asked}, until {terms.ends}",
+        "Questions    "
+        + (
+            "each is held against the pool that you were sent; any other is refused"
+            if pool_checked
+            else "only their shape and number can be checked; ask for the pool and give it with --pool"
+        ),
         f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
         f"Released     a label a query, by {study.mechanism_name} with noise drawn by the coordinator, a student model "
         "trained on these labels, and a privacy statement",

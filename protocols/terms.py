@@ -1,8 +1,8 @@
 """What a study between organisations fixes besides its privacy: task, classes, features, pool, coordinator, dates.
 
 A simulation has none of it. It is part of the study and of its digest, which is in every message: a hospital that
-approved one reading of its columns cannot be asked about another. The pool's hash is for people and for `verify`: a
-node sees its queries batch by batch, and checks their shape and number alone.
+approved one reading of its columns cannot be asked about another. A node that was given
+the pool, whose hash this is, refuses any other query; without it, shape and number are all that it can check.
 """
 
 from __future__ import annotations

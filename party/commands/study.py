@@ -16,6 +16,7 @@ from party.commands.group import EPILOG, home_option, json_option
 from party.home import Home
 from party.plain_words import describe
 from party.policy import Forecast, Policy
+from party.pool import read_pool
 from party.shards import units_of
 from protocols.errors import InvalidInput, Refused
 from protocols.study import Study
@@ -84,12 +85,18 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
 @home_option
 @json_option
 @click.option("--yes", is_flag=True, help="Approve without asking.")
-def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool) -> None:
+@click.option(
+    "--pool",
+    "pool_file",
+    type=click.Path(path_type=Path),
+    help="The study's public questions (.npy): the node then refuses any other.",
+)
+def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_file: Path | None) -> None:
     """Says in plain words what a study would spend and release, asks, and reserves its cap of the lifetime cap.
 
     \b
     Example:
-      conclave-party approve study.toml
+      conclave-party approve study.toml --pool pool.npy
     """
     home = Home(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
@@ -105,18 +112,21 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool) -> No
     with Policy(settings.policy) as policy:
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == str(home.path):
-            home.keep_study(study)
+            home.keep_study(study, pool=pool_file)
             click.echo(f"study {study.name} is approved already; next: conclave-party train {study.name}")
             return
+        checked = pool_file is not None
+        if pool_file is not None:
+            read_pool(pool_file, terms)
         forecasts = policy.forecast(study, party=party, data_set=settings.data.name, caps=settings.lifetime)
         if as_json:
             click.echo(json.dumps(_figures(study, forecasts), indent=2))
         else:
-            for line in describe(study, party, settings, forecasts):
+            for line in describe(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(line)
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
-        home.keep_study(study)
+        home.keep_study(study, pool=pool_file)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=str(home.path))
     click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
 

@@ -1,0 +1,55 @@
+"""The study's public questions, as the hospital got them: what a node holds each batch against.
+
+The study names the pool by its hash. A hospital that was sent the file can have its node refuse any query that is not
+the one of its position; without the file, shape and number are all that can be checked.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.queries import QueryBatch, pool_digest
+from protocols.terms import Terms
+
+
+def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
+    """The queries in a .npy file, mapped into memory. Raises DataUnavailable, InvalidInput unless it is the study's."""
+    try:
+        pool = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise DataUnavailable(f"pool file {path} does not exist") from None
+    except (OSError, ValueError, EOFError, SyntaxError, OverflowError):
+        raise InvalidInput(f"pool file {path} is no array of numbers; allowed: the study's pool, .npy") from None
+    if not isinstance(pool, ndarray) or pool.dtype != np.dtype("<f4"):
+        raise InvalidInput(f"pool file {path} does not hold float32; allowed: the study's pool, .npy")
+    wanted = (terms.pool_size, *terms.input_shape)
+    if pool.shape != wanted or pool_digest(pool) != terms.pool_sha256:
+        raise InvalidInput(
+            f"pool file {path} (shape {pool.shape}) is not the study's pool; allowed: shape {wanted} with "
+            f"SHA-256 {terms.pool_sha256}"
+        )
+    return pool
+
+
+def keep_pool(source: Path, target: Path, terms: Terms) -> None:
+    """Copies the study's pool beside the study. Raises as read_pool does, and StorageFailed."""
+    read_pool(source, terms)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        shutil.copyfile(source, part)
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise StorageFailed(f"cannot write {target}: {error.strerror or error}; free space there") from error
+
+
+def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
+    """Raises Refused("other_pool") unless every query of a batch is the pool's at its position."""
+    if batch.ids[-1] >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
+        raise Refused("other_pool", f"batch {batch.number} asks what is not in the study's pool")
