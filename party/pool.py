@@ -6,28 +6,32 @@ the one of its position; without the file, shape and number are all that can be 
 
 from __future__ import annotations
 
-import shutil
+import io
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
+from party.files import write_atomically
+from protocols.errors import DataUnavailable, InvalidInput, Refused
 from protocols.queries import QueryBatch, pool_digest
 from protocols.terms import Terms
 
 
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
-    """The queries in a .npy file, mapped into memory. Raises DataUnavailable, InvalidInput unless it is the study's."""
+    """The queries in a .npy file, as float32, mapped into memory where they are. Raises DataUnavailable, InvalidInput unless it is the study's."""
     try:
         pool = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
         raise DataUnavailable(f"pool file {path} does not exist") from None
     except (OSError, ValueError, EOFError, SyntaxError, OverflowError):
         raise InvalidInput(f"pool file {path} is no array of numbers; allowed: the study's pool, .npy") from None
-    if not isinstance(pool, ndarray) or pool.dtype != np.dtype("<f4"):
-        raise InvalidInput(f"pool file {path} does not hold float32; allowed: the study's pool, .npy")
+    if not isinstance(pool, ndarray) or pool.dtype.kind not in "fiu":
+        raise InvalidInput(f"pool file {path} does not hold numbers; allowed: the study's pool, .npy")
+    if pool.dtype != np.dtype("<f4"):
+        with np.errstate(over="ignore"):
+            pool = pool.astype("<f4")
     wanted = (terms.pool_size, *terms.input_shape)
     if pool.shape != wanted or pool_digest(pool) != terms.pool_sha256:
         raise InvalidInput(
@@ -39,14 +43,9 @@ def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
 
 def keep_pool(source: Path, target: Path, terms: Terms) -> None:
     """Copies the study's pool beside the study. Raises as read_pool does, and StorageFailed."""
-    read_pool(source, terms)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        shutil.copyfile(source, part)
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StorageFailed(f"cannot write {target}: {error.strerror or error}; free space there") from error
+    content = io.BytesIO()
+    np.save(content, read_pool(source, terms), allow_pickle=False)
+    write_atomically(target, content.getvalue())
 
 
 def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
