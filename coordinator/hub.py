@@ -11,6 +11,7 @@ import asyncio
 import datetime
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -50,7 +51,12 @@ if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 # What a node may send: votes of one batch and little else.
-INBOUND_BYTES = 32 * 2**20
+INBOUND_BYTES = 8 * 2**20
+_HELLO_BYTES = 2**20
+# Of one party at once: its stream, and one that replaces it.
+_STREAMS = 2
+_RENEWAL_PAUSE_S = 60.0
+_ENROLMENTS = 32
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
 _OPTIONS = [
@@ -60,6 +66,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.so_reuseport", 0),
 ]
 
@@ -100,6 +107,9 @@ class Hub:
         self._servers: list[grpc.aio.Server] = []
         # Callbacks look into a database: not on the thread that moves frames.
         self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
+        # Anybody may try to enrol: that must not keep nodes waiting.
+        self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
+        self._streams: Counter[str] = Counter()
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports ("127.0.0.1:0" takes a free one) and returns them. Raises InvalidInput if one is taken."""
@@ -113,6 +123,7 @@ class Hub:
         self._thread.join()
         self._loop.close()
         self._callbacks.shutdown()
+        self._enrolments.shutdown()
 
     def open_study(self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None) -> Transport:
         """A transport to the nodes of a study; its deadline is the study's.
@@ -160,7 +171,7 @@ class Hub:
         sessions = grpc.method_handlers_generic_handler(
             service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
         )
-        port = await self._listen(listen, mutual, sessions, _OPTIONS)
+        port = await self._listen(listen, mutual, sessions, _OPTIONS, 4096)
         if enrol_listen is None:
             return port, None
         _, service, method = ENROL_METHOD.split("/")
@@ -168,7 +179,7 @@ class Hub:
             service, {method: grpc.unary_unary_rpc_method_handler(self._serve_enrolment)}
         )
         small = [("grpc.max_receive_message_length", ENROL_BYTES), ("grpc.so_reuseport", 0)]
-        return port, await self._listen(enrol_listen, grpc.ssl_server_credentials(pair), enrolment, small)
+        return port, await self._listen(enrol_listen, grpc.ssl_server_credentials(pair), enrolment, small, _ENROLMENTS)
 
     async def _listen(
         self,
@@ -176,8 +187,9 @@ class Hub:
         credentials: grpc.ServerCredentials,
         handler: grpc.GenericRpcHandler,
         options: list[tuple[str, int]],
+        at_once: int,
     ) -> int:
-        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=4096)
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
         server.add_generic_rpc_handlers((handler,))
         try:
             port = server.add_secure_port(address, credentials)
@@ -196,7 +208,7 @@ class Hub:
     async def _serve_enrolment(self, data: bytes, context: _Context) -> bytes:
         try:
             message = decode_enrol(data)
-            answer = await self._in_callback(self._enrol, message)
+            answer = await self._loop.run_in_executor(self._enrolments, self._enrol, message)
         except MalformedMessage as error:
             answer = Enrolled(b"", "malformed", str(error))
         except Refused as error:
@@ -208,19 +220,36 @@ class Hub:
 
     async def _serve(self, _: object, context: _Context) -> None:
         """One node's stream, from Hello to its end."""
+        name = None
         try:
-            session = await self._admit(context)
+            peer = await self._identify(context)
+            name = peer.name
+            self._streams[name] += 1
+            session, standings = await self._admit(peer, context)
         except (Refused, MalformedMessage) as error:
             code = error.code if isinstance(error, Refused) else "malformed"
             self._on_event("turned_away", {"address": context.peer(), "code": code, "reason": str(error)[:200]})
             await context.write(self._seal(Goodbye(code, str(error)[:2000])))
             return
+        except SessionEnded:
+            return
+        else:
+            await self._hold(session, standings, context)
+        finally:
+            if name is not None:
+                self._streams[name] -= 1
+
+    async def _hold(self, session: Session, standings: list[Standing], context: _Context) -> None:
+        """Keeps a session open until it ends, and tells it what it missed."""
         name = session.party.name
         older = await self._sessions.add(session)
         if older is not None:
             await self._farewell(older, Goodbye("superseded", "the party connected again"))
         self._on_event("connected", {"party": name, "address": session.address})
-        watch = asyncio.create_task(self._watch_denials(session))
+        tasks = [
+            asyncio.create_task(self._watch_denials(session)),
+            asyncio.create_task(self._tell_outcomes(session, standings)),
+        ]
         try:
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
@@ -228,19 +257,28 @@ class Hub:
             self._on_event("refused", {"party": name, "code": code, "reason": str(error)[:200]})
             await self._farewell(session, Goodbye(code, str(error)[:2000]))
         finally:
-            watch.cancel()
+            for task in tasks:
+                task.cancel()
             if self._sessions.remove(session):
                 self._on_event("disconnected", {"party": name})
 
-    async def _admit(self, context: _Context) -> Session:
-        """Reads Hello and answers Welcome. Raises Refused or MalformedMessage."""
+    async def _identify(self, context: _Context) -> Identity:
+        """Who dials, by the certificate of the connection. Raises Refused for who may not have a stream."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
         await self._check_allowed(peer)
+        if self._streams[peer.name] >= _STREAMS:
+            raise Refused("too_many_streams", f"{peer.name!r} has {_STREAMS} streams; allowed: one, and its successor")
+        return peer
+
+    async def _admit(self, peer: Identity, context: _Context) -> tuple[Session, list[Standing]]:
+        """Reads Hello and answers Welcome. Raises Refused or MalformedMessage."""
         try:
             data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
         except TimeoutError:
             raise Refused("no_hello", f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+        if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
+            raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
         hello, _ = self._unseal(data, peer)
         if not isinstance(hello, Hello):
             raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
@@ -254,7 +292,8 @@ class Hub:
 
         session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
         refused = []
-        for standing in hello.standings:
+        standings = {(standing.study, standing.seat): standing for standing in hello.standings}
+        for standing in standings.values():
             try:
                 opened = self._studies.get(standing.study)
                 if opened is not None:
@@ -262,32 +301,34 @@ class Hub:
             except Refused as error:
                 session.refused.add((standing.study, standing.seat))
                 refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
-        await context.write(self._seal(Welcome(version, hello.session, time.time_ns() // 1_000_000, tuple(refused))))
-        for standing in hello.standings:
-            if (standing.study, standing.seat) not in session.refused:
-                session.telling.append(asyncio.create_task(self._tell_outcomes(session, standing)))
-        return session
+        await send(self._seal(Welcome(version, hello.session, time.time_ns() // 1_000_000, tuple(refused))))
+        return session, [standing for key, standing in standings.items() if key not in session.refused]
 
-    async def _tell_outcomes(self, session: Session, standing: Standing) -> None:
-        """Sends the outcomes that a party still waits for, so that it settles what it reserved."""
-        opened = self._studies.get(standing.study)
-        if opened is None or opened.outcome_for is None:
+    async def _tell_outcomes(self, session: Session, standings: list[Standing]) -> None:
+        """Sends the outcomes that a party still waits for, so that it settles what it reserved; then it may be asked.
+
+        Seat by seat and batch by batch: heads of its log then come in the order in which they were made.
+        """
+        keep = partial(record, on_event=self._on_event)
+        try:
+            for standing in standings:
+                opened = self._studies.get(standing.study)
+                if opened is None or opened.outcome_for is None:
+                    continue
+                for digest in dict.fromkeys(standing.unsettled):
+                    outcome = await self._in_callback(opened.outcome_for, standing.seat, digest)
+                    if outcome is not None:
+                        answered = await self._sessions.ask(session, opened, standing.seat, encode(outcome))
+                        await self._in_callback(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+        except SessionEnded:
             return
-        for digest in standing.unsettled:
-            outcome = await self._in_callback(opened.outcome_for, standing.seat, digest)
-            if outcome is None:
-                continue
-            try:
-                answered = await self._sessions.ask(session, opened, standing.seat, encode(outcome))
-            except SessionEnded:
-                return
-            keep = partial(record, on_event=self._on_event)
-            await self._in_callback(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+        finally:
+            session.told.set()
 
     async def _read(self, session: Session, context: _Context) -> None:
         while True:
-            data = await context.read()
-            if not isinstance(data, bytes):  # the node ended the stream
+            data = await self._next(session, context)
+            if not isinstance(data, bytes):  # the stream ends, on either side
                 return
             await self._check_allowed(session.party)
             frame, _ = self._unseal(data, session.party)
@@ -295,8 +336,7 @@ class Hub:
             if isinstance(frame, Answer):
                 session.answered(frame, data)
             elif isinstance(frame, Renew):
-                certificate = await self._in_callback(self._renew, session.party, frame.request)
-                await self._write(session, Renewed(certificate))
+                await self._renewal(session, frame)
             elif isinstance(frame, Goodbye):
                 self._on_event(
                     "goodbye", {"party": session.party.name, "code": frame.code, "reason": frame.reason[:500]}
@@ -304,6 +344,29 @@ class Hub:
                 return
             else:
                 raise MalformedMessage(f"{type(frame).__name__} has no place here")
+
+    async def _next(self, session: Session, context: _Context) -> object:
+        """The next frame; None when the session is to end."""
+        reading = asyncio.ensure_future(context.read())
+        closing = asyncio.ensure_future(session.closing.wait())
+        try:
+            await asyncio.wait((reading, closing), return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else None
+        finally:
+            reading.cancel()
+            closing.cancel()
+
+    async def _renewal(self, session: Session, frame: Renew) -> None:
+        """Answers a request to renew; one that is refused ends nothing, as the certificate still holds."""
+        if time.monotonic() < session.renewed_s + _RENEWAL_PAUSE_S:
+            return
+        session.renewed_s = time.monotonic()
+        try:
+            certificate = await self._in_callback(self._renew, session.party, frame.request)
+        except Refused as error:
+            self._on_event("renewal_refused", {"party": session.party.name, "code": error.code})
+            return
+        await self._write(session, Renewed(certificate))
 
     async def _watch_denials(self, session: Session) -> None:
         """Ends a session soon after its party is denied, even when nothing is sent."""

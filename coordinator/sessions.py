@@ -58,7 +58,10 @@ class Session:
     round: int = 0
     refused: set[tuple[bytes, str]] = field(default_factory=set)
     waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict)
-    telling: list[asyncio.Task[None]] = field(default_factory=list)
+    # Set once the party was told the outcomes that it missed: heads of its log then come in order.
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    renewed_s: float = 0.0
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def answered(self, answer: Answer, signed: bytes) -> None:
@@ -68,20 +71,26 @@ class Session:
             waiting.set_result((answer, signed))
 
     def end(self) -> None:
-        """Nobody waits for this stream any more."""
+        """Nobody waits for this stream any more, and whoever reads it stops."""
+        self.told.set()
+        self.closing.set()
         for answer in self.waiting.values():
             if not answer.done():
                 answer.set_exception(SessionEnded())
                 answer.exception()  # looked at, though nobody may wait
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class OpenStudy:
-    """A study whose seats may be asked, with the coordinator's ledger of it."""
+    """A study whose seats may be asked, with the coordinator's ledger of it.
+
+    fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
+    """
 
     study: Study
     ledger: Ledger
     outcome_for: OutcomeFor | None
+    fault: Refused | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +140,11 @@ class Sessions:
         return parties - set(self.open)
 
     async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | None]:
-        """What each seat answered before the study's deadline; None for one that did not."""
+        """What each seat answered before the study's deadline; None for one that did not.
+
+        Raises Refused("coordinator_rolled_back") when a party knows more of the study's ledger than it holds: what
+        was released under the missing entries would be released again, with other noise.
+        """
         terms = opened.study.terms
         assert terms is not None  # open_study checked it
         deadline = asyncio.get_running_loop().time() + terms.deadline_s
@@ -152,7 +165,11 @@ class Sessions:
                 self._on_event("absent", {"seat": seat})
                 return None
 
-        answers = await asyncio.gather(*(one(seat, envelopes[id(request)]) for seat, request in requests.items()))
+        if opened.fault is None:
+            asked = (one(seat, envelopes[id(request)]) for seat, request in requests.items())
+            answers = await asyncio.gather(*asked)
+        if opened.fault is not None:
+            raise Refused(opened.fault.code, str(opened.fault).removeprefix(f"{opened.fault.code}: "))
         return dict(zip(requests, answers, strict=True))
 
     async def ask(self, session: Session, opened: OpenStudy, seat: str, envelope: bytes) -> Answered:
@@ -181,7 +198,9 @@ class Sessions:
         name, key = party_of(seat), (opened.study.digest, seat)
         async with self._changed:
             await self._changed.wait_for(lambda: name in self.open and key not in self.open[name].refused)
-            return self.open[name]
+            session = self.open[name]
+        await session.told.wait()
+        return session
 
 
 def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
@@ -192,7 +211,8 @@ def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
     try:
         log.check_known(standing.coordinator, by=standing.seat)
     except Refused as error:
-        raise Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}") from None
+        opened.fault = Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}")
+        raise opened.fault from None
     log.check_newer(standing.seat, standing.own)
 
 
@@ -210,7 +230,8 @@ def record(
                 reply = _reply(answered.answer.envelope)
                 # An answer that holds votes is not kept.
                 proof = answered.signed if isinstance(reply, Settled) else b""
-                log.remember(seat, answered.answer.own, proof=proof)
+                if not (isinstance(reply, Refusal) and reply.code == "unknown_study"):  # such a node has no log of it
+                    log.remember(seat, answered.answer.own, proof=proof)
             except MalformedMessage as error:
                 reply = Refusal("malformed", str(error))
             except Refused as error:

@@ -14,6 +14,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -63,6 +64,9 @@ _COORDINATOR = "coordinator"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
 _WELCOME_WAIT_S = 30.0
 _LAST_WORDS_S = 1.0
+_LOOK_S = 0.1
+_UNSENT = 4
+_RENEWAL_LOOK_S = 3600.0
 _CLOCK_TOLERANCE_MS = 60_000
 # A coordinator that only sends what must be refused would fill the audit log.
 _REFUSALS = 1000
@@ -101,7 +105,8 @@ class _Outgoing:
     """The frames that are still to be sent: an iterator that ends when it is closed and everything was taken."""
 
     def __init__(self) -> None:
-        self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        # A coordinator that asks and does not read is not answered: answers would pile up.
+        self._frames: queue.Queue[bytes | None] = queue.Queue(_UNSENT)
         self._drained = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -114,12 +119,21 @@ class _Outgoing:
             raise StopIteration
         return frame
 
-    def put(self, frame: bytes) -> None:
-        self._frames.put(frame)
+    def put(self, frame: bytes, *, waits: Callable[[], bool]) -> None:
+        """Waits for room as long as `waits` says so; then raises Refused("not_read")."""
+        while True:
+            try:
+                return self._frames.put(frame, timeout=_LOOK_S)
+            except queue.Full:
+                if not waits():
+                    raise Refused("not_read", "the coordinator does not read what it asked for") from None
 
     def close(self) -> None:
         """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""
-        self._frames.put(None)
+        try:
+            self._frames.put(None, timeout=_LAST_WORDS_S)
+        except queue.Full:
+            return
         self._drained.wait(_LAST_WORDS_S)
 
 
@@ -179,11 +193,15 @@ class Node:
         with grpc.secure_channel(self._address, credentials, options=_OPTIONS) as channel:
             open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
             call = open_stream(outgoing)
-            # A waiting call ends when the node is stopped, or when no welcome comes.
-            watch = threading.Thread(target=_cancel_when, args=(call, session, stop, ended), daemon=True)
+
+            def send(frame: Frame) -> None:
+                signed = seal(frame, key=self._key, certificate=self._certificate)
+                outgoing.put(signed, waits=lambda: call.is_active() and not stop.is_set())
+
+            watch = threading.Thread(target=self._watch, args=(call, session, send, stop, ended), daemon=True)
             watch.start()
             try:
-                return self._converse(call, outgoing, session)
+                return self._converse(call, send, session)
             except grpc.RpcError as error:
                 if not stop.is_set():
                     self._on_event("disconnected", {"code": error.code().name, "reason": str(error.details())[:200]})
@@ -194,11 +212,29 @@ class Node:
                 call.cancel()
                 watch.join()
 
-    def _converse(self, frames: Iterator[bytes], outgoing: _Outgoing, session: _Session) -> bool:
-        seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
+    def _watch(
+        self,
+        call: grpc.Call,
+        session: _Session,
+        send: Callable[[Frame], None],
+        stop: threading.Event,
+        ended: threading.Event,
+    ) -> None:
+        """Ends a call when the node is to stop, or when no welcome comes; renews on a stream that stays open."""
+        welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
+        while not ended.wait(_LOOK_S):
+            if stop.is_set() or (not session.welcomed and time.monotonic() > welcome_by):
+                call.cancel()
+                return
+            if session.welcomed and time.monotonic() > look_at:
+                look_at = time.monotonic() + _RENEWAL_LOOK_S
+                try:
+                    self._ask_for_renewal(send)
+                except Refused as error:  # the stream ends as well, and says why
+                    self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
 
-        def send(frame: Frame) -> None:
-            outgoing.put(seal(frame, key=self._key, certificate=self._certificate))
+    def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> bool:
+        seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
         standings = tuple(_standing(seat) for seat in seats.values())
         send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
@@ -226,7 +262,8 @@ class Node:
             except Refused as error:
                 if error.code in _FATAL:
                     self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
-                    send(Goodbye(error.code, str(error)))
+                    with suppress(Refused):  # it does not read: then it is not told
+                        send(Goodbye(error.code, str(error)))
                     raise
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
                 return session.welcomed
@@ -349,15 +386,6 @@ def _standing(seat: Seat) -> Standing:
 def _refuse(seat: Seat, code: str, reason: str) -> Refusal:
     seat.ledger.log.append("refused", code=code, request="Ask")
     return Refusal(code, f"{code}: {reason}")
-
-
-def _cancel_when(call: grpc.Call, session: _Session, stop: threading.Event, ended: threading.Event) -> None:
-    """Cancels a call when the node is to stop, or when no welcome comes."""
-    deadline = time.monotonic() + _WELCOME_WAIT_S
-    while not ended.wait(0.1):
-        if stop.is_set() or (not session.welcomed and time.monotonic() > deadline):
-            call.cancel()
-            return
 
 
 def _now() -> datetime.datetime:

@@ -20,7 +20,10 @@ from protocols.terms import Terms
 
 
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
-    """The queries in a .npy file, as float32, mapped into memory where they are. Raises DataUnavailable, InvalidInput unless it is the study's."""
+    """The queries in a .npy file, as float32, mapped into memory where they are that already.
+
+    Raises DataUnavailable, and InvalidInput unless they are the study's.
+    """
     try:
         pool = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:

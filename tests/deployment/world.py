@@ -211,6 +211,7 @@ class World:
             await self.deliver(name, frame, session, node_session, opened)
 
         session = Session(identity, node_session.nonce, send, "", "", 1)
+        session.told.set()
         try:
             check_standing(opened, name, standing)
         except Refused as error:
