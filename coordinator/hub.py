@@ -14,17 +14,17 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from coordinator.ports import listen_for_enrolments, open_port
 from coordinator.sessions import Connected as Connected
 from coordinator.sessions import Event, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
 from protocols.accounting.ledger import Ledger
-from protocols.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
+from protocols.enrolment import Enrol, Enrolled
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.frames import (
     FRAME_BYTES,
@@ -43,7 +43,7 @@ from protocols.frames import (
     unseal,
 )
 from protocols.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
-from protocols.messages import Reply, Request, encode
+from protocols.messages import Reply, Request
 from protocols.study import Study
 from protocols.transport import Transport
 
@@ -56,7 +56,6 @@ _HELLO_BYTES = 2**20
 # Of one party at once: its stream, and one that replaces it.
 _STREAMS = 2
 _RENEWAL_PAUSE_S = 60.0
-_ENROLMENTS = 32
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
 _OPTIONS = [
@@ -66,7 +65,6 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.so_reuseport", 0),
 ]
 
@@ -112,7 +110,7 @@ class Hub:
         self._streams: Counter[str] = Counter()
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
-        """Opens the ports ("127.0.0.1:0" takes a free one) and returns them. Raises InvalidInput if one is taken."""
+        """Opens the ports ("127.0.0.1:0" takes a free one) and returns them. Raises as open_port does."""
         self._thread.start()
         return self._call(self._start(listen, enrol_listen))
 
@@ -155,7 +153,7 @@ class Hub:
         }
 
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
-        """Waits until all these parties are connected, or the time is over; returns those that are missing."""
+        """Waits for these parties to connect until the time is over; returns those that are missing."""
         return self._call(self._sessions.wait_for(parties, timeout_s))
 
     def _call(self, work: Awaitable[_T]) -> _T:
@@ -171,49 +169,21 @@ class Hub:
         sessions = grpc.method_handlers_generic_handler(
             service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
         )
-        port = await self._listen(listen, mutual, sessions, _OPTIONS, 4096)
+        server, port = await open_port(listen, mutual, sessions, options=_OPTIONS, at_once=4096)
+        self._servers.append(server)
         if enrol_listen is None:
             return port, None
-        _, service, method = ENROL_METHOD.split("/")
-        enrolment = grpc.method_handlers_generic_handler(
-            service, {method: grpc.unary_unary_rpc_method_handler(self._serve_enrolment)}
+        server, enrol_port = await listen_for_enrolments(
+            enrol_listen, grpc.ssl_server_credentials(pair), self._enrol, self._enrolments
         )
-        small = [("grpc.max_receive_message_length", ENROL_BYTES), ("grpc.so_reuseport", 0)]
-        return port, await self._listen(enrol_listen, grpc.ssl_server_credentials(pair), enrolment, small, _ENROLMENTS)
-
-    async def _listen(
-        self,
-        address: str,
-        credentials: grpc.ServerCredentials,
-        handler: grpc.GenericRpcHandler,
-        options: list[tuple[str, int]],
-        at_once: int,
-    ) -> int:
-        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
-        server.add_generic_rpc_handlers((handler,))
-        try:
-            port = server.add_secure_port(address, credentials)
-        except RuntimeError:
-            raise InvalidInput(f"cannot listen at {address!r}; allowed: HOST:PORT that is free") from None
-        await server.start()
         self._servers.append(server)
-        return port
+        return port, enrol_port
 
     async def _stop(self) -> None:
         for session in list(self._sessions.open.values()):
             await self._farewell(session, Goodbye("going_away", "the coordinator stops; the node will dial again"))
         for server in self._servers:
             await server.stop(grace=1.0)
-
-    async def _serve_enrolment(self, data: bytes, context: _Context) -> bytes:
-        try:
-            message = decode_enrol(data)
-            answer = await self._loop.run_in_executor(self._enrolments, self._enrol, message)
-        except MalformedMessage as error:
-            answer = Enrolled(b"", "malformed", str(error))
-        except Refused as error:
-            answer = Enrolled(b"", error.code, str(error))
-        return encode_enrol(answer)
 
     async def _in_callback(self, callback: Callable[..., _T], *args: object) -> _T:
         return await self._loop.run_in_executor(self._callbacks, lambda: callback(*args))
@@ -227,9 +197,8 @@ class Hub:
             self._streams[name] += 1
             session, standings = await self._admit(peer, context)
         except (Refused, MalformedMessage) as error:
-            code = error.code if isinstance(error, Refused) else "malformed"
-            self._on_event("turned_away", {"address": context.peer(), "code": code, "reason": str(error)[:200]})
-            await context.write(self._seal(Goodbye(code, str(error)[:2000])))
+            self._on_event("turned_away", {"address": context.peer(), "code": _code(error), "reason": str(error)[:200]})
+            await context.write(self._seal(Goodbye(_code(error), str(error)[:2000])))
             return
         except SessionEnded:
             return
@@ -248,14 +217,13 @@ class Hub:
         self._on_event("connected", {"party": name, "address": session.address})
         tasks = [
             asyncio.create_task(self._watch_denials(session)),
-            asyncio.create_task(self._tell_outcomes(session, standings)),
+            asyncio.create_task(self._sessions.tell(session, self._studies, standings, self._in_callback)),
         ]
         try:
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
-            code = error.code if isinstance(error, Refused) else "malformed"
-            self._on_event("refused", {"party": name, "code": code, "reason": str(error)[:200]})
-            await self._farewell(session, Goodbye(code, str(error)[:2000]))
+            self._on_event("refused", {"party": name, "code": _code(error), "reason": str(error)[:200]})
+            await self._farewell(session, Goodbye(_code(error), str(error)[:2000]))
         finally:
             for task in tasks:
                 task.cancel()
@@ -304,30 +272,9 @@ class Hub:
         await send(self._seal(Welcome(version, hello.session, time.time_ns() // 1_000_000, tuple(refused))))
         return session, [standing for key, standing in standings.items() if key not in session.refused]
 
-    async def _tell_outcomes(self, session: Session, standings: list[Standing]) -> None:
-        """Sends the outcomes that a party still waits for, so that it settles what it reserved; then it may be asked.
-
-        Seat by seat and batch by batch: heads of its log then come in the order in which they were made.
-        """
-        keep = partial(record, on_event=self._on_event)
-        try:
-            for standing in standings:
-                opened = self._studies.get(standing.study)
-                if opened is None or opened.outcome_for is None:
-                    continue
-                for digest in dict.fromkeys(standing.unsettled):
-                    outcome = await self._in_callback(opened.outcome_for, standing.seat, digest)
-                    if outcome is not None:
-                        answered = await self._sessions.ask(session, opened, standing.seat, encode(outcome))
-                        await self._in_callback(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
-        except SessionEnded:
-            return
-        finally:
-            session.told.set()
-
     async def _read(self, session: Session, context: _Context) -> None:
         while True:
-            data = await self._next(session, context)
+            data = await session.until_closing(context.read())
             if not isinstance(data, bytes):  # the stream ends, on either side
                 return
             await self._check_allowed(session.party)
@@ -344,17 +291,6 @@ class Hub:
                 return
             else:
                 raise MalformedMessage(f"{type(frame).__name__} has no place here")
-
-    async def _next(self, session: Session, context: _Context) -> object:
-        """The next frame; None when the session is to end."""
-        reading = asyncio.ensure_future(context.read())
-        closing = asyncio.ensure_future(session.closing.wait())
-        try:
-            await asyncio.wait((reading, closing), return_when=asyncio.FIRST_COMPLETED)
-            return reading.result() if reading.done() else None
-        finally:
-            reading.cancel()
-            closing.cancel()
 
     async def _renewal(self, session: Session, frame: Renew) -> None:
         """Answers a request to renew; one that is refused ends nothing, as the certificate still holds."""
@@ -407,6 +343,10 @@ class Hub:
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
+
+
+def _code(error: Refused | MalformedMessage) -> str:
+    return error.code if isinstance(error, Refused) else "malformed"
 
 
 def _now() -> datetime.datetime:

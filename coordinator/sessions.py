@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any  # what a function that is passed in returns
 
 from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage, Refused
@@ -69,6 +71,16 @@ class Session:
         waiting = self.waiting.pop(answer.nonce, None)
         if waiting is not None and not waiting.done():
             waiting.set_result((answer, signed))
+
+    async def until_closing(self, reading: Awaitable[object]) -> object:
+        """What was read; None when the session is to end before."""
+        read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
+        try:
+            await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
+            return read.result() if read.done() else None
+        finally:
+            read.cancel()
+            closing.cancel()
 
     def end(self) -> None:
         """Nobody waits for this stream any more, and whoever reads it stops."""
@@ -192,6 +204,34 @@ class Sessions:
         if (answer.study, answer.seat, answer.round) != (ask.study, ask.seat, ask.round):
             raise SessionEnded
         return Answered(asked, signed, answer)
+
+    async def tell(
+        self,
+        session: Session,
+        studies: Mapping[bytes, OpenStudy],
+        standings: Sequence[Standing],
+        aside: Callable[..., Awaitable[Any]],
+    ) -> None:
+        """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
+
+        Seat by seat and batch by batch: heads of its log then come in the order in which they were made. aside: runs
+        a function that looks into a database on another thread.
+        """
+        keep = partial(record, on_event=self._on_event)
+        try:
+            for standing in standings:
+                opened = studies.get(standing.study)
+                if opened is None or opened.outcome_for is None:
+                    continue
+                for digest in dict.fromkeys(standing.unsettled):
+                    outcome = await aside(opened.outcome_for, standing.seat, digest)
+                    if outcome is not None:
+                        answered = await self.ask(session, opened, standing.seat, encode(outcome))
+                        await aside(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+        except SessionEnded:
+            return
+        finally:
+            session.told.set()
 
     async def _session_of(self, opened: OpenStudy, seat: str) -> Session:
         """The open session of a seat's party; waits for one."""
