@@ -27,6 +27,7 @@ from protocols.queries import QueryBatch
 
 _LENGTH_BYTES: Final = 8
 _STOP_WAIT_S: Final = 5.0
+_LOG: Final = "teacher_process.log"
 _ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -34,7 +35,8 @@ class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
     folder: of party.training; study: digest; deadline_s: for one batch, starting included; idle_s: after which the
-    child is ended. A vote raises Refused("teachers_failed") or ("teachers_late"); nothing was charged then.
+    child is ended. A vote raises Refused("no_teachers"), ("teachers_failed") or ("teachers_late"); nothing was charged
+    then, and the reason names no file of the hospital, as it goes to the coordinator.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class TeacherProcess:
             self._timer.daemon = True
             self._timer.start()
         if isinstance(reply, Refusal):
-            raise Refused("teachers_failed", reply.reason)
+            raise self._failed("the teachers cannot be used", reply.reason)
         if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
             raise Refused("teachers_failed", "the teachers' process answered another request")
         return reply.votes
@@ -104,33 +106,40 @@ class TeacherProcess:
             ) from None
         except (EOFError, BrokenPipeError, MalformedMessage, OSError):
             code = child.poll()
-            raise Refused(
-                "teachers_failed",
-                f"the teachers' process ended{'' if code is None else f' with {code}'}; see "
-                f"{self._folder / 'teacher_process.log'}",
-            ) from None
+            what = f"the teachers' process ended{'' if code is None else f' with {code}'}"
+            raise self._failed(what, f"see {self._folder / _LOG}") from None
+
+    def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
+        """The refusal, which goes to the coordinator; `detail` may name files and goes to the hospital's log alone."""
+        self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
+        return Refused(code, f"{what}; the hospital's own log says more")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is not None and self._child.poll() is None:
             return self._child
         self._end()
         if not self._folder.is_dir():
-            raise Refused("no_teachers", f"{self._folder} does not exist; run: conclave-party train STUDY")
-        environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
-        with os.fdopen(
-            os.open(self._folder / "teacher_process.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-        ) as log:
-            self._child = subprocess.Popen(
-                [sys.executable, "-m", "party.teacher_process", str(self._folder), self._study.hex()],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                bufsize=0,
+            raise self._failed(
+                "there are no teachers of this study",
+                f"{self._folder} does not exist; run: conclave-party train STUDY",
+                code="no_teachers",
             )
-        for pipe in (self._child.stdin, self._child.stdout):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
+        environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
+        try:
+            with os.fdopen(os.open(self._folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", "party.teacher_process", str(self._folder), self._study.hex()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=environment,
+                    bufsize=0,
+                )
+            for pipe in (self._child.stdin, self._child.stdout):
+                assert pipe is not None
+                os.set_blocking(pipe.fileno(), False)
+        except OSError as error:
+            raise self._failed("the teachers' process cannot be started", str(error)) from None
         self._on_event("teachers_started", {"process": self._child.pid})
         return self._child
 

@@ -20,6 +20,8 @@ from tests.consortium import deployed_study
 from tests.party.homes import FEATURES, write_records
 
 MODELS = "tests.party.own_models"
+# What the hospital's own log was told of failures.
+REASONS = []
 
 
 def study_of(teachers=2):
@@ -50,7 +52,7 @@ def process(folder, study, *, deadline_s=30.0, idle_s=60.0):
         study=study.digest,
         deadline_s=deadline_s,
         idle_s=idle_s,
-        on_event=lambda event, fields: events.append(event),
+        on_event=lambda event, fields: (events.append(event), REASONS.append(str(fields.get("reason", "")))),
     )
     return made, events
 
@@ -88,11 +90,35 @@ def test_a_crash_refuses_the_batch_and_charges_nothing(tmp_path):
         reply = party.handle(VoteRequest(study.digest, b"r", batch()))
         assert isinstance(reply, Refusal)
         assert reply.code == "teachers_failed"
+        assert str(tmp_path) not in reply.reason
+        assert "teacher_process.log" in REASONS[-1] or "teacher_process.log" in REASONS[-2]
         assert ledger.balance("hospital-0").spent == 0
         assert isinstance(party.handle(VoteRequest(study.digest, b"r", batch(3))), VoteReply)
         assert ledger.balance("hospital-0").spent > 0
     child.close()
-    assert events == ["teachers_started", "teachers_ended", "teachers_started", "teachers_ended"]
+    assert events == ["teachers_started", "teachers_failed", "teachers_ended", "teachers_started", "teachers_ended"]
+
+
+def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatch):
+    folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
+    child, events = process(folder, study)
+    (folder / "teacher_process.log").mkdir()
+    with pytest.raises(Refused, match="teachers_failed") as refused:
+        child(batch())
+    assert str(tmp_path) not in str(refused.value)
+    assert events == ["teachers_failed"]
+    (folder / "teacher_process.log").rmdir()
+
+    def full(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("party.teacher_process.subprocess.Popen", full)
+        with pytest.raises(Refused, match="teachers_failed"):
+            child(batch())
+    assert "Too many open files" in REASONS[-1]
+    assert child(batch()).shape == (2, 5)
+    child.close()
 
 
 def test_teachers_that_are_late_are_ended_and_refused(tmp_path):
@@ -121,8 +147,10 @@ def test_an_idle_child_is_ended(tmp_path):
 def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
     study = study_of()
     child, _ = process(tmp_path / "nowhere", study)
-    with pytest.raises(Refused, match="no_teachers"):
+    with pytest.raises(Refused, match="no_teachers") as refused:
         child(batch())
+    assert str(tmp_path) not in str(refused.value)
+    assert "nowhere does not exist" in REASONS[-1]
     with pytest.raises(DataUnavailable, match="conclave-party train"):
         read_manifest(tmp_path)
     folder, study, _ = trained(tmp_path, "logistic_regression")
@@ -130,9 +158,11 @@ def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
         load_teachers(folder, study=bytes(32))
     (folder / "teacher-0001").write_bytes(b"broken")
     child, _ = process(folder, study)
-    with pytest.raises(Refused, match="teacher-0001"):
+    with pytest.raises(Refused, match="teachers_failed") as refused:
         child(batch())
     child.close()
+    assert str(tmp_path) not in str(refused.value)
+    assert any(str(folder / "teacher-0001") in detail for detail in REASONS)
     for content in (b"[]", b"{", b'{"study": 1}', b"\xff"):
         (folder / "manifest.json").write_bytes(content)
         with pytest.raises(DataCorrupt, match=r"manifest\.json"):
