@@ -24,6 +24,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.identity import (
     Identity,
     Role,
+    certificate_from_pem,
     check_name,
     fingerprint,
     issue,
@@ -37,8 +38,8 @@ from protocols.identity import (
 
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
-# The coordinator's own certificate is renewed when serve starts with less than this left.
-_RENEW_DAYS_LEFT = 60
+# The coordinator's own certificate is renewed with less than this left, also while serve runs.
+_RENEW_DAYS_LEFT = 30
 _TOKEN_BYTES = 32
 # Anybody who reaches the port may ask: refusals beyond this many in one run are not logged one by one.
 _LOGGED_REFUSALS = 1000
@@ -135,7 +136,11 @@ class Authority:
         return issued
 
     def renew(self, identity: Identity, pem: bytes) -> bytes:
-        """A new certificate (PEM) for the same name and the same key. Raises Refused otherwise, and if revoked."""
+        """A new certificate (PEM) for the same name and the same key, once half of the old one's time is over.
+
+        One that was issued already and did not arrive is given again. Raises Refused: "bad_request", "other_key",
+        "revoked", "too_early".
+        """
         try:
             request = request_from_pem(pem)
         except InvalidInput as error:
@@ -145,6 +150,14 @@ class Authority:
             raise Refused(
                 "other_key", "a renewal keeps name and key; for another key ask the operator for a new invitation"
             )
+        newest = self._store.members.newest(identity.name, key_fingerprint=identity.fingerprint)
+        if newest is not None:
+            latest = certificate_from_pem(newest.pem)
+            half = latest.not_valid_before_utc + (latest.not_valid_after_utc - latest.not_valid_before_utc) / 2
+            if self._now < half and newest.serial != str(identity.serial):
+                return newest.pem
+            if self._now < half:
+                raise Refused("too_early", f"more than half of the certificate's time is left; allowed: from {half} on")
         key = request.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
         certificate = self._certify(key, identity.name)
@@ -158,7 +171,7 @@ class Authority:
 
     def own_certificate(self) -> x509.Certificate:
         """The coordinator's certificate; a new one, of the same key, if little of its time is left."""
-        certificate, now = self._home.certificate(), datetime.datetime.now(datetime.UTC)
+        certificate, now = self._home.certificate(), self._now
         if certificate.not_valid_after_utc - now > datetime.timedelta(days=_RENEW_DAYS_LEFT):
             return certificate
         name = self._settings.coordinator
@@ -169,8 +182,12 @@ class Authority:
         return renewed
 
     def _certify(self, key: ec.EllipticCurvePublicKey, party: str) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        return _issue(self.certificate, self._key, key, party, "party", now, self._settings.certificate_days)
+        return _issue(self.certificate, self._key, key, party, "party", self._now, self._settings.certificate_days)
+
+    @property
+    def _now(self) -> datetime.datetime:
+        """The store's time, in UTC."""
+        return datetime.datetime.fromtimestamp(self._store.now_s, datetime.UTC)
 
     def _note_refusal(self, event: str, party: str, code: str) -> None:
         self._refusals += 1

@@ -149,24 +149,28 @@ class Membership:
     def record(self, issued: Issued, *, instead_of: str | None) -> None:
         """Records a certificate that needs no approval: the coordinator's own, or a renewal of serial `instead_of`.
 
-        Raises Refused("revoked") if the one that is renewed is denied by now, or is unknown.
+        Raises Refused("revoked") if the one that is renewed is denied by now, or is unknown, or any of its key is.
         """
         with self._database.transaction():
             if instead_of is not None:
-                if self._denied(instead_of) or self.certificate(instead_of) is None:
+                revoked = self._denied(instead_of) or self._revoked_key(issued.fingerprint)
+                if revoked or self.certificate(instead_of) is None:
                     raise Refused("revoked", "the certificate that is to be renewed is revoked, or not of this store")
             self._insert(issued)
             self._trail.append("issued", name=issued.name, serial=issued.serial, until_s=issued.not_after_s)
 
     def revoke(self, *, name: str | None, serial: str | None, reason: str, now_s: int) -> list[str]:
-        """Denies one certificate, or all of a name with its open invitations and requests; the serials denied now.
+        """Denies the key of one certificate, or all of a name with its open invitations and requests.
 
-        Raises InvalidInput when there is nothing of that name or serial.
+        Whoever holds a key holds all of its certificates, so they are denied together, whatever names they bear; no
+        more are issued for it. Returns the serials denied now. Raises InvalidInput when there is nothing of that name
+        or serial.
         """
         with self._database.transaction():
             rows = self._database.rows(
                 "SELECT serial, serial IN (SELECT serial FROM denied) FROM certificate "
-                "WHERE role = 'party' AND (name = ? OR serial = ?)",
+                "WHERE role = 'party' AND fingerprint IN "
+                "(SELECT fingerprint FROM certificate WHERE role = 'party' AND (name = ? OR serial = ?))",
                 (name, serial),
             )
             withdrawn = 0 if name is None else self._withdraw(name)
@@ -183,6 +187,16 @@ class Membership:
     def certificate(self, serial: str) -> Issued | None:
         """The certificate with this serial, or None."""
         rows = self._database.rows("SELECT * FROM certificate WHERE serial = ?", (serial,))
+        return Issued(*rows[0]) if rows else None
+
+    def newest(self, name: str, *, key_fingerprint: str) -> Issued | None:
+        """The certificate of this name and key that ends last, or None. Raises Refused("revoked") for a denied key."""
+        rows = self._database.rows(
+            "SELECT * FROM certificate WHERE name = ? AND fingerprint = ? ORDER BY not_after_s DESC LIMIT 1",
+            (name, key_fingerprint),
+        )
+        if self._revoked_key(key_fingerprint):
+            raise Refused("revoked", "a certificate of this key was revoked")
         return Issued(*rows[0]) if rows else None
 
     def certificates(self) -> list[Issued]:

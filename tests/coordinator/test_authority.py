@@ -1,5 +1,6 @@
 import datetime
 import stat
+import time
 
 import pytest
 
@@ -33,9 +34,27 @@ def home(tmp_path):
     return make_home(tmp_path)
 
 
+class Clock:
+    """Nanoseconds since 1970, days ahead of the machine's."""
+
+    days = 0
+
+    def __call__(self):
+        return time.time_ns() + self.days * 86_400 * 10**9
+
+    @property
+    def now(self):
+        return datetime.datetime.fromtimestamp(self() / 1e9, datetime.UTC)
+
+
 @pytest.fixture
-def store(home):
-    with Store(home) as opened:
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def store(home, clock):
+    with Store(home, clock=clock) as opened:
         yield opened
 
 
@@ -111,11 +130,12 @@ def test_a_fingerprint_is_compared_however_it_was_typed(authority, store):
     assert [e.event for e in store.entries()][-2:] == ["fingerprint_mismatch", "approved"]
 
 
-def test_a_renewal_keeps_name_and_key(home, store, authority):
+def test_a_renewal_keeps_name_and_key(home, store, authority, clock):
     key, pem = enrol(home, store, "a")
     identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
-    again = identify(renewed, authority=home.authority(), now=NOW, role="party")
+    again = identify(renewed, authority=home.authority(), now=clock.now, role="party")
     assert (again.name, again.fingerprint) == (identity.name, identity.fingerprint)
     assert again.serial != identity.serial
     for other in (request_of("a"), request_of("b", key)):
@@ -125,17 +145,35 @@ def test_a_renewal_keeps_name_and_key(home, store, authority):
         authority.renew(identity, b"junk")
 
 
-def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(home, store, authority):
+def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, store, authority, clock):
+    key, pem = enrol(home, store, "a")
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    for days in (0, 44):
+        clock.days = days
+        with pytest.raises(Refused, match="too_early"):
+            authority.renew(identity, to_pem(request_of("a", key)))
+    clock.days = 46
+    first = authority.renew(identity, to_pem(request_of("a", key)))
+    # The new one is lost on the way: the node asks again with the old one, and no further one is issued.
+    assert authority.renew(identity, to_pem(request_of("a", key))) == first
+    again = identify(certificate_from_pem(first), authority=home.authority(), now=clock.now, role="party")
+    with pytest.raises(Refused, match="too_early"):
+        authority.renew(again, to_pem(request_of("a", key)))
+    assert len([each for each in store.members.certificates() if each.name == "a"]) == 2
+
+
+def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(home, store, authority, clock):
     denied = DenyList(store)
     key, pem = enrol(home, store, "a")
     identity = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
     assert denied(identity) is None
     open_token = authority.invite("a")
     assert len(authority.revoke(party="a", serial=None, reason="laptop stolen")) == 2
     denied.look()
     assert denied(identity) == "laptop stolen"
-    assert denied(identify(renewed, authority=home.authority(), now=NOW, role="party")) == "laptop stolen"
+    assert denied(identify(renewed, authority=home.authority(), now=clock.now, role="party")) == "laptop stolen"
     with pytest.raises(Refused, match="revoked"):
         authority.renew(identity, to_pem(request_of("a", key)))
     assert authority.enrol(Enrol("a", open_token, to_pem(request_of("a")))).code == "invitation_withdrawn"
@@ -143,7 +181,38 @@ def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(ho
     assert authority.enrol(Enrol("a", authority.invite("a"), to_pem(request_of("a", key)))).code == "revoked_key"
     _, fresh = enrol(home, store, "a")
     denied.look()
-    assert denied(identify(certificate_from_pem(fresh), authority=home.authority(), now=NOW, role="party")) is None
+    assert (
+        denied(identify(certificate_from_pem(fresh), authority=home.authority(), now=clock.now, role="party")) is None
+    )
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_serial_that_is_revoked_denies_every_certificate_of_its_key(home, store, authority, clock, which):
+    denied = DenyList(store)
+    key, pem = enrol(home, store, "a")
+    _, other = enrol(home, store, "a")
+    first = identify(certificate_from_pem(pem), authority=home.authority(), now=NOW, role="party")
+    bystander = identify(certificate_from_pem(other), authority=home.authority(), now=NOW, role="party")
+    clock.days = 80
+    renewed = certificate_from_pem(authority.renew(first, to_pem(request_of("a", key))))
+    second = identify(renewed, authority=home.authority(), now=clock.now, role="party")
+    serial = str((first, second)[which].serial)
+    assert set(authority.revoke(party=None, serial=serial, reason="key lost")) == {
+        str(first.serial),
+        str(second.serial),
+    }
+    denied.look()
+    assert (denied(first), denied(second), denied(bystander)) == ("key lost", "key lost", None)
+    clock.days = 160
+    for identity in (first, second):
+        with pytest.raises(Refused, match="revoked"):
+            authority.renew(identity, to_pem(request_of("a", key)))
+
+
+def test_a_key_that_two_parties_use_is_denied_to_both(home, store, authority):
+    key, _ = enrol(home, store, "a")
+    enrol(home, store, "b", key)
+    assert len(authority.revoke(party="a", serial=None, reason="r")) == 2
 
 
 def test_one_certificate_can_be_revoked_by_its_serial(home, store, authority):
@@ -187,11 +256,12 @@ def test_refusals_are_in_the_audit_log_without_the_token_and_do_not_fill_it(auth
     assert kept not in whole
 
 
-def test_the_coordinators_certificate_is_renewed_when_little_is_left(home, store, authority, monkeypatch):
+def test_the_coordinators_certificate_is_renewed_when_little_is_left(home, authority, clock):
     before = home.certificate()
+    clock.days = 330
     assert authority.own_certificate() == before
-    monkeypatch.setattr("coordinator.authority._RENEW_DAYS_LEFT", 10_000)
+    clock.days = 340
     renewed = authority.own_certificate()
     assert renewed.serial_number != before.serial_number
     assert home.certificate() == renewed
-    assert identify(renewed, authority=home.authority(), now=NOW, role="coordinator").name == "centre"
+    assert identify(renewed, authority=home.authority(), now=clock.now, role="coordinator").name == "centre"

@@ -130,13 +130,13 @@ class MembershipMachine(RuleBasedStateMachine):
         serial = len(self.serials)
         made = issued(serial, known["party"] if known else "a", known["key"] if known else "K0")
         code, _ = refusal(lambda: self.store.members.record(made, instead_of=str(old)))
-        assert code == ("revoked" if known is None or str(old) in self.denied else None)
+        assert code == ("revoked" if known is None or self.key_revoked(known["key"]) else None)
         if known is not None and code is None:
             self.serials[serial] = dict(known)
 
     @rule(party=st.sampled_from(PARTIES))
     def revoke_party(self, party):
-        mine = {str(serial) for serial, each in self.serials.items() if each["party"] == party}
+        mine = self.of_the_keys(serial for serial, each in self.serials.items() if each["party"] == party)
         open_tokens = [
             t for t in self.tokens.values() if t["party"] == party and t["serial"] is None and not t["withdrawn"]
         ]
@@ -155,7 +155,8 @@ class MembershipMachine(RuleBasedStateMachine):
         code, _ = refusal(lambda: self.store.members.revoke(name=None, serial=str(serial), reason="s", now_s=self.now))
         assert code == (None if serial in self.serials else "invalid")
         if code is None:
-            self.denied.setdefault(str(serial), "s")
+            for each in self.of_the_keys([serial]):
+                self.denied.setdefault(each, "s")
 
     @rule()
     def restart(self):
@@ -183,6 +184,17 @@ class MembershipMachine(RuleBasedStateMachine):
     def the_audit_log_is_whole(self):
         if hasattr(self, "store"):
             self.store.entries()
+
+    @invariant()
+    def a_key_is_denied_as_a_whole(self):
+        for each in self.serials.values() if hasattr(self, "store") else ():
+            assert self.key_revoked(each["key"]) == (self.of_key(each["key"]) <= set(self.denied))
+
+    def of_key(self, key):
+        return {str(serial) for serial, each in self.serials.items() if each["key"] == key}
+
+    def of_the_keys(self, serials):
+        return set().union(*(self.of_key(self.serials[serial]["key"]) for serial in serials))
 
     def key_revoked(self, key):
         return any(each["key"] == key and str(serial) in self.denied for serial, each in self.serials.items())
