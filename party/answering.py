@@ -19,6 +19,7 @@ from party.policy import Policy
 from party.pool import check_batch, read_pool
 from party.settings import Settings
 from party.teacher_process import TeacherProcess
+from party.watermarks import check_ledger, remember_policy
 from protocols.accounting.ledger import Ledger
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.queries import QueryBatch
@@ -29,18 +30,23 @@ _LOCK_WAIT_S: Final = 10.0
 OnEvent = Callable[[str, dict[str, str | int]], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Voter:
     """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`.
 
-    pool: what queries are held against; None if the hospital was not sent it.
+    What a batch will cost is marked in the policy before its votes are handed out, see party.watermarks. pool: what
+    queries are held against; None if the hospital was not sent it.
     """
 
     policy: Policy
     study: Study
+    seat: str
     data_set: str
+    ledger: Ledger
+    path: Path
     teachers: TeacherProcess
     pool: Float32[ndarray, "queries ..."] | None
+    _marked: int | None = None
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
         approval = self.policy.approval(self.study.digest, self.data_set)
@@ -48,7 +54,25 @@ class _Voter:
             raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
         if self.pool is not None:
             check_batch(batch, self.pool)
-        return self.teachers(batch)
+        votes = self.teachers(batch)
+        with self.policy.log.together():
+            remember_policy(self.ledger, self.policy.log)
+            balance = self.ledger.balance(self.seat)
+            self.policy.marks.raise_to(
+                self.path,
+                number=batch.number,
+                nano=self._cost(batch),
+                left=balance.cap - balance.spent,
+                failed=self._marked,
+            )
+        self._marked = batch.number
+        return votes
+
+    def _cost(self, batch: QueryBatch) -> int:
+        """The worst case of a batch: all queries in which the seat takes part are answered."""
+        position = self.study.seats[self.seat]
+        asked = int(self.study.participation.of(position).votes(batch.ids)[0].sum())
+        return int(self.study.budgets.amount(asked, asked)[position])
 
 
 class Answering:
@@ -63,6 +87,8 @@ class Answering:
         self._open: dict[tuple[bytes, str], tuple[Seat, TeacherProcess]] = {}
 
     def __enter__(self) -> Answering:
+        """Raises Refused("policy_rolled_back")."""
+        self._policy.check_newest(self._home.path)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -97,13 +123,15 @@ class Answering:
         )
         pool_file = self._home.pool(study.digest)
         pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
-        ledger = Ledger(self._home.ledger(study.digest, name))
+        path = self._home.ledger(study.digest, name)
+        check_ledger(path, self._policy.marks.of(path))
+        ledger = Ledger(path)
         try:
             party = Party(
                 name,
                 study=study,
                 ledger=ledger,
-                voter=_Voter(self._policy, study, self._settings.data.name, teachers, pool),
+                voter=_Voter(self._policy, study, name, self._settings.data.name, ledger, path, teachers, pool),
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
             )
@@ -119,25 +147,32 @@ def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: 
     """Ends a study at this node for ever and gives back what its ledgers never spent; what each seat spent.
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
-    the entry below is written, every later vote sees the withdrawal, and what was spent is final.
+    the entry below is written, every later vote sees the withdrawal, and what was spent is final. Raises
+    Refused("ledger_rolled_back") or ("policy_rolled_back") where that cannot be told: the study is then withdrawn, and
+    its whole reservation stands.
     """
     policy.withdraw(study, data_set=data_set)
+    policy.check_newest(home.path)
     spent = {}
     for seat in seats_of(study, party):
         path = home.ledger(study.digest, seat)
         wait_s = _LOCK_WAIT_S + (study.terms.deadline_s if study.terms else 0)
-        spent[seat] = _final_spend(path, seat, wait_s=wait_s) if path.exists() else 0
+        recorded = _final_spend(path, seat, policy, wait_s=wait_s) if path.exists() else 0
+        cap = int(study.budgets.cap[study.seats[seat]])
+        spent[seat] = min(recorded + policy.marks.missing(path), cap)
     policy.release(study, data_set=data_set, spent=spent)
     return spent
 
 
-def _final_spend(path: Path, seat: str, *, wait_s: float) -> int:
+def _final_spend(path: Path, seat: str, policy: Policy, *, wait_s: float) -> int:
     """What a ledger holds once no vote is in flight. Raises StorageFailed when one takes longer than `wait_s`."""
     deadline = time.monotonic() + wait_s
     with Ledger(path) as ledger:
         while True:
             try:
-                ledger.log.append("withdrawn")
+                with ledger.log.together():
+                    remember_policy(ledger, policy.log)
+                    ledger.log.append("withdrawn")
                 break
             except StorageFailed:
                 if time.monotonic() > deadline:

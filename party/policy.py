@@ -20,6 +20,7 @@ from typing import Any  # SQLite's values
 import numpy as np
 
 from party.lifetime import LifetimeCap, StudyCost, allowance, epsilon_reached, first_order, study_cost
+from party.watermarks import Watermarks, check_policy
 from protocols.audit_log import AuditLog
 from protocols.errors import Refused, StorageFailed
 from protocols.study import Study
@@ -95,6 +96,7 @@ class Policy:
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.executescript(_SCHEMA)
             self.log = AuditLog(self._database, self._transaction, clock=clock)
+            self.marks = Watermarks(self._database, self._transaction)
         except sqlite3.Error as error:
             raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 
@@ -130,9 +132,11 @@ class Policy:
         """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
 
         Raises as `forecast` does; Refused("lifetime_cap") where the reservation would pass a cap, ("withdrawn") for a
-        study that was withdrawn, ("approved_elsewhere") for one of another home. Approving again changes nothing.
+        study that was withdrawn, ("approved_elsewhere") for one of another home; as `check_newest` does. Approving
+        again changes nothing.
         """
         with self._transaction():
+            self.check_newest(Path(home))
             known = self.approval(study.digest, data_set)
             if known is not None:
                 if known.withdrawn:
@@ -174,6 +178,11 @@ class Policy:
                     nano=cost.at(after.currency),
                 )
             return forecasts
+
+    def check_newest(self, home: Path) -> None:
+        """Raises Refused("policy_rolled_back") if a ledger of this home knows more than this file does."""
+        approved = {each.study for each in self.approvals()}
+        check_policy(home, approved=approved, marks=self.marks, log=self.log)
 
     def withdraw(self, study: Study, *, data_set: str) -> None:
         """Ends a study here for ever; its reservation stands until `release`. Raises Refused("unknown_study")."""

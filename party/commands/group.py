@@ -59,6 +59,7 @@ _NEXT: Final[dict[str, str]] = {
     "revoked": "ask the consortium's operator why; a new key needs a new invitation",
     "certificate_expired": "set the clock if it is wrong; otherwise ask the operator for a new invitation",
     "ledger_rolled_back": "use the newest copy of this home alone; see conclave-party audit verify",
+    "policy_rolled_back": "put the newest policy.sqlite back; if it is lost, approve nothing more for this data set",
     "peer_rolled_back": "ask the operator to use the newest copy of the coordinator's files",
     "wire_version": "install a version of conclave that the coordinator also speaks",
     "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",

@@ -18,6 +18,7 @@ from party.plain_words import describe
 from party.policy import Forecast, Policy
 from party.pool import read_pool
 from party.shards import units_of
+from party.watermarks import remember_approval
 from protocols.errors import InvalidInput, Refused
 from protocols.study import Study
 from protocols.study_file import read_study
@@ -128,6 +129,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
             raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=str(home.path))
+        remember_approval(home, study, party, policy.log)
     click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
 
 

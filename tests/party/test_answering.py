@@ -1,3 +1,5 @@
+import contextlib
+import sqlite3
 import threading
 from dataclasses import replace
 
@@ -11,8 +13,9 @@ from party.lifetime import LifetimeCap
 from party.policy import Policy
 from party.settings import DataSettings, Settings, TeacherSettings
 from party.training import deals_of, train
+from party.watermarks import remember_approval
 from protocols.accounting.ledger import Ledger
-from protocols.errors import InvalidInput
+from protocols.errors import InvalidInput, Refused
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 from tests.consortium import deployed_study
@@ -174,3 +177,161 @@ def test_a_ledger_of_another_study_is_not_answered_from(place):
     with opened(place, events) as answering:
         assert answering.seats() == []
     assert events == ["study_failed"]
+
+
+def copied(source, target):
+    """A backup, or its restoration: a file as it was, without the journals of the one that it replaces."""
+    for end in ("-wal", "-shm"):
+        target.with_name(target.name + end).unlink(missing_ok=True)
+    target.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+def answered(place, numbers):
+    """Votes for these batches of five; what the seat's ledger says it spent."""
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        for number in numbers:
+            reply = seat.party.handle(request(place[2], number, start=5 * number))
+            assert isinstance(reply, VoteReply), reply
+        return seat.ledger.balance(SEAT).spent
+
+
+def reserved(policy):
+    return policy.standings()[0].reserved
+
+
+def test_a_withdrawal_counts_the_one_batch_that_a_restored_ledger_may_have_lost(place, tmp_path):
+    home, _, study, policy = place
+    answered(place, [0])
+    ledger = home.ledger(study.digest, SEAT)
+    copied(ledger, tmp_path / "old")
+    spent = answered(place, [1])
+    copied(tmp_path / "old", ledger)
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_ledger_that_went_back_or_is_gone_gives_nothing_back_and_is_not_answered_from(place, tmp_path, removed):
+    home, _, study, policy = place
+    answered(place, [0])
+    ledger = home.ledger(study.digest, SEAT)
+    copied(ledger, tmp_path / "old")
+    answered(place, [1, 2])
+    copied(tmp_path / "old", ledger)
+    if removed:
+        ledger.unlink()
+    events = []
+    with opened(place, events) as answering:
+        assert answering.seats() == []
+    assert events == ["study_failed"]
+    assert ledger.exists() != removed
+    before = reserved(policy)
+    with pytest.raises(Refused, match="ledger_rolled_back"):
+        withdraw(home, policy, study, data_set="ward", party=SEAT)
+    assert policy.approval(study.digest, "ward").withdrawn
+    assert reserved(policy) == before
+
+
+def test_a_ledger_that_was_restored_and_then_charged_again_gives_back_for_neither_past(place, tmp_path):
+    home, _, study, policy = place
+    answered(place, [0])
+    ledger = home.ledger(study.digest, SEAT)
+    copied(ledger, tmp_path / "old")
+    first = answered(place, [1])
+    copied(tmp_path / "old", ledger)
+    second = answered(place, [2])
+    assert first == second
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT)[SEAT] == first + first // 2
+
+
+def test_a_copy_of_a_ledger_that_went_on_alone_is_refused(place, tmp_path):
+    home, _, study, policy = place
+    ledger = home.ledger(study.digest, SEAT)
+    answered(place, [0])
+    copied(ledger, tmp_path / "old")
+    copied(home.path / "policy.sqlite", tmp_path / "old-policy")
+    answered(place, [1, 2])
+    copied(ledger, tmp_path / "first")
+    copied(tmp_path / "old", ledger)
+    with Policy(tmp_path / "old-policy") as old:
+        answered((*place[:3], old), [3, 4])
+    with pytest.raises(Refused, match="ledger_rolled_back"):
+        withdraw(home, policy, study, data_set="ward", party=SEAT)
+
+
+def test_votes_that_were_refused_after_their_mark_cost_nothing(place):
+    home, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        seat.party.handle(request(study, 0))
+        for number in range(1, 6):  # the queries of batch 0 again: refused once the ledger looks
+            assert seat.party.handle(request(study, number)).code == "query_repeated"
+        seat.party.handle(request(study, 6, start=5))
+        spent = seat.ledger.balance(SEAT).spent
+        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+
+
+def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
+    home, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        sent = request(study, 0)
+        seat.party.handle(sent)
+        worst = seat.ledger.balance(SEAT).spent
+        seat.party.handle(Outcome(study.digest, sent.digest, np.zeros(5, bool)))
+        spent = seat.ledger.balance(SEAT).spent
+        assert spent < worst
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+
+
+@pytest.mark.parametrize("charged", [False, True])
+def test_a_policy_from_before_an_approval_approves_and_answers_nothing(place, tmp_path, charged):
+    home, settings, study, policy = place
+    Policy(tmp_path / "older").__exit__(None, None, None)
+    if charged:
+        answered(place, [0])
+    else:
+        remember_approval(home, study, SEAT, policy.log)
+    another = replace(study, name="another")
+    with Policy(tmp_path / "older") as older:
+        with pytest.raises(Refused, match="policy_rolled_back"):
+            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=str(home.path))
+        assert older.approvals() == []
+        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
+            pass
+
+
+def test_a_policy_from_before_a_charge_is_found_while_a_node_runs_and_when_it_starts(place, tmp_path):
+    home, settings, study, _ = place
+    answered(place, [0])
+    copied(settings.policy, tmp_path / "older")
+    answered(place, [1])
+    with Policy(tmp_path / "older") as older:
+        # The charge that the older one has not seen is one that it may be told of next.
+        assert older.marks.of(home.ledger(study.digest, SEAT)).batches == 0
+        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
+            pass
+        with opened(place) as answering:
+            (seat,) = answering.seats()
+            seat.party._voter.policy = older
+            reply = seat.party.handle(request(study, 2, start=10))
+            assert isinstance(reply, Refusal)
+            assert reply.code == "policy_rolled_back"
+            assert str(tmp_path) not in reply.reason
+        before = reserved(older)
+        with pytest.raises(Refused, match="policy_rolled_back"):
+            withdraw(home, older, study, data_set="ward", party=SEAT)
+        assert reserved(older) == before
+
+
+def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledger_knows(place, tmp_path):
+    home, settings, study, policy = place
+    copied(settings.policy, tmp_path / "older")
+    caps = {"record": LifetimeCap(12.0, 1e-5)}
+    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=str(home.path))
+    answered(place, [0])
+    with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
+        older.check_newest(home.path)
+    policy.check_newest(home.path)
