@@ -150,7 +150,9 @@ class Ledger:
                 "INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", (number, digest, payload)
             )
             try:
-                self._database.executemany("INSERT INTO asked VALUES (?, ?)", [(query, number) for query in queries])
+                self._database.execute(
+                    "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
+                )
             except sqlite3.IntegrityError:
                 raise Refused(
                     "query_repeated", f"batch {number} asks a query again; allowed: each query once"
