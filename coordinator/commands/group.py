@@ -53,6 +53,8 @@ _NEXT: Final[dict[str, str]] = {
     "no_request": "ask the hospital to run conclave-party enrol, then see conclave-coordinator requests",
     "fingerprint_mismatch": "compare again by telephone; if it differs still, revoke the party and invite it again",
     "revoked_key": "ask the hospital to make a new key with conclave-party init, under a new invitation",
+    "unproven_charges": "keep serve running until those nodes have connected and settled, then release again; where a "
+    "receipt is lost for good, state it: release --unproven SEAT",
     "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }
 INTERRUPTED: Final = 130

@@ -146,7 +146,7 @@ def approve(party: str, fingerprint: str, home_folder: Path, as_json: bool) -> N
 
 @click.command(epilog=EPILOG)
 @click.argument("party", required=False)
-@click.option("--serial", help="Revoke one certificate instead of all of a party.")
+@click.option("--serial", help="Revoke the key of one certificate, with all certificates of that key.")
 @click.option("--reason", default="revoked by the operator", show_default=True, help="Why, for the audit log.")
 @home_option
 @json_option

@@ -5,14 +5,14 @@ All of it follows from the study and from which queries were answered, which is 
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Mapping, Set
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.evidence import Evidence, Receipt
-from protocols.errors import DataCorrupt
+from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.schedule import Batch, check_stop, next_batch
 from protocols.study import Study, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -134,6 +134,50 @@ def check_receipts(
             )
 
 
+def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, list[int]]:
+    """Seats with charges that no receipt covers, and the numbers of those batches.
+
+    A receipt covers the batches up to the latest that its party knew of when it signed: check_receipts holds its total
+    against all of them. What a party was told of later batches, and whether it charged itself, only the party knows.
+    """
+    latest: dict[str, int] = {}
+    for receipt in receipts:
+        latest[receipt.seat] = max(receipt.number, latest.get(receipt.seat, -1))
+    open_ = {
+        seat: [
+            charge.number
+            for charge in evidence.charges[latest.get(seat, -1) + 1 :]
+            if charge.settled is not None and charge.settled.get(seat, 0) > 0
+        ]
+        for seat in study.seats
+    }
+    return {seat: numbers for seat, numbers in open_.items() if numbers}
+
+
+def check_covered(
+    study: Study, evidence: Evidence, receipts: list[Receipt], *, unproven: Collection[str]
+) -> dict[str, list[int]]:
+    """The seats that are stated as unproven, with their batches. Raises Refused("unproven_charges") for other ones.
+
+    unproven: seats of which the operator states that no receipt is to be had; exactly those that need it.
+    """
+    found = uncovered(study, evidence, receipts)
+    silent = {seat: numbers for seat, numbers in found.items() if seat not in unproven}
+    if silent:
+        raise Refused("unproven_charges", f"{in_words(silent)}: no signed receipt covers what these seats were charged")
+    needless = [seat for seat in unproven if seat not in found]
+    if needless:
+        raise InvalidInput(
+            f"unproven is {needless}; allowed: seats with a charge that no receipt covers: {', '.join(found) or 'none'}"
+        )
+    return found
+
+
+def in_words(batches: Mapping[str, list[int]]) -> str:
+    """Seats and their batches, for people."""
+    return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
+
+
 def in_order(receipts: list[Receipt]) -> list[Receipt]:
     """As each party signed them, by the length of its own log."""
     return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
@@ -147,8 +191,10 @@ def _charged(evidence: Evidence, seat: str, number: int) -> int:
 def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
-    The difference is to the charges of the batches up to the latest that it gave a receipt for.
+    The difference is to the charges of the batches up to the latest that it gave a receipt for; batches_unproven:
+    see `uncovered`.
     """
+    unproven = uncovered(study, evidence, receipts)
     mine: dict[str, list[Receipt]] = {seat: [] for seat in study.seats}
     for receipt in in_order(receipts):
         mine[receipt.seat].append(receipt)
@@ -163,5 +209,6 @@ def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
             "difference_nano": None if last is None else last - _charged(evidence, seat, max(have)),
             "batches_charged": len(due),
             "receipts_missing": sum(number not in have for number in due),
+            "batches_unproven": len(unproven.get(seat, ())),
         }
     return result

@@ -32,6 +32,12 @@ _FAILED = 8
     metavar="A,B,...",
     help="State the figure of a patient known to these hospitals; may be given several times.",
 )
+@click.option(
+    "--unproven",
+    multiple=True,
+    metavar="SEAT",
+    help="State that no receipt covers what this seat was charged; give each such seat.",
+)
 @click.option("--labels-only", is_flag=True, help="Release the labels without a student.")
 @home_option
 @json_option
@@ -40,6 +46,7 @@ def release(
     out: Path | None,
     earlier: tuple[Path, ...],
     named: tuple[str, ...],
+    unproven: tuple[str, ...],
     labels_only: bool,
     home_folder: Path,
     as_json: bool,
@@ -76,6 +83,7 @@ def release(
         trained=trained,
         earlier=earlier,
         named=[each.split(",") for each in named],
+        unproven=unproven,
         now=datetime.datetime.now(datetime.UTC),
     )
     if as_json:
@@ -111,11 +119,12 @@ def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
         return _FAILED if failed else 0
     for check in checks:
         click.echo(f"{'holds ' if check.passed else 'FAILED'}  {check.name}: {check.message}", err=not check.passed)
-        if not check.passed:
+        if check.next_step:
             click.echo(f"        next: {check.next_step}", err=True)
     if failed:
         click.echo(f"error [verification_failed]: {len(failed)} of {len(checks)} checks failed in {folder}", err=True)
         click.echo(f"next: {failed[0].next_step}", err=True)
         return _FAILED
-    click.echo("verified: the folder is as the coordinator signed it, and its ledgers add up")
+    but = "; but see the next step above" if any(check.next_step for check in checks) else ""
+    click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
     return 0

@@ -117,6 +117,7 @@ def facts_of(
             left_out={str(seat): str(code) for seat, code in given["left_out"].items()},
             differences={str(seat): int(nano) for seat, nano in given["differences_nano"].items()},
             named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
+            unproven=tuple(str(seat) for seat in given["unproven"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{STATEMENT_FILE}: what the coordinator states is incomplete: {error!r:.200}") from None

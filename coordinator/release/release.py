@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from coordinator.labelled import LabelledStudy
 from coordinator.release import folder as layout
+from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
 from coordinator.release.export import export_student
 from coordinator.release.folder import Released, signed_statement, to_json
@@ -45,12 +46,14 @@ def make_release(
     trained: Trained | None,
     earlier: Sequence[Path],
     named: Sequence[Sequence[str]],
+    unproven: Sequence[str],
     now: datetime.datetime,
 ) -> Path:
     """Writes the folder `out`, which must not exist, and returns it; it has passed its own verification.
 
     trained: the student, None for labels alone; earlier: folders of the earlier releases of the same consortium, all of
-    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; now: UTC.
+    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; unproven: the
+    seats with a charge that no receipt covers, which is stated; now: UTC.
     Nothing of it is computed from votes but the released labels. Raises InvalidInput, DataUnavailable, DataCorrupt,
     Refused, StorageFailed; nothing remains then.
     """
@@ -68,7 +71,7 @@ def make_release(
     except OSError as error:
         raise StorageFailed(f"cannot write {out}: {error.strerror or error}; choose another folder") from error
     try:
-        _write(part, labelled, authority, certificate, trained, earlier, named, now)
+        _write(part, labelled, authority, certificate, trained, earlier, named, unproven, now)
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
         _settle(part)
         failed = [check for check in verify_release(part, authority=None, now=now) if not check.passed]
@@ -93,6 +96,7 @@ def _write(
     trained: Trained | None,
     earlier: Sequence[Path],
     named: Sequence[Sequence[str]],
+    unproven: Sequence[str],
     now: datetime.datetime,
 ) -> None:
     """All files but manifest and signature."""
@@ -101,6 +105,7 @@ def _write(
     evidence = collect(labelled.ledger, study=study.digest)
     # Opened before anything is written: a frame that carries votes ends the release here.
     opened = receipts(evidence, authority=authority)
+    check_covered(study, evidence, opened, unproven=unproven)
     before = [_earlier(path, authority, now) for path in earlier]
     stated = stated_facts(
         created=now.isoformat(),
@@ -109,6 +114,7 @@ def _write(
         left_out=labelled.refusals,
         differences=labelled.differences,
         named=tuple(tuple(each) for each in named),
+        unproven=tuple(unproven),
     )
     ordered = tuple(signed_statement(path, authority) for path in before)
     made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))

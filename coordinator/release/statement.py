@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release import words
-from coordinator.release.charges import standings
+from coordinator.release.charges import standings, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Evidence, Receipt
 from protocols.accounting.filter import NANO
@@ -54,11 +54,12 @@ def stated_facts(
     left_out: Mapping[str, str],
     differences: Mapping[str, int],
     named: tuple[tuple[str, ...], ...],
+    unproven: tuple[str, ...],
 ) -> dict[str, Any]:
     """What nothing in a release proves: time, software, how the labelling ended, and who was left out and why.
 
     Reasons come from the other side of a wire: only a code is kept of them. named: sets of hospitals for which the
-    figure of a patient known to all of them is stated.
+    figure of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
     """
     return {
         "created": created,
@@ -67,6 +68,7 @@ def stated_facts(
         "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
+        "unproven": sorted(unproven),
     }
 
 
@@ -238,6 +240,7 @@ def _events(facts: Facts) -> dict[str, Any]:
         "batches_reserved_and_never_released": [
             charge.number for charge in facts.evidence.charges if charge.settled is None
         ],
+        "charges_unproven": uncovered(facts.study, facts.evidence, facts.receipts),
         "receipts_missing": {
             seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]
         },

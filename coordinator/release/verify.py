@@ -10,15 +10,15 @@ import datetime
 import importlib.metadata
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar  # Any: what json gives
 
 from cryptography import x509
 
 from coordinator.release import folder as layout
-from coordinator.release.charges import check_charges, check_receipts, standings
-from coordinator.release.evidence import Evidence, evidence_in, receipts, time_of
+from coordinator.release.charges import check_charges, check_covered, check_receipts, in_words, standings
+from coordinator.release.evidence import Evidence, Receipt, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from coordinator.release.pages import model_card, privacy_page
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what was looked at, whether it holds, what was found, and what to do where it does not."""
+    """One check: what was looked at, whether it holds, what was found, and what is left to do ("" for nothing)."""
 
     name: str
     passed: bool
@@ -46,6 +46,10 @@ _ASK_AGAIN = "do not use the release; ask the coordinator for the folder again a
 _FORGED = (
     "do not use the release; the folder is as the coordinator signed it, so tell the consortium and the hospitals "
     "concerned: their nodes hold their own logs to compare with"
+)
+_UNCOVERED = (
+    "do not rely on the figures of these seats before their hospitals have run `conclave-party audit verify STUDY "
+    "--release FOLDER`, or have given their nodes' signed evidence: only they know what they were told and charged"
 )
 
 
@@ -89,7 +93,8 @@ def verify_release(folder: Path, authority: Path | None, *, now: datetime.dateti
     return checks.done
 
 
-_CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", "statement", "pages")
+_COVERED = "receipts cover every charge"
+_CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", _COVERED, "statement", "pages")
 
 
 def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -> None:
@@ -117,7 +122,10 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
             said += f"; receipts that are missing: {missing}; those parties can compare with their own node"
         return True, said
 
-    checks.run("receipts", look_at_receipts, _FORGED)
+    if checks.run("receipts", look_at_receipts, _FORGED) is None:
+        checks.skip(_COVERED)
+    elif checks.run(_COVERED, lambda: _covered(folder, released, evidence, opened), _UNCOVERED):
+        checks.done[-1] = replace(checks.done[-1], next_step=_UNCOVERED)
 
     def look_at_statement() -> tuple[dict[str, Any], str]:
         stated = read_json(folder / layout.STATEMENT_FILE)
@@ -193,6 +201,16 @@ def _frames(evidence: Evidence, authority: x509.Certificate) -> tuple[list[Any],
 def _charges(released: Released, evidence: Evidence) -> tuple[bool, str]:
     check_charges(released.study, released.labels, evidence)
     return True, f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
+
+
+def _covered(
+    folder: Path, released: Released, evidence: Evidence, opened: list[Receipt]
+) -> tuple[dict[str, list[int]], str]:
+    facts = facts_of(released, evidence, opened, (), read_json(folder / layout.STATEMENT_FILE))
+    found = check_covered(released.study, evidence, opened, unproven=facts.stated["unproven"])
+    if not found:
+        return found, "no seat has a charge without a receipt that its party signed then or later"
+    return found, f"all but those that the coordinator states as unproven: {in_words(found)}"
 
 
 def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bool, str]:

@@ -146,7 +146,13 @@ class Consortium:
         ledger.log.keep(number, seat, "settled", signed)
 
     def release(self, labelled, out, **more):
-        given = {"trained": None, "earlier": [], "named": [], "now": datetime.datetime.now(datetime.UTC)} | more
+        given = {
+            "trained": None,
+            "earlier": [],
+            "named": [],
+            "unproven": [],
+            "now": datetime.datetime.now(datetime.UTC),
+        } | more
         return make_release(
             labelled, out=out, key=self.key, certificate=self.certificate, authority=self.authority, **given
         )

@@ -19,7 +19,7 @@ from tests.operators import add_study, make_home
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with a study that is labelled, and a student that was trained."""
+    """A home with a study that is labelled, and a student that was trained. No node is there to sign a receipt."""
     made = make_home(tmp_path)
     study = add_study(made, tmp_path)
     pool = pool_of(study.terms.pool_size, study.terms.input_shape[0])
@@ -46,6 +46,25 @@ def home(tmp_path):
     return made
 
 
+UNPROVEN = [part for number in range(3) for part in ("--unproven", f"hospital-{number}")]
+
+
+def test_charges_without_receipts_are_released_only_where_it_is_stated(home, tmp_path, capsys):
+    out = tmp_path / "release"
+    arguments = ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only"]
+    assert run_command([*arguments, *UNPROVEN[2:]]) == 4
+    said = capsys.readouterr().err
+    assert "error [unproven_charges]: hospital-0 (batches 0, 1, 2): no signed receipt" in said
+    assert "--unproven SEAT" in said
+    assert not out.exists()
+    assert run_command([*arguments, *UNPROVEN]) == 0
+    assert run_command(["verify", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "receipts cover every charge: all but those that the coordinator states as unproven" in said.out
+    assert "next: do not rely on the figures of these seats" in said.err
+    assert "but see the next step" in said.out
+
+
 def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
     out = tmp_path / "release"
     arguments = [
@@ -57,6 +76,7 @@ def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
         str(out),
         "--patient-of",
         "hospital-0,hospital-1",
+        *UNPROVEN,
     ]
     assert run_command(arguments) == 0
     assert "verify" in capsys.readouterr().out
@@ -72,7 +92,10 @@ def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
 def test_a_changed_release_fails_with_exit_code_8_and_says_what_to_do(home, tmp_path, capsys):
     out = tmp_path / "release"
     assert (
-        run_command(["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only", "--json"]) == 0
+        run_command(
+            ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only", "--json", *UNPROVEN]
+        )
+        == 0
     )
     assert json.loads(capsys.readouterr().out)["student"] is False
     (out / "labels.csv").write_text("query,label,status,reinforced\n")

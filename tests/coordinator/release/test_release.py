@@ -135,10 +135,41 @@ def test_an_outcome_that_did_not_arrive_is_a_missing_receipt(signed, tmp_path):
         return frozenset({"hospital-0"}) if isinstance(next(iter(requests.values())), Outcome) else frozenset()
 
     labelled = consortium.label(small_study(name="lost"), absent=away)
-    folder = consortium.release(labelled, tmp_path / "lost")
-    missing = statement_of(folder)["during_the_study"]["receipts_missing"]
-    assert set(missing) == {"hospital-0"}
-    assert "hospital-0" in {check.name: check.message for check in verify_release(folder, None)}["receipts"]
+    with pytest.raises(Refused, match=r"hospital-0 \(batches 0, 1, 3\)") as refused:
+        consortium.release(labelled, tmp_path / "lost")
+    assert refused.value.code == "unproven_charges"
+    for needless in (["hospital-0", "hospital-1"], ["hospital-0", "nobody"]):
+        with pytest.raises(InvalidInput, match="allowed: seats with a charge that no receipt covers: hospital-0"):
+            consortium.release(labelled, tmp_path / "lost", unproven=needless)
+    assert not (tmp_path / "lost").exists()
+    folder = consortium.release(labelled, tmp_path / "lost", unproven=["hospital-0"])
+    made = statement_of(folder)
+    events = made["during_the_study"]
+    assert set(events["receipts_missing"]) == {"hospital-0"}
+    assert events["charges_unproven"] == {"hospital-0": [0, 1, 3]}
+    assert made["stated_by_the_coordinator"]["unproven"] == ["hospital-0"]
+    assert [seat["ledger"]["batches_unproven"] for seat in made["seats"]] == [3, 0, 0]
+    assert "hospital-0: batches 0, 1, 3" in (folder / "privacy.html").read_text()
+    checks = {check.name: check for check in verify_release(folder, None)}
+    assert all(check.passed for check in checks.values())
+    assert "hospital-0" in checks["receipts"].message
+    assert "unproven: hospital-0 (batches 0, 1, 3)" in checks["receipts cover every charge"].message
+    assert "audit verify" in checks["receipts cover every charge"].next_step
+
+
+def test_a_receipt_covers_the_batches_before_it_whose_receipts_are_lost(signed, tmp_path):
+    consortium, outcomes = signed[0], []
+
+    def away(requests):
+        if isinstance(next(iter(requests.values())), Outcome):
+            outcomes.append(requests)
+            return frozenset({"hospital-0"}) if len(outcomes) < 3 else frozenset()
+        return frozenset()
+
+    labelled = consortium.label(small_study(name="late"), absent=away)
+    made = statement_of(consortium.release(labelled, tmp_path / "late"))
+    assert made["during_the_study"]["receipts_missing"] == {"hospital-0": 2}
+    assert made["during_the_study"]["charges_unproven"] == {}
 
 
 def test_a_study_that_lost_its_quorum_says_what_was_charged_and_never_released(signed, tmp_path):
@@ -303,6 +334,7 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
             trained=None,
             earlier=[],
             named=[],
+            unproven=[],
             now=datetime.datetime.now(datetime.UTC),
         )
     assert [check for check in verify_release(folder, None) if not check.passed] == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coordinator.release.evidence import files_of
 from coordinator.release.verify import verify_release
 from protocols.identity import issue, new_authority, new_key, to_pem
-from tests.coordinator.release.consortium import NOW, small_study
+from tests.coordinator.release.consortium import NOW, Consortium, small_study
 
 FILES = [
     "authority.pem",
@@ -260,6 +260,7 @@ def test_what_the_coordinator_forged_and_signed_again_is_caught(signed, copy, fo
 def unchecked(monkeypatch):
     """A coordinator's software that signs whatever it has."""
     monkeypatch.setattr("coordinator.release.release.verify_release", lambda *_, **__: [])
+    monkeypatch.setattr("coordinator.release.release.check_covered", lambda *_, **__: {})
 
 
 def told_that_all_were_refused(seat, outcome):
@@ -288,6 +289,47 @@ def test_it_is_caught_by_a_later_receipt_where_it_hides_the_outcome_itself(signe
     drop_both(folder)
     consortium.sign_again(folder)
     assert "below the" in failed(folder)["receipts"]
+
+
+def told_that_nothing_was_answered(_, outcome):
+    return replace(outcome, answered=np.zeros_like(outcome.answered))
+
+
+@pytest.mark.parametrize("seats", [["hospital-0", "hospital-1", "hospital-2"], ["hospital-1"]])
+def test_a_coordinator_that_lied_and_kept_no_receipts_of_it_is_caught(signed, tmp_path, unchecked, monkeypatch, seats):
+    consortium, keep = signed[0], Consortium.keep
+    monkeypatch.setattr(
+        Consortium, "keep", lambda self, ledger, own, seat, *rest: seat in seats or keep(self, ledger, own, seat, *rest)
+    )
+    tell = {seat: told_that_nothing_was_answered for seat in seats}
+    labelled = consortium.label(
+        small_study(name="silent"), tell=lambda seat, outcome: tell.get(seat, lambda _, told: told)(seat, outcome)
+    )
+    folder = consortium.release(labelled, tmp_path / "silent")
+    for seat in json.loads((folder / "privacy.json").read_text())["seats"]:
+        own = consortium.ledgers["silent"][seat["seat"]].balance(seat["seat"]).spent
+        assert (own < seat["ledger"]["charged_nano"]) == (seat["seat"] in seats)
+    found = {check.name: check for check in verify_release(folder, None) if not check.passed}
+    assert list(found) == ["receipts cover every charge"]
+    assert all(seat in found["receipts cover every charge"].message for seat in seats)
+    assert "audit verify" in found["receipts cover every charge"].next_step
+
+
+def test_dropping_the_last_receipts_is_caught(signed, copy):
+    last = max(json.loads(line)["number"] for line in (copy / "evidence/frames.jsonl").read_text().splitlines())
+    frames_without(copy, lambda frame: (frame["number"], frame["seat"]) == (last, "hospital-1"))
+    signed[0].sign_again(copy)
+    assert next(iter(failed(copy))) == "receipts cover every charge"
+    # To say afterwards that it was stated does not help: the figures no longer are those that were stated.
+    rewrite(copy / "privacy.json", lambda made: made["stated_by_the_coordinator"].update(unproven=["hospital-1"]))
+    signed[0].sign_again(copy)
+    assert next(iter(failed(copy))) == "statement"
+
+
+def test_a_seat_that_is_stated_as_unproven_without_need_fails(signed, copy):
+    rewrite(copy / "privacy.json", lambda made: made["stated_by_the_coordinator"].update(unproven=["hospital-1"]))
+    signed[0].sign_again(copy)
+    assert "allowed" in failed(copy)["receipts cover every charge"]
 
 
 def test_our_own_software_does_not_write_such_a_release(signed, tmp_path):
