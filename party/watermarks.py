@@ -120,7 +120,7 @@ def read_kept(path: Path, *, number: int | None = None) -> Kept:
                 return Kept()
             (batches,) = database.execute("SELECT count(*) FROM batch").fetchone()
             (found,) = database.execute("SELECT count(*) FROM batch WHERE number = ?", (number,)).fetchone()
-            (entries,) = database.execute("SELECT count(*) FROM audit").fetchone()
+            (entries,) = database.execute("SELECT coalesce(max(count), 0) FROM audit").fetchone()
             head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
     except sqlite3.Error as error:
         raise StorageFailed(f"a ledger cannot be read: {error}") from error
