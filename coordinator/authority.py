@@ -170,9 +170,12 @@ class Authority:
         return self._store.members.revoke(name=party, serial=serial, reason=reason, now_s=self._store.now_s)
 
     def own_certificate(self) -> x509.Certificate:
-        """The coordinator's certificate; a new one, of the same key, if little of its time is left."""
+        """The coordinator's certificate; a new one, of the same key, if little of its time is left.
+
+        Raises Refused("authority_expired") where it ended and the authority's own time bears no new one.
+        """
         certificate, now = self._home.certificate(), self._now
-        if certificate.not_valid_after_utc - now > datetime.timedelta(days=_RENEW_DAYS_LEFT):
+        if not self.renewal_due(certificate) and now <= certificate.not_valid_after_utc:
             return certificate
         name = self._settings.coordinator
         renewed = _issue(self.certificate, self._key, self._home.key().public_key(), name, "coordinator", now,
@@ -180,6 +183,12 @@ class Authority:
         self._store.members.record(_issued(renewed, name, "coordinator"), instead_of=None)
         write(self._home.certificate_file, to_pem(renewed))
         return renewed
+
+    def renewal_due(self, certificate: x509.Certificate) -> bool:
+        """Whether little is left of a coordinator's certificate, and a new one would last longer."""
+        ends = certificate.not_valid_after_utc
+        little = ends - self._now <= datetime.timedelta(days=_RENEW_DAYS_LEFT)
+        return little and self.certificate.not_valid_after_utc - ends > datetime.timedelta(days=1)
 
     def _certify(self, key: ec.EllipticCurvePublicKey, party: str) -> x509.Certificate:
         return _issue(self.certificate, self._key, key, party, "party", self._now, self._settings.certificate_days)

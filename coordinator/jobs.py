@@ -21,7 +21,7 @@ from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
 from protocols.accounting.ledger import Ledger
-from protocols.errors import ConclaveError, InvalidInput, StorageFailed
+from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest
 from protocols.noise import cryptographic
 from protocols.randomness import system_source
@@ -34,6 +34,11 @@ Event = Callable[[str, dict[str, str | int]], None]
 # A seat that may still come; every other refusal is for a person to mend.
 _MISSING = frozenset({"absent", "unknown_study"})
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
+# What an operator does where asking itself is refused.
+_TO_DO = {
+    "coordinator_rolled_back": "stop serve, put the newest copy of the coordinator's home in the place of this one, "
+    "start serve"
+}
 # A round that lasts longer says what it waits for.
 _SAY_AFTER_S = 1.0
 
@@ -94,8 +99,11 @@ class OpenStudy:
         except StorageFailed:
             raise
         except ConclaveError as error:
-            self._store.end_job(job.number, "failed", str(error), None)
-            self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": str(error)})
+            reason = str(error)
+            if isinstance(error, Refused) and error.code in _TO_DO:
+                reason = f"{reason}; {_TO_DO[error.code]}, then run resume {self.name}"
+            self._store.end_job(job.number, "failed", reason, None)
+            self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
         self._store.end_job(job.number, state, message or _END[labelling.stop.reason], labelling)

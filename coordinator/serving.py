@@ -96,47 +96,83 @@ class DenyList:
         return self._denied.get(serial)
 
 
-def serve(home: Home, *, stop: threading.Event, log: Log, hub_of: Callable[..., Serves] = Hub) -> None:
-    """Serves until `stop` is set. Raises Refused("already_serving"), InvalidInput for a port that is taken, and
-    StorageFailed when the store or a ledger can no longer be written: all that was charged is on disk."""
+def serve(
+    home: Home,
+    *,
+    stop: threading.Event,
+    log: Log,
+    hub_of: Callable[..., Serves] = Hub,
+    clock: Callable[[], int] = time.time_ns,
+) -> None:
+    """Serves until `stop` is set, and renews the coordinator's certificate in time: nodes then dial again.
+
+    clock: nanoseconds since 1970. Raises Refused("already_serving"), InvalidInput for a port that is taken, and
+    StorageFailed when the store or a ledger can no longer be written: all that was charged is on disk.
+    """
     settings = home.settings()
-    with Lock(home), Store(home) as store:
+    with Lock(home), Store(home, clock=clock) as store:
         authority = Authority(home, store, settings)
-        denied = DenyList(store)
-        hub = hub_of(
-            key=home.key(),
-            certificate=authority.own_certificate(),
-            authority=authority.certificate,
-            denied=denied,
-            renew=authority.renew,
-            enrol=authority.enrol,
-            on_event=log,
-        )
         store.clear_sessions()
-        running = _Running(store, hub, denied, log, patience_s=settings.patience_s, stop=stop)
-        monitor = None
-        try:
-            port, enrol_port = hub.start(listen=settings.listen, enrol_listen=settings.enrol_listen)
-            if settings.metrics_port:
-                monitor = Monitor(
-                    settings.metrics_port,
-                    healthy=running.healthy,
-                    metrics=lambda: prometheus(read_status(store), dict(log.counts)),
-                )
-            ports = (port, enrol_port or 0, monitor.port if monitor else 0)
-            store.trail.append("serve_started", port=port)
-            log("serving", {"pid": os.getpid(), "port": ports[0], "enrol_port": ports[1], "metrics_port": ports[2]})
-            running.until_stopped(ports)
-        finally:
-            stop.set()
-            running.end()
-            if monitor is not None:
-                monitor.close()
-            hub.stop()
-            running.close()
+        listen, enrol_listen = settings.listen, settings.enrol_listen
+        while not stop.is_set():
+            listen, enrol_listen = _serve_one_certificate(
+                home, store, authority, listen, enrol_listen, stop=stop, log=log, hub_of=hub_of
+            )
         store.clear_sessions()
         store.trail.append("serve_ended")
         log("served", {"pid": os.getpid()})
+
+
+def _serve_one_certificate(
+    home: Home,
+    store: Store,
+    authority: Authority,
+    listen: str,
+    enrol_listen: str,
+    *,
+    stop: threading.Event,
+    log: Log,
+    hub_of: Callable[..., Serves],
+) -> tuple[str, str]:
+    """Serves until `stop` is set or the certificate is due; the addresses on which it listened."""
+    settings, certificate, denied = home.settings(), authority.own_certificate(), DenyList(store)
+    hub = hub_of(
+        key=home.key(),
+        certificate=certificate,
+        authority=authority.certificate,
+        denied=denied,
+        renew=authority.renew,
+        enrol=authority.enrol,
+        on_event=log,
+    )
+    running = _Running(store, hub, denied, log, patience_s=settings.patience_s, stop=stop)
+    monitor = None
+    try:
+        port, enrol_port = hub.start(listen=listen, enrol_listen=enrol_listen)
+        if settings.metrics_port:
+            monitor = Monitor(
+                settings.metrics_port,
+                healthy=running.healthy,
+                metrics=lambda: prometheus(read_status(store), dict(log.counts)),
+            )
+        ports = (port, enrol_port or 0, monitor.port if monitor else 0)
+        store.trail.append("serve_started", port=port)
+        log("serving", {"pid": os.getpid(), "port": ports[0], "enrol_port": ports[1], "metrics_port": ports[2]})
+        running.until_stopped(ports, due=lambda: authority.renewal_due(certificate))
+        if not stop.is_set():
+            log("certificate_due", {"until": str(certificate.not_valid_after_utc)})
+    finally:
+        running.end()
+        if monitor is not None:
+            monitor.close()
+        hub.stop()
+        running.close()
+    return _at(listen, ports[0]), _at(enrol_listen, ports[1])
+
+
+def _at(address: str, port: int) -> str:
+    """The address with the port that was taken, for one that names no port of its own."""
+    return f"{address.rpartition(':')[0]}:{port}"
 
 
 class _Running:
@@ -151,6 +187,8 @@ class _Running:
         self._log = log
         self._patience_s = patience_s
         self._stop = stop
+        # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
+        self._ended = threading.Event()
         self._studies: dict[str, OpenStudy] = {}
         self._broken: set[str] = set()
         self._threads: dict[int, threading.Thread] = {}
@@ -161,12 +199,13 @@ class _Running:
         """Whether serve looked into its store a moment ago."""
         return time.monotonic() - self._looked < _HEALTHY_S and not self._stop.is_set()
 
-    def until_stopped(self, ports: tuple[int, int, int]) -> None:
-        """Looks into the store twice a second."""
+    def until_stopped(self, ports: tuple[int, int, int], *, due: Callable[[], bool]) -> None:
+        """Looks into the store twice a second, until serve stops, or `due`."""
         while True:
             self._denied.look()
             self._open_studies()
-            self._start_jobs()
+            if not self._ended.is_set():
+                self._start_jobs()
             sessions = [
                 Session(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
                 for name, each in self._hub.connected().items()
@@ -178,9 +217,15 @@ class _Running:
                 raise self._failure
             if stopped:
                 return
+            if due():
+                # A job may be training, and does not look up: until it has ended, parties are served and revoked.
+                self._ended.set()
+                if not any(thread.is_alive() for thread in self._threads.values()):
+                    return
 
     def end(self) -> None:
-        """Waits for the jobs, which see that serve stops."""
+        """Waits for the jobs, which see that it ends."""
+        self._ended.set()
         for thread in self._threads.values():
             thread.join()
 
@@ -194,7 +239,7 @@ class _Running:
             if name in self._studies or name in self._broken:
                 continue
             try:
-                self._studies[name] = OpenStudy(self._store, name, self._hub, stop=self._stop, on_event=self._log)
+                self._studies[name] = OpenStudy(self._store, name, self._hub, stop=self._ended, on_event=self._log)
             except StorageFailed:
                 raise
             except ConclaveError as error:
@@ -217,4 +262,4 @@ class _Running:
             self._studies[job.study].run(job, patience_s=self._patience_s)
         except BaseException as error:  # noqa: BLE001  # it is raised again by the thread that serves
             self._failure = error
-            self._stop.set()
+            self._ended.set()

@@ -9,10 +9,11 @@ from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from coordinator.jobs import OpenStudy
 from coordinator.logs import Log
+from coordinator.status import study_status
 from coordinator.store import Store
 from party.party import Party
 from protocols.accounting.ledger import Ledger
-from protocols.errors import StorageFailed
+from protocols.errors import Refused, StorageFailed
 from protocols.noise import simulated
 from protocols.randomness import system_source
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -193,6 +194,27 @@ def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     assert job.number == 2
     assert made.hub.asked.count(first) == len([a for a in made.hub.asked if a[0] == first[0]])
     assert made.own("hospital-0") >= reserved - 1
+
+
+def test_a_coordinator_that_was_rolled_back_fails_the_job_and_says_what_to_do(bench):
+    made = bench(quorum=1)
+    fault = Refused("coordinator_rolled_back", "the coordinator's ledger is not the newest: entry 9 is not in it")
+
+    def open_study(*_, **__):
+        def exchange(_):
+            raise fault
+
+        return exchange
+
+    made.hub.open_study = open_study
+    job = made.run()
+    assert job.state == "failed"
+    assert job.message.startswith("coordinator_rolled_back: the coordinator's ledger is not the newest")
+    assert "put the newest copy of the coordinator's home in the place of this one" in job.message
+    assert job.message.endswith("then run resume test")
+    shown = study_status(made.store, "test", set())
+    assert (shown["state"], shown["message"]) == ("failed", job.message)
+    assert made.store.faults("test") == []
 
 
 def test_parties_that_refuse_stop_the_job_at_once_with_their_reasons(bench):

@@ -37,8 +37,9 @@ def quick(monkeypatch):
 class Served:
     """serve in a thread, until the end of the with block."""
 
-    def __init__(self, home, hub_of=None):
+    def __init__(self, home, hub_of=None, clock=time.time_ns):
         self.home = home
+        self.clock = clock
         self.hub_of = hub_of
         self.error = None
 
@@ -55,7 +56,7 @@ class Served:
     def _run(self):
         try:
             more = {} if self.hub_of is None else {"hub_of": self.hub_of}
-            serve(self.home, stop=self.stop, log=Log(self.out), **more)
+            serve(self.home, stop=self.stop, log=Log(self.out), clock=self.clock, **more)
         except Exception as error:  # noqa: BLE001  # it is looked at by the test
             self.error = error
 
@@ -115,6 +116,73 @@ def test_a_job_that_was_under_way_goes_on_by_itself_with_the_same_questions(home
     digests = {}
     for number, digest in hub.asked:
         assert digests.setdefault(number, digest) == digest
+
+
+class Clock:
+    """Nanoseconds since 1970, so many days from the machine's."""
+
+    def __init__(self, days):
+        self.days = days
+
+    def __call__(self):
+        return time.time_ns() + self.days * 86_400 * 10**9
+
+
+def test_the_certificate_is_renewed_while_serve_runs_and_a_job_that_was_under_way_goes_on(home, tmp_path):
+    hub, clock = FakeHub(add_study(home, tmp_path)), Clock(330)
+    hub.hold = threading.Event()
+    before = home.certificate()
+    with Served(home, hub, clock) as served, Store(home) as store:
+        store.ask_job("test", student=None)
+        hub.in_round.wait(10)
+        assert hub.callbacks["certificate"] == before
+        clock.days = 340
+        wait_until(lambda: hub.events == ["start", "stop", "start"])
+        renewed = hub.callbacks["certificate"]
+        assert renewed.not_valid_after_utc > before.not_valid_after_utc
+        assert renewed.public_key() == before.public_key()
+        hub.hold.set()
+        wait_until(lambda: store.job("test").ended)
+        assert store.job("test").state == "finished"
+    assert served.error is None
+    assert hub.events == ["start", "stop", "start", "stop"]
+    assert home.certificate() == renewed
+    assert "certificate_due" in {event["event"] for event in served.events()}
+
+
+def test_a_certificate_that_ends_with_the_authority_is_not_renewed_for_ever(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.authority._RENEW_DAYS_LEFT", 10_000)
+    monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 10_000)
+    hub = FakeHub(add_study(home, tmp_path))
+    with Served(home, hub), Store(home) as store:
+        since = store.serving().seen_s
+        wait_until(lambda: store.serving().seen_s > since + 0.2)
+    assert hub.events == ["start", "stop"]
+
+
+def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path, monkeypatch):
+    monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 29)
+    home = make_home(tmp_path)
+    before = home.certificate()
+    study = add_study(home, tmp_path, deadline_s=10.0, quorum=1, parties=1)
+    clock = Clock(-2)
+    with Served(home, clock=clock) as served, Store(home) as store:
+        hospital = Hospital("hospital-0", home, study, tmp_path, served.serving.port)
+        try:
+            wait_until(lambda: len(store.sessions()) == 1)
+            assert home.certificate() == before
+            monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 365)
+            since = store.sessions()[0].since_s
+            clock.days = 0
+            wait_until(lambda: [each.since_s > since for each in store.sessions()] == [True])
+            assert home.certificate() != before
+            assert store.serving().port == served.serving.port
+            store.ask_job("test", student=None)
+            wait_until(lambda: store.job("test").ended)
+            assert store.job("test").state == "finished"
+        finally:
+            hospital.close()
+    assert served.error is None
 
 
 def test_a_second_serve_of_a_home_is_refused_and_the_first_goes_on(home, tmp_path):
