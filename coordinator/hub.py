@@ -174,7 +174,7 @@ class Hub:
         if enrol_listen is None:
             return port, None
         server, enrol_port = await listen_for_enrolments(
-            enrol_listen, grpc.ssl_server_credentials(pair), self._enrol, self._enrolments
+            enrol_listen, grpc.ssl_server_credentials(pair), lambda message: self._enrol(message), self._enrolments
         )
         self._servers.append(server)
         return port, enrol_port
