@@ -223,7 +223,8 @@ class Sessions:
                 opened = studies.get(standing.study)
                 if opened is None or opened.outcome_for is None:
                     continue
-                for digest in dict.fromkeys(standing.unsettled):
+                unreceipted = await aside(_last_without_receipt, opened, standing.seat)
+                for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
                     outcome = await aside(opened.outcome_for, standing.seat, digest)
                     if outcome is not None:
                         answered = await self.ask(session, opened, standing.seat, encode(outcome))
@@ -287,6 +288,14 @@ def record(
                     log.keep(number, seat, "outcome", answered.asked)
                     log.keep(number, seat, "settled", answered.signed)
     return replies
+
+
+def _last_without_receipt(opened: OpenStudy, seat: str) -> tuple[bytes, ...]:
+    """The request of the newest batch that a seat paid for, if its receipt was lost: one receipt covers all before."""
+    stored = opened.ledger.last_settled(seat)
+    if stored is None or opened.ledger.log.kept(stored.number, seat, "settled"):
+        return ()
+    return (stored.digest,)
 
 
 def _reply(envelope: bytes) -> Reply:

@@ -144,6 +144,12 @@ class AuditLog:
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO evidence VALUES (?, ?, ?, ?)", (number, name, kind, signed))
 
+    def kept(self, number: int, name: str, kind: str) -> bool:
+        """Whether there is evidence of this kind about a batch."""
+        query = "SELECT 1 FROM evidence WHERE number = ? AND name = ? AND kind = ?"
+        with self._transaction():
+            return self._database.execute(query, (number, name, kind)).fetchone() is not None
+
     def evidence(self) -> list[tuple[int, str, str, bytes]]:
         """All evidence: batch number, name of the other side, kind, the signed bytes; in this order."""
         with self._transaction():

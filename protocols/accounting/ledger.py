@@ -234,6 +234,11 @@ class Ledger:
         query = "SELECT account, settled FROM charge WHERE number = ? AND settled IS NOT NULL"
         return dict(self._rows(query, (number,)))
 
+    def last_settled(self, name: str) -> StoredBatch | None:
+        """The newest batch for which an account settled more than nothing, or None."""
+        rows = self._rows("SELECT max(number) FROM charge WHERE account = ? AND settled > 0", (name,))
+        return None if rows[0][0] is None else self.stored(rows[0][0])
+
     def balance(self, name: str) -> Balance:
         """One account. Raises InvalidInput for a name that has none."""
         rows = self._rows("SELECT cap, settled, reserved FROM account WHERE name = ?", (name,))

@@ -294,3 +294,17 @@ def test_a_party_has_one_stream_and_its_successor_and_a_replaced_one_ends(consor
     consortium.stop_node("copy")
     consortium.stop_node("hospital-0")
     wait_until(lambda: consortium.hub._streams["hospital-0"] == 0)
+
+
+def test_a_receipt_that_was_lost_is_asked_for_again(consortium):
+    consortium.start_all()
+    labelled = consortium.label()
+    last = len(labelled.batches) - 1
+    with consortium.ledger.log.together():
+        consortium.ledger._database.execute("DELETE FROM evidence WHERE number = ? AND name = 'hospital-2'", (last,))
+    assert not consortium.ledger.log.kept(last, "hospital-2", "settled")
+    spent = consortium.ledgers["hospital-2"].balance("hospital-2")
+    consortium.stop_node("hospital-2")
+    consortium.start_node("hospital-2")
+    wait_until(lambda: consortium.ledger.log.kept(last, "hospital-2", "settled"))
+    assert consortium.ledgers["hospital-2"].balance("hospital-2") == spent
