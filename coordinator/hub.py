@@ -110,7 +110,7 @@ class Hub:
         self._streams: Counter[str] = Counter()
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
-        """Opens the ports ("127.0.0.1:0" takes a free one) and returns them. Raises as open_port does."""
+        """Opens the ports ("127.0.0.1:0" takes a free one); returns them. Raises as open_port does."""
         self._thread.start()
         return self._call(self._start(listen, enrol_listen))
 
@@ -147,10 +147,7 @@ class Hub:
 
     def connected(self) -> dict[str, Connected]:
         """The parties that are connected now."""
-        return {
-            name: Connected(each.since, each.last_seen, each.address, each.software, each.version)
-            for name, each in list(self._sessions.open.items())
-        }
+        return {name: session.connected for name, session in list(self._sessions.open.items())}
 
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
         """Waits for these parties to connect until the time is over; returns those that are missing."""

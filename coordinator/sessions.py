@@ -66,6 +66,11 @@ class Session:
     renewed_s: float = 0.0
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def connected(self) -> Connected:
+        """What an operator sees of it."""
+        return Connected(self.since, self.last_seen, self.address, self.software, self.version)
+
     def answered(self, answer: Answer, signed: bytes) -> None:
         """Hands an answer to whoever waits for it; one that nobody waits for is dropped."""
         waiting = self.waiting.pop(answer.nonce, None)

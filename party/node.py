@@ -309,7 +309,11 @@ class Node:
                 log.remember(_COORDINATOR, ask.own, proof=signed)
                 reply = self._reply(ask, signed, sender, seat)
         except StorageFailed as error:
-            reply = Refusal("storage_failed", str(error))
+            # The reason names files of the hospital: it stays here.
+            self._on_event("storage_failed", {"reason": str(error)[:300]})
+            reply = Refusal(
+                "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was charged"
+            )
         if isinstance(reply, Refusal):
             self._count_refusal(session, reply)
         return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(_COORDINATOR), encode(reply))
