@@ -27,6 +27,11 @@ from protocols.identity import (
 from tests.operators import SETTINGS, enrol, make_home
 
 
+def now():
+    """The clock, when it is looked at: the suite takes longer than clocks may differ."""
+    return datetime.datetime.now(datetime.UTC)
+
+
 @pytest.fixture
 def home(tmp_path):
     return make_home(tmp_path)
@@ -66,9 +71,7 @@ def request_of(party, key=None):
 
 
 def test_a_new_consortium_has_a_coordinator_that_its_authority_vouches_for(home):
-    made = identify(
-        home.certificate(), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="coordinator"
-    )
+    made = identify(home.certificate(), authority=home.authority(), now=now(), role="coordinator")
     assert made.name == "centre"
     for private in (home.key_file, home.authority_key_file, home.store_file):
         assert stat.S_IMODE(private.stat().st_mode) == 0o600
@@ -79,19 +82,12 @@ def test_a_new_consortium_has_a_coordinator_that_its_authority_vouches_for(home)
 def test_an_init_that_was_interrupted_may_be_run_again(home):
     home.settings_file.unlink()
     create_consortium(home, SETTINGS)
-    assert (
-        identify(
-            home.certificate(), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="coordinator"
-        ).name
-        == "centre"
-    )
+    assert identify(home.certificate(), authority=home.authority(), now=now(), role="coordinator").name == "centre"
 
 
 def test_a_party_that_was_approved_gets_its_certificate_and_only_its_key_does(home, store):
     key, pem = enrol(home, store, "hospital-0")
-    identity = identify(
-        certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
     assert identity.name == "hospital-0"
     assert identity.fingerprint == request_fingerprint(request_of("hospital-0", key))
 
@@ -139,9 +135,7 @@ def test_a_fingerprint_is_compared_however_it_was_typed(authority, store):
 
 def test_a_renewal_keeps_name_and_key(home, store, authority, clock):
     key, pem = enrol(home, store, "a")
-    identity = identify(
-        certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
     again = identify(renewed, authority=home.authority(), now=clock.now, role="party")
@@ -156,9 +150,7 @@ def test_a_renewal_keeps_name_and_key(home, store, authority, clock):
 
 def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, store, authority, clock):
     key, pem = enrol(home, store, "a")
-    identity = identify(
-        certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
     for days in (0, 44):
         clock.days = days
         with pytest.raises(Refused, match="too_early"):
@@ -176,9 +168,7 @@ def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, sto
 def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(home, store, authority, clock):
     denied = DenyList(store)
     key, pem = enrol(home, store, "a")
-    identity = identify(
-        certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
+    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
     assert denied(identity) is None
@@ -204,12 +194,8 @@ def test_a_serial_that_is_revoked_denies_every_certificate_of_its_key(home, stor
     denied = DenyList(store)
     key, pem = enrol(home, store, "a")
     _, other = enrol(home, store, "a")
-    first = identify(
-        certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
-    bystander = identify(
-        certificate_from_pem(other), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-    )
+    first = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+    bystander = identify(certificate_from_pem(other), authority=home.authority(), now=now(), role="party")
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(first, to_pem(request_of("a", key))))
     second = identify(renewed, authority=home.authority(), now=clock.now, role="party")
@@ -249,9 +235,7 @@ def test_a_certificate_that_the_store_forgot_is_denied(home, tmp_path):
     other = Home(tmp_path / "other")
     create_consortium(other, SETTINGS)
     with Store(other) as forgetful:
-        identity = identify(
-            certificate_from_pem(pem), authority=home.authority(), now=datetime.datetime.now(datetime.UTC), role="party"
-        )
+        identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
         assert "not in this coordinator's records" in DenyList(forgetful)(identity)
 
 
@@ -263,7 +247,7 @@ def test_a_certificate_that_was_approved_a_moment_ago_is_known_at_once(home, sto
             identify(
                 certificate_from_pem(pem),
                 authority=home.authority(),
-                now=datetime.datetime.now(datetime.UTC),
+                now=now(),
                 role="party",
             )
         )
