@@ -37,7 +37,11 @@ def test_chords_are_upper_bounds_and_tight(name, supremum, factor) -> None:
     assert covers(shifts, orders).all()
     chord = factor * orders * interpolate(getattr(load(), name), shifts, orders)
     direct = supremum(shifts, orders, tolerance=1e-5)
-    assert (chord >= direct * (1 - 1e-5)).all()
+    # Where the search gives up, it returns the Gaussian bound, which is above the supremum and may be above a chord.
+    gaussian = factor * orders * shifts**2
+    found = direct < gaussian * (1 - 1e-9)
+    assert (chord[found] >= direct[found] * (1 - 1e-5)).all()
+    assert (chord <= gaussian * (1 + 1e-6)).all()
     log_growth = orders * (orders - 1) * shifts**2
     usual = (log_growth < 400) & (shifts < 4.9)  # beyond, one end of a chord may be the Gaussian bound
     assert (chord[usual] <= direct[usual] * (1 + 5e-4)).all()
