@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 from jaxtyping import Float32, Int64
 from numpy import ndarray
+from onnxruntime.capi import onnxruntime_pybind11_state
 
 from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
@@ -16,6 +17,17 @@ from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput
 
 _FILE_BYTES = 2 * 2**30
+# onnxruntime's own exceptions have no base of their own; besides them its bindings raise these three.
+_FAILURES: tuple[type[Exception], ...] = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    *(
+        each
+        for each in vars(onnxruntime_pybind11_state).values()
+        if isinstance(each, type) and issubclass(each, Exception)
+    ),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +53,7 @@ class OnnxTeacher(Teacher):
     def _ids(self, name: str, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         try:
             output = self.session.run([self.session.get_outputs()[0].name], {name: inputs})[0]
-        except Exception as error:  # noqa: BLE001  # onnxruntime's own exceptions have no common base but this
+        except _FAILURES as error:
             raise InvalidInput(
                 f"the ONNX model cannot take inputs of shape {inputs.shape}: {str(error)[:200]}"
             ) from None
@@ -82,7 +94,7 @@ class OnnxKind(TeacherKind):
         try:
             # From bytes, so that the model cannot name other files.
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # noqa: BLE001  # onnxruntime's own exceptions have no common base but this
+        except _FAILURES as error:
             raise DataCorrupt(f"{path} is not a readable ONNX model: {str(error)[:200]}") from None
         if len(session.get_inputs()) != 1 or session.get_inputs()[0].type != "tensor(float)":
             raise DataCorrupt(f"{path} takes {len(session.get_inputs())} inputs; allowed: one, of 32-bit floats")
