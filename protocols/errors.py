@@ -7,6 +7,7 @@
     ├── BudgetExceeded      a charge that would pass a cap; nothing was charged and nothing was released
     ├── Refused             a party will not answer a request; nothing was charged
     ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
+    ├── ChannelClosed       the other server is gone; what was reserved stands, and nothing was released
     ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
     └── EngineFailed        the engine that runs the parties stopped working
 
@@ -46,6 +47,10 @@ class Refused(ConclaveError):
 
 class MalformedMessage(ConclaveError):
     """Bytes do not decode to a message; nothing was charged."""
+
+
+class ChannelClosed(ConclaveError):
+    """The other server is gone; what was reserved stands, and nothing more was released."""
 
 
 class StorageFailed(ConclaveError):

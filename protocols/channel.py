@@ -1,0 +1,55 @@
+"""A channel between two servers: bytes there, bytes back, in order; two ends in memory for one process and for tests."""
+
+from __future__ import annotations
+
+import queue
+from typing import Protocol
+
+from protocols.errors import ChannelClosed, MalformedMessage
+
+
+class Channel(Protocol):
+    """One end of a reliable, ordered, confidential and authenticated stream of messages to one known other side."""
+
+    def send(self, data: bytes) -> None:
+        """Sends one message. Raises ChannelClosed when the other side is gone; whether it arrived is then unknown."""
+
+    def recv(self, limit: int) -> bytes:
+        """The next message. Raises MalformedMessage above `limit` bytes, ChannelClosed when the other side is gone."""
+
+
+class InMemory:
+    """One end of a channel within a process; see `pair`. `sent` counts the bytes that this end has sent."""
+
+    def __init__(self, outgoing: queue.Queue[bytes | None], incoming: queue.Queue[bytes | None], wait_s: float) -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self._wait_s = wait_s
+        self.sent = 0
+
+    def send(self, data: bytes) -> None:
+        self.sent += len(data)
+        self._outgoing.put(bytes(data))
+
+    def recv(self, limit: int) -> bytes:
+        try:
+            data = self._incoming.get(timeout=self._wait_s)
+        except queue.Empty:
+            raise ChannelClosed(f"the other side sent nothing in {self._wait_s:g} s") from None
+        if data is None:
+            self._incoming.put(None)
+            raise ChannelClosed("the other side closed the channel")
+        if len(data) > limit:
+            raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {limit}")
+        return data
+
+    def close(self) -> None:
+        """The other side's next recv, once it has read what was sent, raises ChannelClosed."""
+        self._outgoing.put(None)
+
+
+def pair(*, wait_s: float = 60.0) -> tuple[InMemory, InMemory]:
+    """Two ends of one channel, each for a thread of its own."""
+    there: queue.Queue[bytes | None] = queue.Queue()
+    back: queue.Queue[bytes | None] = queue.Queue()
+    return InMemory(there, back, wait_s), InMemory(back, there, wait_s)
