@@ -1,4 +1,4 @@
-"""A channel between two servers: bytes there, bytes back, in order; two ends in memory for one process and for tests."""
+"""A channel between two servers: bytes there and back, in order; two ends in memory for one process."""
 
 from __future__ import annotations
 

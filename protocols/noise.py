@@ -1,16 +1,18 @@
-"""Standard normal noise, and how far floating point is from the ideal.
+"""The noise that mechanisms take, and how far what is drawn is from the ideal.
 
-`StandardNormal` is what mechanisms take: a function from a shape to independent N(0, 1) draws. A node uses
-`cryptographic`; a simulation may use `simulated`, which is faster and protects nobody.
+`StandardNormal` is a function from a shape to independent N(0, 1) draws: `cryptographic` on a node, or `simulated`,
+which is faster and protects nobody. `LatticeNoise` is integer noise in lattice units, for a study whose votes are
+whole numbers of such units. Both are a `Noise`; `gaussian` draws from either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
+from dataclasses import dataclass
+from math import exp, pi, sqrt
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.special import ndtr, ndtri
 
@@ -18,6 +20,20 @@ from protocols.errors import InvalidInput
 from protocols.randomness import RandomSource
 
 StandardNormal = Callable[[tuple[int, ...]], Float64[ndarray, "..."]]
+
+
+@dataclass(frozen=True)
+class LatticeNoise:
+    """Integer noise: draw(count, sigma in units) -> that many integers; units: lattice units a vote, a power of two."""
+
+    units: int
+    draw: Callable[[int, float], Int64[ndarray, " count"]]
+
+
+Noise = StandardNormal | LatticeNoise
+
+# Rings hold noise up to so many standard deviations.
+RING_SIGMAS = 12
 
 # |z| > 9.8 has probability below 2**-70 for one draw; such draws are counted in the total variation distance.
 _REACH = 9.8
@@ -49,6 +65,24 @@ def cryptographic(source: RandomSource) -> StandardNormal:
         return z.reshape(shape)
 
     return draw
+
+
+def gaussian(noise: Noise, shape: tuple[int, ...], *, sigma: float) -> Float64[ndarray, "..."]:
+    """Independent Gaussian noise of standard deviation sigma, in votes; on the lattice, exact multiples of 1/units."""
+    if isinstance(noise, LatticeNoise):
+        drawn = noise.draw(int(np.prod(shape, dtype=np.int64)), sigma * noise.units)
+        return drawn.reshape(shape) / noise.units
+    return sigma * noise(shape)
+
+
+def lattice_noise_distance(*, draws: int) -> float:
+    """Upper bound of the total variation distance between noise that must fit a ring and noise that need not.
+
+    `draws` discrete Gaussians, none of which may exceed RING_SIGMAS of its standard deviations: each does with
+    probability at most 2 exp(-RING_SIGMAS^2/2) (Canonne, Kamath, Steinke 2020, Cor. 17: no heavier a tail than the
+    continuous one's bound).
+    """
+    return draws * 2 * exp(-(RING_SIGMAS**2) / 2)
 
 
 def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> float:

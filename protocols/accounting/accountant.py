@@ -32,6 +32,8 @@ class Accountant(ABC):
     source: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
     noise_law: ClassVar[NoiseLaw]
+    # Whether it holds for discrete Gaussians as well.
+    lattice: ClassVar[bool] = False
     orders: Float64[ndarray, " orders"]
 
     @abstractmethod
@@ -55,12 +57,17 @@ class Accountant(ABC):
 
     def check(self, mechanism: type[Mechanism] | Mechanism, view: View) -> None:
         """Raises InvalidInput where the view sees more than this bound allows for, or the noise has another law."""
-        if view not in self.views or mechanism.noise_law != self.noise_law:
-            allowed = [a.name for a in ACCOUNTANTS.values() if view in a.views and a.noise_law == mechanism.noise_law]
+        on_lattice = mechanism.lattice is not None
+        if not self._holds(mechanism, view, on_lattice=on_lattice):
+            allowed = [a.name for a in ACCOUNTANTS.values() if a._holds(mechanism, view, on_lattice=on_lattice)]
             raise InvalidInput(
-                f"accountant {self.name!r} does not hold for view {view!r} of {mechanism.name}; "
+                f"accountant {self.name!r} does not hold for view {view!r} of {mechanism.name}"
+                f"{' with integer noise' if on_lattice else ''}; "
                 f"allowed: {', '.join(allowed)}"
             )
+
+    def _holds(self, mechanism: type[Mechanism] | Mechanism, view: View, *, on_lattice: bool) -> bool:
+        return view in self.views and mechanism.noise_law == self.noise_law and (self.lattice or not on_lattice)
 
 
 class _RenyiAccountant:
@@ -90,6 +97,7 @@ class LabelOnly(_RenyiAccountant, Accountant):
     source = "docs/explanation/label-only-bound.md"
     views = ("label",)
     noise_law = "gaussian"
+    lattice = True
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
         self.check(mechanism, view)
@@ -105,6 +113,7 @@ class GaussianRdp(_RenyiAccountant, Accountant):
     source = "Mironov 2017, Prop. 7"
     views = ("label", "histogram")
     noise_law = "gaussian"
+    lattice = True
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
         self.check(mechanism, view)
@@ -169,8 +178,11 @@ def accountant(name: str) -> Accountant:
 def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View) -> Accountant:
     """The tightest accountant that the noise and the view allow.
 
-    Gaussian noise: label-only for labels, exact Gaussian DP for histograms; Laplace noise: its own RDP.
+    Gaussian noise: label-only for labels, exact Gaussian DP for histograms (of integer noise: Gaussian RDP, as a
+    discrete Gaussian is not Gaussian DP); Laplace noise: its own RDP.
     """
     if mechanism.noise_law == "laplace":
         return ACCOUNTANTS["laplace"]
+    if view == "histogram" and mechanism.lattice is not None:
+        return ACCOUNTANTS["gaussian"]
     return ACCOUNTANTS["label_only" if view == "label" else "gaussian_dp"]

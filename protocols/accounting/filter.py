@@ -101,7 +101,7 @@ def budget_filters(
     )
     if (reserve >= delta).any():
         worst = int((reserve / delta).argmax())
-        distance = query_limit * mechanism.float_noise_distance(classes=classes, total_weight=total_weight)
+        distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
         # Where the reserve takes half of delta.
         largest = max(0.0, np.log(delta[worst] / (2 * distance)))
         raise InvalidInput(
@@ -164,10 +164,11 @@ def noise_reserve(
     """The part of delta set aside for float64 noise: (1 + e^epsilon) times the total variation distance.
 
     If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under
-    the view "histogram": there noise must be integer on a node, and a simulation's noise protects nobody.
+    the view "histogram" of real-valued noise: a node's is integer there, and a simulation's protects nobody. Integer
+    noise is drawn exactly; what is set aside for it is the chance that a ring does not hold it.
     """
-    if view == "histogram":
+    if view == "histogram" and mechanism.lattice is None:
         return np.zeros_like(epsilon)
-    distance = query_limit * mechanism.float_noise_distance(classes=classes, total_weight=total_weight)
+    distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
     with np.errstate(over="ignore"):
         return (1.0 + np.exp(epsilon)) * distance

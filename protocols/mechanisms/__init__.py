@@ -11,6 +11,7 @@ from protocols.mechanisms.mechanism import (
     PARAMETERS,
     VIEWS,
     GaussianMechanism,
+    Lattice,
     Mechanism,
     QueryCost,
     Sensitivity,
@@ -26,6 +27,7 @@ __all__ = [
     "VIEWS",
     "GaussianMechanism",
     "InteractiveGNMax",
+    "Lattice",
     "Mechanism",
     "QueryCost",
     "Sensitivity",
@@ -43,9 +45,9 @@ def mechanism_class(name: str) -> type[Mechanism]:
     return MECHANISMS[name]
 
 
-def make_mechanism(name: str, *, view: View, **parameters: float | None) -> Mechanism:
-    """The mechanism `name` with these of PARAMETERS (None: not given).
+def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **parameters: float | None) -> Mechanism:
+    """The mechanism `name` with these of PARAMETERS (None: not given); lattice: of integer noise.
 
     Raises InvalidInput for an unknown name, and for a parameter that is missing, has no use or is out of range.
     """
-    return mechanism_class(name).build(view=view, given=parameters)
+    return mechanism_class(name).build(view=view, given=parameters, lattice=lattice)

@@ -10,11 +10,12 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting import label_only
+from protocols.accounting.lattice_label_only import lattice_bit_rdp
 from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram
-from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
-from protocols.noise import StandardNormal, check_sigma, float_noise_distance
+from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram, whole_units
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
 from protocols.votes import ABSTAIN
 
 
@@ -22,7 +23,8 @@ from protocols.votes import ABSTAIN
 class ConfidentGNMax(GaussianMechanism):
     """If max(n) + N(0, sigma_threshold^2) >= threshold: GNMax with sigma; otherwise ABSTAIN.
 
-    sigma, sigma_threshold: standard deviations in votes, > 0; threshold: votes, finite.
+    sigma, sigma_threshold: standard deviations in votes, > 0; threshold: votes, finite; lattice: of
+    integer noise, None for real-valued noise.
     Under the view "histogram" one noisy histogram is seen, and the threshold is tested on it: that test costs
     nothing beyond the histogram, which is paid in full for refused queries too; sigma_threshold is then None.
     """
@@ -30,6 +32,7 @@ class ConfidentGNMax(GaussianMechanism):
     sigma: float
     sigma_threshold: float | None
     threshold: float
+    lattice: Lattice | None = None
     name: ClassVar[str] = "confident_gnmax"
 
     def __post_init__(self) -> None:
@@ -46,7 +49,7 @@ class ConfidentGNMax(GaussianMechanism):
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
         predictions: Float64[ndarray, "queries classes"] | None = None,
@@ -59,7 +62,7 @@ class ConfidentGNMax(GaussianMechanism):
         counts: Float64[ndarray, "queries classes"],
         tested: Float64[ndarray, "queries classes"],
         threshold: float,
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
     ) -> Int64[ndarray, " queries"]:
@@ -71,29 +74,33 @@ class ConfidentGNMax(GaussianMechanism):
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
             passed = (noisy + (tested - counts)).max(axis=1) >= threshold
         else:
-            bit_noise = self._bit_sigma(view) * noise((len(counts),))
+            bit_noise = gaussian(noise, (len(counts),), sigma=self._bit_sigma(view))
             passed = tested.max(axis=1) + bit_noise >= threshold
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
         return np.where(passed, noisy.argmax(axis=1), ABSTAIN)
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        label = histogram_rdp(sensitivity, orders, sigma=self.sigma)
+        label = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
-        bit = _bit_rdp(sensitivity, orders, sigma=self._bit_sigma(view))
-        if sensitivity.sampled:
-            whole = histogram_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma)
+        bit = self._bit_rdp(sensitivity, orders, view=view)
+        if sensitivity.sampled and self.lattice is None:
+            whole = histogram_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma, lattice=None)
             return self._one_coin(sensitivity, orders, bit, whole)
         return QueryCost(bit, label)
 
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        sigma = self._bit_sigma("label")
+        sigma, lattice = self._bit_sigma("label"), self.lattice
+        always = Sensitivity.always(sensitivity.votes)
+        whole = label_rdp(always, orders, sigma=self.sigma, classes=classes, lattice=lattice)
+        if lattice is not None:
+            bit = lattice_bit_rdp(whole_units(sensitivity, lattice), orders, sigma_units=sigma * lattice.units)
+            return QueryCost(bit, whole)
         bit = label_only.threshold_rdp(sensitivity.votes[:, None] / sigma, orders[None, :])
-        whole = label_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma, classes=classes)
         if sensitivity.sampled:
-            bit = np.minimum(bit, _bit_rdp(sensitivity, orders, sigma=sigma))
+            bit = np.minimum(bit, self._bit_rdp(sensitivity, orders, view="label"))
             return self._one_coin(sensitivity, orders, bit, whole)
         return QueryCost(bit, whole)
 
@@ -103,7 +110,9 @@ class ConfidentGNMax(GaussianMechanism):
             return QueryCost(label, np.zeros_like(label))
         return QueryCost(histogram_mu_squared(sensitivity, sigma=self._bit_sigma(view)) / 2, label)
 
-    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
+        if self.lattice is not None:
+            return lattice_noise_distance(draws=2 * (classes + 1))
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
         bit = float_noise_distance(sigma=self._bit_sigma("label"), classes=1, total_weight=total_weight)
         return label + bit
@@ -126,17 +135,19 @@ class ConfidentGNMax(GaussianMechanism):
         together = both < bit + whole
         return QueryCost(np.where(together, both, bit), np.where(together, 0.0, whole))
 
+    def _bit_rdp(
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View
+    ) -> Float64[ndarray, "units orders"]:
+        """a s^2/(2 sigma^2): the maximum moves by at most s (Mironov 2017, Prop. 7; CKS20, Thm 4, on the lattice).
+
+        Less by a secret coin, if noise is real-valued.
+        """
+        d = sensitivity.votes / self._bit_sigma(view)
+        if sensitivity.sampled and self.lattice is None:
+            return sampled_bit_gaussian_rdp(d, sensitivity.rate, orders)
+        return orders[None, :] * d[:, None] ** 2 / 2
+
     def _bit_sigma(self, view: View) -> float:
         if self.sigma_threshold is None:
             raise InvalidInput(f"sigma_threshold is missing; the view {view!r} needs a number of votes > 0")
         return self.sigma_threshold
-
-
-def _bit_rdp(
-    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float
-) -> Float64[ndarray, "units orders"]:
-    """a s^2/(2 sigma^2): the maximum moves by at most s (Mironov 2017, Prop. 7); less by a secret coin."""
-    d = sensitivity.votes / sigma
-    if sensitivity.sampled:
-        return sampled_bit_gaussian_rdp(d, sensitivity.rate, orders)
-    return orders[None, :] * d[:, None] ** 2 / 2

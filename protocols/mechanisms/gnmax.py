@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +11,12 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting import label_only
+from protocols.accounting.distributed_noise import distributed_gaussian_rdp
+from protocols.accounting.lattice_label_only import lattice_label_rdp
 from protocols.accounting.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
-from protocols.noise import StandardNormal, check_sigma, float_noise_distance
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
 from protocols.votes import LATTICE
 
 
@@ -22,10 +25,11 @@ class GNMax(GaussianMechanism):
     """argmax(n + N(0, sigma^2) drawn independently per class); every query is answered.
 
     sigma: standard deviation in votes, > 0. (Individualized PATE says "the same noise in each dimension": that
-    would cancel in the argmax.)
+    would cancel in the argmax.) lattice: of integer noise, None for real-valued noise.
     """
 
     sigma: float
+    lattice: Lattice | None = None
     name: ClassVar[str] = "gnmax"
 
     def __post_init__(self) -> None:
@@ -38,7 +42,7 @@ class GNMax(GaussianMechanism):
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
         predictions: Float64[ndarray, "queries classes"] | None = None,
@@ -47,54 +51,85 @@ class GNMax(GaussianMechanism):
         return noisy_histogram(counts, noise, sigma=self.sigma, view=view).argmax(axis=1)
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma)
+        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
 
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes)
+        cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         cost = histogram_mu_squared(sensitivity, sigma=self.sigma)
         return QueryCost(cost, np.zeros_like(cost))
 
-    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
+        if self.lattice is not None:
+            return lattice_noise_distance(draws=2 * classes)
         return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
 
 
 def noisy_histogram(
-    counts: Float64[ndarray, "queries classes"], noise: StandardNormal, *, sigma: float, view: View
+    counts: Float64[ndarray, "queries classes"], noise: Noise, *, sigma: float, view: View
 ) -> Float64[ndarray, "queries classes"]:
     """counts + sigma N(0, 1) per cell; rounded to the lattice where the histogram itself is seen.
 
-    Rounding a Gaussian on votes that lie on the lattice is post-processing, so the Gaussian-DP cost stands.
+    Rounding a Gaussian on votes that lie on the lattice is post-processing, so the Gaussian-DP cost stands. Integer
+    noise lies on a coarser lattice, and is not moved.
     """
-    noisy = counts + sigma * noise(counts.shape)
+    noisy = counts + gaussian(noise, counts.shape, sigma=sigma)
     return np.rint(noisy * LATTICE) / LATTICE if view == "histogram" else noisy
 
 
 def histogram_rdp(
-    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float
+    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float, lattice: Lattice | None
 ) -> Float64[ndarray, "units orders"]:
     """a s^2/sigma^2: the Gaussian mechanism with L2 sensitivity sqrt(2) s (Mironov 2017, Prop. 7).
 
-    Less for a vote that enters by a secret coin (secret_sampling.py).
+    The same for discrete Gaussians (Canonne, Kamath, Steinke 2020, Thm 4); for a sum of several of them, see
+    distributed_noise.py. Less for a vote that enters by a secret coin (secret_sampling.py), if noise is real-valued:
+    otherwise it is charged as if it always entered, which bounds it (quasi-convexity).
     """
     d = sensitivity.votes / sigma
-    if sensitivity.sampled:
+    if lattice is not None and lattice.shares > 1:
+        return distributed_gaussian_rdp(
+            whole_units(sensitivity, lattice),
+            orders,
+            share_sigma=sigma * lattice.units / sqrt(lattice.shares),
+            honest=lattice.shares,
+            dimension=lattice.classes,
+        )
+    if sensitivity.sampled and lattice is None:
         return sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
     return orders[None, :] * d[:, None] ** 2
 
 
 def label_rdp(
-    sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float, classes: int
+    sensitivity: Sensitivity,
+    orders: Float64[ndarray, " orders"],
+    *,
+    sigma: float,
+    classes: int,
+    lattice: Lattice | None,
 ) -> Float64[ndarray, "units orders"]:
     """The label-only bound of one label; the Gaussian one for votes that enter by a secret coin."""
+    if lattice is not None:
+        return lattice_label_rdp(
+            whole_units(sensitivity, lattice), orders, sigma_units=sigma * lattice.units, classes=classes
+        )
     whole = label_only.label_rdp(sensitivity.votes[:, None] / sigma, orders[None, :], classes=classes)
     # Leaving out votes by a coin before the release never costs more than letting them all enter (quasi-convexity).
-    return np.minimum(whole, histogram_rdp(sensitivity, orders, sigma=sigma)) if sensitivity.sampled else whole
+    return (
+        np.minimum(whole, histogram_rdp(sensitivity, orders, sigma=sigma, lattice=None))
+        if sensitivity.sampled
+        else whole
+    )
+
+
+def whole_units(sensitivity: Sensitivity, lattice: Lattice) -> Int64[ndarray, " units"]:
+    """What each unit moves in lattice units, rounded up: the cost does not fall in what is moved."""
+    return np.ceil(sensitivity.votes * lattice.units).astype(np.int64)
 
 
 def histogram_mu_squared(sensitivity: Sensitivity, *, sigma: float) -> Float64[ndarray, "units orders"]:

@@ -20,8 +20,8 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.mechanisms.mechanism import GaussianMechanism, QueryCost, Sensitivity, View
-from protocols.noise import StandardNormal, float_noise_distance
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.noise import Noise, float_noise_distance
 from protocols.votes import ABSTAIN
 
 
@@ -32,6 +32,7 @@ class InteractiveGNMax(GaussianMechanism):
     sigma, sigma_threshold, threshold: as in ConfidentGNMax, for round one; interactive_threshold: votes, finite, for
     round two; reinforce_confidence: in (0, 1], the largest predicted probability from which the student's own
     label is reinforced. Under the view "histogram" sigma_threshold is None: the test is on what is seen.
+    lattice: of integer noise, None for real-valued noise; offsets are then rounded to the lattice.
     """
 
     sigma: float
@@ -39,6 +40,7 @@ class InteractiveGNMax(GaussianMechanism):
     threshold: float
     interactive_threshold: float
     reinforce_confidence: float
+    lattice: Lattice | None = None
     name: ClassVar[str] = "interactive_gnmax"
     interactive: ClassVar[bool] = True
 
@@ -58,7 +60,7 @@ class InteractiveGNMax(GaussianMechanism):
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
         predictions: Float64[ndarray, "queries classes"] | None = None,
@@ -69,8 +71,16 @@ class InteractiveGNMax(GaussianMechanism):
         if total_weight is None:
             raise InvalidInput("total_weight is missing; round two needs the nominal total weight, in votes")
         check_predictions(predictions, shape=counts.shape)
-        tested = counts - total_weight * predictions
+        tested = counts - self.offsets(predictions, total_weight)
         return self._confident.release_where(counts, tested, self.interactive_threshold, noise, view=view)
+
+    def offsets(
+        self, predictions: Float64[ndarray, "queries classes"], total_weight: float
+    ) -> Float64[ndarray, "queries classes"]:
+        """M p_j, in votes; on the lattice rounded half up (banker's rounding would double the sensitivity)."""
+        if self.lattice is None:
+            return total_weight * predictions
+        return np.floor(total_weight * predictions * self.lattice.units + 0.5) / self.lattice.units
 
     def reinforced(
         self, labels: Int64[ndarray, " queries"], predictions: Float64[ndarray, "queries classes"]
@@ -90,7 +100,9 @@ class InteractiveGNMax(GaussianMechanism):
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         return self._confident.gaussian_dp(sensitivity, view=view)
 
-    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
+        if self.lattice is not None:
+            return self._confident.noise_distance(classes=classes, total_weight=total_weight)
         # The tested counts less M p are twice as large at most, and round once more.
         assert self.sigma_threshold is not None
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
@@ -99,7 +111,12 @@ class InteractiveGNMax(GaussianMechanism):
 
     @property
     def _confident(self) -> ConfidentGNMax:
-        return ConfidentGNMax(sigma=self.sigma, sigma_threshold=self.sigma_threshold, threshold=self.threshold)
+        return ConfidentGNMax(
+            sigma=self.sigma,
+            sigma_threshold=self.sigma_threshold,
+            threshold=self.threshold,
+            lattice=self.lattice,
+        )
 
 
 def check_predictions(predictions: Float64[ndarray, "queries classes"], *, shape: tuple[int, ...]) -> None:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.accounting.laplace import float_laplace_distance, laplace_histogram_rdp, laplace_noise
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, QueryCost, Sensitivity, View
-from protocols.noise import StandardNormal
+from protocols.noise import LatticeNoise, Noise
 from protocols.votes import LATTICE
 
 
@@ -42,12 +42,14 @@ class LNMax(Mechanism):
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
         predictions: Float64[ndarray, "queries classes"] | None = None,
         total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
+        if isinstance(noise, LatticeNoise):
+            raise InvalidInput("lnmax has no integer noise; allowed: a mechanism with Gaussian noise")
         noisy = counts + laplace_noise(noise, counts.shape, gamma=self.gamma)
         # What is seen is rounded to the lattice of the votes, which is post-processing.
         return (np.rint(noisy * LATTICE) / LATTICE if view == "histogram" else noisy).argmax(axis=1)
@@ -58,5 +60,5 @@ class LNMax(Mechanism):
         cost = laplace_histogram_rdp(sensitivity.votes, orders, gamma=self.gamma)
         return QueryCost(cost, np.zeros_like(cost))
 
-    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
         return float_laplace_distance(gamma=self.gamma, classes=classes, total_weight=total_weight)

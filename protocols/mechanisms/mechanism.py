@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.noise import StandardNormal
+from protocols.noise import Noise
 
 View = Literal["label", "histogram"]
 VIEWS: tuple[View, ...] = ("label", "histogram")
@@ -74,12 +74,27 @@ class Sensitivity:
         return bool((self.rate < 1).any())
 
 
+@dataclass(frozen=True)
+class Lattice:
+    """Integer noise, drawn exactly from discrete Gaussians, on votes that are whole multiples of 1/units.
+
+    units: lattice units a vote, a power of two; shares: how many honest parties' independent shares make up the noise
+    that is accounted for, 1 where one server draws all of it; classes: cells of a histogram.
+    """
+
+    units: int
+    shares: int
+    classes: int
+
+
 class Mechanism(ABC):
     """A noisy argmax of weighted votes. Implementations are frozen dataclasses with keyword-only parameters."""
 
     name: ClassVar[str]
     # The law of the noise that is added to the histogram.
     noise_law: ClassVar[NoiseLaw]
+    # Of integer noise; None for real-valued noise. A field of every mechanism with Gaussian noise.
+    lattice: Lattice | None = None
     # Whether a second round compares the votes with a student's predictions.
     interactive: ClassVar[bool] = False
 
@@ -89,8 +104,11 @@ class Mechanism(ABC):
         """Which of PARAMETERS it takes under a view."""
 
     @classmethod
-    def build(cls, *, view: View, given: Mapping[str, float | None]) -> Mechanism:
-        """The mechanism with a study's noise. Raises InvalidInput for a parameter that is missing or has no use."""
+    def build(cls, *, view: View, given: Mapping[str, float | None], lattice: Lattice | None = None) -> Mechanism:
+        """The mechanism with a study's noise; lattice: None for real-valued noise.
+
+        Raises InvalidInput for a parameter that is missing or has no use.
+        """
         wanted = cls.parameters(view=view)
         for name in wanted:
             if given.get(name) is None:
@@ -102,13 +120,19 @@ class Mechanism(ABC):
                 raise InvalidInput(
                     f"{name} is {value:g}; {cls.name} has no use for it under the view {view!r}: leave it out"
                 )
-        return cls(**{field.name: given.get(field.name) for field in fields(cls)})  # type: ignore[arg-type]  # dataclass
+        taken = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # every mechanism is a dataclass
+        if lattice is not None and "lattice" not in taken:
+            raise InvalidInput(f"{cls.name} has no integer noise; allowed: a mechanism with Gaussian noise")
+        values: dict[str, float | Lattice | None] = {name: given.get(name) for name in taken}
+        if "lattice" in taken:
+            values["lattice"] = lattice
+        return cls(**values)  # type: ignore[arg-type]  # its dataclass checks the values
 
     @abstractmethod
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         view: View,
         predictions: Float64[ndarray, "queries classes"] | None = None,
@@ -125,12 +149,12 @@ class Mechanism(ABC):
         """Worst-case RDP of the noise itself, as if the noisy histogram (and threshold sum) were seen."""
 
     @abstractmethod
-    def float_noise_distance(self, *, classes: int, total_weight: float) -> float:
-        """Total variation distance per query between float64 noise and ideal noise, label view."""
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
+        """Total variation distance per query between the noise that is drawn and ideal noise, label view."""
 
 
 class GaussianMechanism(Mechanism):
-    """A mechanism with Gaussian noise, for which label-only bounds and Gaussian DP hold."""
+    """A mechanism with Gaussian noise, for which label-only bounds hold; Gaussian DP only where lattice is None."""
 
     noise_law: ClassVar[NoiseLaw] = "gaussian"
 

@@ -94,7 +94,7 @@ def test_both_rounds_cost_what_confident_gnmax_costs():
         np.testing.assert_array_equal(mine.ask, other.ask)
         np.testing.assert_array_equal(mine.answer, other.answer)
     at = {"classes": 10, "total_weight": 250.0}
-    assert INTERACTIVE.float_noise_distance(**at) > CONFIDENT.float_noise_distance(**at)
+    assert INTERACTIVE.noise_distance(**at) > CONFIDENT.noise_distance(**at)
 
 
 @pytest.mark.parametrize(
