@@ -31,6 +31,7 @@ from coordinator.in_process import InProcess
 from party.node import Node, Seat
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.confidentiality import CLEAR
 from protocols.enrolment import Enrolled
 from protocols.identity import (
     certificate_from_pem,
@@ -84,6 +85,7 @@ def study_of(parties: int, pool: np.ndarray) -> Study:
         stop="first-exhausted",
         quorum=parties,
         participation_name="all",
+        confidentiality=CLEAR,
         roster=tuple(seats),
         terms=terms,
     )

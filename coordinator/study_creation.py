@@ -100,6 +100,10 @@ stop = "first-exhausted"             # or drop-exhausted: parties whose budget i
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
 
+# Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
+[confidentiality]
+level = "clear"
+
 [terms]
 task = "Tell patients with heart disease from patients without."
 class_names = ["no", "yes"]          # class 0 first

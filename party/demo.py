@@ -21,6 +21,7 @@ from typing import Any  # figures of several kinds
 import numpy as np
 
 from party.demo_data import HOSPITALS, DemoData, demo_data
+from protocols.confidentiality import CLEAR
 from protocols.errors import EngineFailed, InvalidInput
 from protocols.queries import pool_digest
 from protocols.study import Seat, Study
@@ -85,6 +86,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
         stop="first-exhausted",
         quorum=4,
         participation_name="all",
+        confidentiality=CLEAR,
         roster=tuple(Seat(party=name, epsilon=EPSILON, delta=DELTA, weight=1.0, rate=1.0) for name in HOSPITALS),
         terms=terms,
     )

@@ -20,10 +20,11 @@ from numpy import ndarray
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
+from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.errors import InvalidInput
 from protocols.identity import check_name
-from protocols.mechanisms import PARAMETERS, Mechanism, Sensitivity, check_view, make_mechanism
-from protocols.noise import StandardNormal
+from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, Sensitivity, check_view, make_mechanism
+from protocols.noise import Noise
 from protocols.participation import Participation, check_pattern, check_rate, participation
 from protocols.schedule import check_stop
 from protocols.terms import Terms
@@ -60,8 +61,9 @@ class Study:
     there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
     between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
     teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
-    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py; roster: one
-    seat a party; terms: what organisations fix besides, None in a simulation.
+    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
+    confidentiality: who may see a vote; roster: one seat a party; terms: what organisations fix besides, None in a
+    simulation.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -87,6 +89,7 @@ class Study:
     stop: str
     quorum: int
     participation_name: str
+    confidentiality: Confidentiality
     roster: tuple[Seat, ...]
     terms: Terms | None = None
 
@@ -131,6 +134,7 @@ class Study:
             )
         self._check_participation()
         self._check_terms()
+        self._check_confidentiality()
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
         if (self.round_one is None) == self.mechanism.interactive:
@@ -167,6 +171,29 @@ class Study:
                 "that learn one record"
             )
 
+    def _check_confidentiality(self) -> None:
+        """Raises InvalidInput unless the level can carry the study: view, noise, weights and ring."""
+        terms = self.confidentiality
+        level, units = terms.level, terms.units
+        view = {"secure_sum": "histogram", "two_server": "label"}.get(level, self.view)
+        if self.view != view:
+            raise InvalidInput(f"view is {self.view!r}; allowed: {view!r}, which is what is seen at level {level!r}")
+        if terms.colluders is not None and terms.colluders >= self.quorum:
+            raise InvalidInput(
+                f"confidentiality: colluders is {terms.colluders}; allowed: below the quorum of {self.quorum}, as only "
+                "the noise of the others protects anyone"
+            )
+        if units is None:
+            return
+        if self.pooled_teachers is not None:
+            raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
+        weights = self.weights * units
+        if not (weights == np.rint(weights)).all():
+            raise InvalidInput(
+                f"weights span [{self.weights.min()}, {self.weights.max()}]; allowed: multiples of 1/{units} votes, "
+                "the units of this level"
+            )
+
     def _check_terms(self) -> None:
         terms = self.terms
         if terms is None:
@@ -186,8 +213,18 @@ class Study:
         return make_mechanism(
             self.mechanism_name,
             view=check_view(self.view),
+            lattice=self.lattice,
             **{name: getattr(self, name) for name in PARAMETERS},
         )
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """Of integer noise: one server's, or the sum of the shares of the honest parties of a quorum; None without."""
+        terms = self.confidentiality
+        if terms.units is None:
+            return None
+        shares = 1 if terms.colluders is None else self.quorum - terms.colluders
+        return Lattice(units=terms.units, shares=shares, classes=self.classes)
 
     @cached_property
     def weights(self) -> Float64[ndarray, " parties"]:
@@ -221,7 +258,7 @@ class Study:
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
-        noise: StandardNormal,
+        noise: Noise,
         *,
         predictions: Float64[ndarray, "queries classes"] | None,
     ) -> Int64[ndarray, " queries"]:
@@ -265,6 +302,8 @@ class Study:
         values = asdict(self)
         if self.terms is None:  # as before there were any
             del values["terms"]
+        if self.confidentiality == CLEAR:  # likewise
+            del values["confidentiality"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 

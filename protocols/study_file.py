@@ -9,6 +9,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
+from protocols.confidentiality import Confidentiality
 from protocols.errors import InvalidInput
 from protocols.study import Seat, Study
 from protocols.terms import Feature, Terms
@@ -37,6 +38,11 @@ def read_study(path: Path) -> Study:
             raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
+    level = table.get("confidentiality")
+    if level is not None:
+        if not isinstance(level, dict):
+            raise InvalidInput(f"study file {path}: confidentiality is {level!r}; allowed: a table [confidentiality]")
+        table["confidentiality"] = Confidentiality(**_typed(Confidentiality, level, path))
     return Study(**_typed(Study, {**table, "roster": roster}, path))
 
 
@@ -47,8 +53,8 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
-    seats, terms = values.pop("roster"), values.pop("terms")
-    lines = lines_of(values)
+    seats, terms, level = values.pop("roster"), values.pop("terms"), values.pop("confidentiality")
+    lines = [*lines_of(values), "", "[confidentiality]", *lines_of(level)]
     if terms is not None:
         features = terms.pop("features")
         lines += ["", "[terms]", *lines_of(terms)]
@@ -59,7 +65,9 @@ def write_study(study: Study) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _typed(kind: type[Seat | Study | Terms | Feature], table: dict[str, Any], path: Path) -> dict[str, Any]:
+def _typed(
+    kind: type[Seat | Study | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
+) -> dict[str, Any]:
     """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
     wanted = {field.name: field for field in fields(kind)}
     unknown = set(table) - set(wanted)
@@ -89,7 +97,14 @@ def _typed(kind: type[Seat | Study | Terms | Feature], table: dict[str, Any], pa
     return result
 
 
-_PLAIN: dict[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "Terms": Terms}
+_PLAIN: dict[str, type] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "Terms": Terms,
+    "Confidentiality": Confidentiality,
+}
 _ELEMENTS: dict[str, type] = {
     "tuple[str, ...]": str,
     "tuple[int, ...]": int,

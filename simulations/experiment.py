@@ -16,6 +16,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.accounting.accountant import Accountant, accountant, default_accountant
+from protocols.confidentiality import CLEAR
 from protocols.errors import InvalidInput
 from protocols.individualization import weights
 from protocols.mechanisms import PARAMETERS, Mechanism, check_view, make_mechanism, mechanism_class
@@ -218,6 +219,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         stop=check_stop(settings.stop),
         quorum=settings.quorum,
         participation_name=pattern,
+        confidentiality=CLEAR,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
     )
     if not mechanism.interactive or settings.round_one is not None:
@@ -271,7 +273,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
         elif name in taken and name == "reinforce_confidence":
             given = REINFORCE if given is None else given
         noise[name] = given
-    return make_mechanism(settings.mechanism, view=view, **noise)
+    return make_mechanism(settings.mechanism, view=view, lattice=None, **noise)
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:

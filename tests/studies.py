@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.accounting.accountant import accountant
+from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.individualization import weights
 from protocols.mechanisms import make_mechanism
 from protocols.study import Seat, Study, votes_per_unit
@@ -30,6 +31,7 @@ def make_study(
     quorum: int = 1,
     participation: str = "all",
     rates: list[float] | None = None,
+    confidentiality: Confidentiality = CLEAR,
     **more: float | None,
 ) -> Study:
     """A study of one party per epsilon; everything that a product function has no default for is said here."""
@@ -65,6 +67,7 @@ def make_study(
         quorum=quorum,
         participation_name=participation,
         round_one=round_one,
+        confidentiality=confidentiality,
         roster=tuple(
             Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w), rate=r)
             for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))

@@ -148,9 +148,7 @@ def noise_distance(study: Study) -> float:
     """Total variation distance of all labels that may be released from those of ideal noise."""
     if study.view == "histogram":
         return 0.0
-    return study.query_limit * study.mechanism.noise_distance(
-        classes=study.classes, total_weight=study.largest_weight
-    )
+    return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
 
 
 def _seats(facts: Facts) -> list[dict[str, Any]]:
