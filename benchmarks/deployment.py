@@ -31,6 +31,7 @@ from coordinator.in_process import InProcess
 from party.node import Node, Seat
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.confidentiality import CLEAR
 from protocols.enrolment import Enrolled
 from protocols.identity import (
@@ -176,7 +177,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             coordinator = Coordinator(
                 study,
                 ledger=ledger,
-                noise=cryptographic(system_source),
+                aggregation=Clear(cryptographic(system_source)),
                 exchange=_timed(transport, votes),
                 run=os.urandom(16),
             )
@@ -227,7 +228,7 @@ def in_process(study: Study, pool: np.ndarray) -> float:
     Coordinator(
         study,
         ledger=Ledger(":memory:"),
-        noise=cryptographic(system_source),
+        aggregation=Clear(cryptographic(system_source)),
         exchange=InProcess({name: party.handle for name, party in parties.items()}),
         run=b"",
     ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))

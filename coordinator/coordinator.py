@@ -14,19 +14,22 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
-from protocols.errors import InvalidInput, MalformedMessage
+from protocols.aggregation.aggregation import Aggregation, Asked
+from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
-from protocols.messages import Outcome, Refusal, Reply, Settled, VoteReply, VoteRequest
-from protocols.noise import StandardNormal
+from protocols.messages import Outcome, Settled, VoteRequest
 from protocols.queries import QueryBatch
 from protocols.schedule import Batch, Stop, check_stop, next_batch
 from protocols.study import Study
 from protocols.transport import Transport
-from protocols.votes import ABSTAIN, NOT_ASKED, check_votes, count_votes
+from protocols.votes import ABSTAIN, NOT_ASKED
 
 # Round one's labels of the pool (class ids, ABSTAIN, NOT_ASKED) -> a student's probabilities on the whole pool.
 TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries classes"]]
+
+# The note that keeps a guardian's signature of an outcome.
+_GUARDIAN = "guardian"
 
 # Stands in a Labelling that is being made.
 _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
@@ -54,20 +57,22 @@ class Labelling:
 
 
 class Coordinator:
-    """Runs one study over a transport. `noise` must be cryptographic where the labels are released for real.
+    """Runs one study over a transport. aggregation: of the study's level; it holds the noise.
 
     run: 16 fresh random bytes, which name this coordinator's run if the ledger is new. A ledger that was used goes
     on where it stopped: batches that were settled are released again as they were stored, and one that was
     reserved and never released is asked again, which costs nobody anything more.
     """
 
-    def __init__(self, study: Study, *, ledger: Ledger, noise: StandardNormal, exchange: Transport, run: bytes) -> None:
+    def __init__(
+        self, study: Study, *, ledger: Ledger, aggregation: Aggregation, exchange: Transport, run: bytes
+    ) -> None:
         """Opens an account a seat. Raises InvalidInput for a ledger of another study, or a study to simulate only."""
         if study.pooled_teachers is not None:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         self._study = study
         self._ledger = ledger
-        self._noise = noise
+        self._aggregation = aggregation
         self._exchange = exchange
         self._parties = [seat.party for seat in study.roster]
         self.run = ledger.bind(study=study.digest, run=run)
@@ -143,7 +148,8 @@ class Coordinator:
         stored = None if number is None else self._ledger.stored(number)
         if number is None or stored is None or not self._ledger.settled(number).get(party):
             return None
-        return Outcome(self._study.digest, request, np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN)
+        answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
+        return Outcome(self._study.digest, request, answered, self._ledger.noted(request, _GUARDIAN) or b"")
 
     def _next(self, asked: int, queries: int) -> Batch | Stop:
         study = self._study
@@ -177,29 +183,24 @@ class Coordinator:
         if not reserved:
             amounts = {party: worst[party] for party in active}
             self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=batch.ids.tolist())
-        replies = self._exchange(dict.fromkeys(active, request))
-        votes = {}
-        for party in active:
-            try:
-                votes[party] = self._checked(replies.get(party), request)
-            except MalformedMessage as error:
-                released.refusals[party] = str(error)
-                # The party may have charged itself all the same.
-                released.ledger_differences[party] = worst[party]
-        if len(votes) < study.quorum:
+        asking = Asked(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
+        counted = self._aggregation.count(asking)
+        labels, votes = counted.labels, counted.voted
+        for party, reason in counted.left_out.items():
+            released.refusals[party] = reason
+            # The party may have charged itself all the same.
+            released.ledger_differences[party] = worst[party]
+        if labels is None:
             return None
-        seats = np.array([study.seats[party] for party in votes])
-        # A vote in a query in which its party does not take part would not be paid for: it is left out.
-        cast = np.where(takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
-        counts = count_votes(cast, study.weights[seats], classes=study.classes)
-        labels = study.release(counts, self._noise, predictions=predictions)
         answered = labels != ABSTAIN
         amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
         final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
         # A party whose vote did not enter paid nothing: its data moved nothing that was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
+        if counted.guardian:
+            self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
         self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
-        outcome = Outcome(study.digest, request.digest, answered)
+        outcome = Outcome(study.digest, request.digest, answered, counted.guardian)
         for party, reply in self._exchange(dict.fromkeys(votes, outcome)).items():
             mine = self._ledger.balance(party).spent
             if not isinstance(reply, Settled) or reply.spent != mine:
@@ -207,22 +208,6 @@ class Coordinator:
                     reply.spent - mine if isinstance(reply, Settled) else worst[party] - final[party]
                 )
         return labels
-
-    def _checked(self, reply: Reply | None, request: VoteRequest) -> Int64[ndarray, "teachers queries"]:
-        """The votes in a reply. Raises MalformedMessage, with a code for people, when there are none to count."""
-        if reply is None:
-            raise MalformedMessage("absent")
-        if isinstance(reply, Refusal):
-            raise MalformedMessage(reply.code)
-        if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
-            raise MalformedMessage("reply to another request")
-        if reply.votes.shape != (self._study.teachers, len(request.batch.ids)):
-            raise MalformedMessage(f"votes of shape {reply.votes.shape}")
-        try:
-            check_votes(reply.votes, classes=self._study.classes)
-        except InvalidInput as error:
-            raise MalformedMessage(str(error)) from None
-        return reply.votes
 
     def _spent(self) -> Int64[ndarray, " parties"]:
         balances = self._ledger.balances()

@@ -21,6 +21,7 @@ from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest
 from protocols.noise import cryptographic
@@ -74,7 +75,7 @@ class OpenStudy:
         self._coordinator = Coordinator(
             self.study,
             ledger=self._ledger,
-            noise=cryptographic(system_source),
+            aggregation=Clear(cryptographic(system_source)),
             exchange=self._exchange,
             run=os.urandom(16),
         )

@@ -154,6 +154,8 @@ def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.reader(file, strict=True)
         header = next(rows, [])
+        if not header:
+            raise DataCorrupt(f"{path.name} has no header in its first row; allowed: a row of column names")
         if features:
             missing = [each.column for each in features if each.column not in header]
             if missing:

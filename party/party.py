@@ -14,8 +14,22 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.aggregation import Ballot
+from protocols.aggregation.clear import ClearBallot
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
-from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.messages import (
+    HiddenVotes,
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepRequest,
+    VoteReply,
+    VoteRequest,
+    decode,
+    encode,
+)
 from protocols.participation import coins
 from protocols.queries import QueryBatch
 from protocols.randomness import RandomSource
@@ -41,6 +55,7 @@ class Party:
         voter: Voter,
         coins_from: RandomSource | None,
         settles: bool = True,
+        ballot: Ballot | None = None,
     ) -> None:
         """Opens the party's account with the cap of its own budget.
 
@@ -48,6 +63,7 @@ class Party:
         participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
         settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
         lies about outcomes gains nothing.
+        ballot: of the study's level; may be left out at the level "clear" alone.
         Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
         if name not in study.seats:
@@ -59,6 +75,9 @@ class Party:
                 f"coins {'are missing' if coins_from is None else 'have no use'}: participation is "
                 f"{study.participation_name!r}; allowed: a random source for 'secret' alone"
             )
+        if ballot is None and study.confidentiality.level != "clear":
+            raise InvalidInput(f"the ballot is missing; level {study.confidentiality.level!r} needs one")
+        self._ballot = ballot or ClearBallot()
         self.name = name
         self._study = study
         self._seat = study.seats[name]
@@ -76,6 +95,9 @@ class Party:
             match request:
                 case VoteRequest():
                     return self._vote(request)
+                case StepRequest():
+                    self._check_study(request.study)
+                    return self._ballot.step(request)
                 case Outcome():
                     return self._settle(request)
                 case _:
@@ -84,6 +106,8 @@ class Party:
             refusal = Refusal(error.code, str(error))
         except BudgetExceeded as error:
             refusal = Refusal("budget_exceeded", str(error))
+        except MalformedMessage as error:  # arrays of a level's step that are not what the step takes
+            refusal = Refusal("malformed", str(error))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
 
@@ -93,8 +117,10 @@ class Party:
             request = decode(data)
         except MalformedMessage as error:
             return encode(Refusal("malformed", str(error)))
-        if not isinstance(request, VoteRequest | Outcome):
-            return encode(Refusal("malformed", "a reply was sent as a request; allowed: vote_request, outcome"))
+        if not isinstance(request, VoteRequest | StepRequest | Outcome):
+            return encode(
+                Refusal("malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
+            )
         return encode(self.handle(request))
 
     def _vote(self, request: VoteRequest) -> Reply:
@@ -110,7 +136,7 @@ class Party:
             )
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = VoteReply(request.digest, self._votes(batch))
+            reply = self._ballot.cast(request, self._votes(batch))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)
@@ -121,7 +147,7 @@ class Party:
         if stored.digest != request.digest:
             raise Refused("batch_reused", f"batch {batch.number} was answered before, in another request")
         reply_again = decode(stored.payload)
-        assert isinstance(reply_again, VoteReply)
+        assert isinstance(reply_again, VoteReply | HiddenVotes)
         return reply_again
 
     def _settle(self, outcome: Outcome) -> Reply:
@@ -133,6 +159,7 @@ class Party:
         asked = stored.queries
         if len(outcome.answered) != asked:
             raise Refused("bad_outcome", f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
+        self._ballot.settle(outcome)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
         if self._settles:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from protocols.errors import ChannelClosed, MalformedMessage
 
 
+@runtime_checkable
 class Channel(Protocol):
     """One end of a reliable, ordered, confidential and authenticated stream of messages to one known other side."""
 

@@ -7,9 +7,12 @@ checked before anything is allocated. Protobuf is used here and nowhere else.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import Any  # of the containers of protobuf
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -21,7 +24,10 @@ from protocols.errors import InvalidInput, MalformedMessage
 from protocols.queries import QueryBatch
 
 MESSAGE_BYTES = 256 * 2**20
-_DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1}
+_DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
+# Arrays in one message, and letters in the name of a step.
+_ARRAYS = 4096
+_STEP = re.compile("[a-z_]{1,40}")
 _RANK = 8
 
 
@@ -30,12 +36,14 @@ class VoteRequest:
     """Coordinator to party: vote on these queries under this study. `digest` names the request.
 
     study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that
-    lost its ledger asks under another run, and cannot have votes twice for one charge.
+    lost its ledger asks under another run, and cannot have votes twice for one charge. relayed: what a level that hides
+    votes passes on to this party; no part of the digest, as a request that was answered gets the stored reply.
     """
 
     study: bytes
     run: bytes
     batch: QueryBatch
+    relayed: tuple[ndarray, ...] = ()
 
     @cached_property
     def digest(self) -> bytes:
@@ -53,12 +61,43 @@ class VoteReply:
 
 
 @dataclass(frozen=True, eq=False)
+class HiddenVotes:
+    """Party to coordinator: the votes in the form of the study's level, which tells the coordinator nothing."""
+
+    batch_digest: bytes
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class StepRequest:
+    """Coordinator to party: one step of the study's level around a batch. It costs no budget by itself."""
+
+    study: bytes
+    batch_digest: bytes
+    step: str
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class StepReply:
+    """Party to coordinator: what the step gives."""
+
+    batch_digest: bytes
+    step: str
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Outcome:
-    """Coordinator to party: which queries of the batch were answered; settles the party's reservation."""
+    """Coordinator to party: which queries of the batch were answered; settles the party's reservation.
+
+    guardian: the guardian's signature of it, at the level two_server; empty otherwise.
+    """
 
     study: bytes
     batch_digest: bytes
     answered: Bool[ndarray, " queries"]
+    guardian: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -77,8 +116,8 @@ class Refusal:
     reason: str
 
 
-Request = VoteRequest | Outcome
-Reply = VoteReply | Settled | Refusal
+Request = VoteRequest | StepRequest | Outcome
+Reply = VoteReply | HiddenVotes | StepReply | Settled | Refusal
 Message = Request | Reply
 
 
@@ -91,10 +130,22 @@ def encode(message: Message) -> bytes:
             body.study, body.run, body.number = message.study, message.run, message.batch.number
             _fill(body.ids, message.batch.ids.astype("<i8"))
             _fill(body.inputs, message.batch.inputs.astype("<f4"))
+            _fill_all(body.relayed, message.relayed)
         case VoteReply():
             envelope.vote_reply.batch_digest = message.batch_digest
             _fill(envelope.vote_reply.votes, message.votes.astype("<i8"))
+        case HiddenVotes():
+            envelope.hidden_votes.batch_digest = message.batch_digest
+            _fill_all(envelope.hidden_votes.arrays, message.arrays)
+        case StepRequest():
+            step = envelope.step_request
+            step.study, step.batch_digest, step.step = message.study, message.batch_digest, message.step
+            _fill_all(step.arrays, message.arrays)
+        case StepReply():
+            envelope.step_reply.batch_digest, envelope.step_reply.step = message.batch_digest, message.step
+            _fill_all(envelope.step_reply.arrays, message.arrays)
         case Outcome():
+            envelope.outcome.guardian = message.guardian
             envelope.outcome.study, envelope.outcome.batch_digest = message.study, message.batch_digest
             _fill(envelope.outcome.answered, message.answered)
         case Settled():
@@ -115,7 +166,8 @@ def decode(data: bytes) -> Message:
     kind = envelope.WhichOneof("body")
     if kind is None:
         raise MalformedMessage(
-            "message has no body; allowed: one of vote_request, vote_reply, outcome, settled, refusal"
+            "message has no body; allowed: one of vote_request, vote_reply, hidden_votes, step_request, step_reply, "
+            "outcome, settled, refusal"
         )
     body = getattr(envelope, kind)
     try:
@@ -123,16 +175,63 @@ def decode(data: bytes) -> Message:
             batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
             if len(body.run) > 64:
                 raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
-            return VoteRequest(_digest(body.study), body.run, batch)
+            return VoteRequest(_digest(body.study), body.run, batch, _arrays(body.relayed))
         if kind == "vote_reply":
             return VoteReply(_digest(body.batch_digest), _array(body.votes, "<i8", 2))
         if kind == "outcome":
-            return Outcome(_digest(body.study), _digest(body.batch_digest), _array(body.answered, "|b1", 1))
+            if len(body.guardian) not in (0, 64):
+                raise MalformedMessage(f"the guardian's signature has {len(body.guardian)} bytes; allowed: 0 or 64")
+            answered = _array(body.answered, "|b1", 1)
+            return Outcome(_digest(body.study), _digest(body.batch_digest), answered, body.guardian)
+        if kind == "hidden_votes":
+            return HiddenVotes(_digest(body.batch_digest), _arrays(body.arrays))
+        if kind == "step_request":
+            return StepRequest(_digest(body.study), _digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
+        if kind == "step_reply":
+            return StepReply(_digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
         if kind == "settled":
             return Settled(_digest(body.batch_digest), body.spent)
         return Refusal(body.code, body.reason)
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
+
+
+def encode_arrays(arrays: Iterable[ndarray]) -> bytes:
+    """The bytes of some arrays, for what is stored or sent outside a message; see decode_arrays."""
+    message = wire_pb2.Arrays()
+    _fill_all(message.arrays, arrays)
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+def decode_arrays(data: bytes) -> tuple[ndarray, ...]:
+    """The arrays in `data`, of the dtypes that may travel. Raises MalformedMessage, as decode does."""
+    if len(data) > MESSAGE_BYTES:
+        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
+    try:
+        return _arrays(wire_pb2.Arrays.FromString(data).arrays)
+    except DecodeError:
+        raise MalformedMessage(f"{len(data)} bytes are not arrays") from None
+
+
+def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
+    for array in arrays:
+        _fill(field.add(), array)
+
+
+def _arrays(field: Any) -> tuple[ndarray, ...]:
+    """Arrays of any dtype that may travel; whoever takes them checks which."""
+    if len(field) > _ARRAYS:
+        raise MalformedMessage(f"message has {len(field)} arrays; allowed: at most {_ARRAYS}")
+    for each in field:
+        if each.dtype not in _DTYPES:
+            raise MalformedMessage(f"array is {each.dtype[:8]!r}; allowed: {', '.join(_DTYPES)}")
+    return tuple(_array(each, each.dtype) for each in field)
+
+
+def _step(name: str) -> str:
+    if not _STEP.fullmatch(name):
+        raise MalformedMessage(f"step is {name[:40]!r}; allowed: 1 to 40 of a-z and _")
+    return name
 
 
 def _fill(field: wire_pb2.Array, array: ndarray) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from protocols.messages import Reply, Request
 
 
+@runtime_checkable
 class Transport(Protocol):
     """exchange({party: request}) -> {party: reply | None}; None for a party that did not answer in time.
 

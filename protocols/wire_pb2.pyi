@@ -17,18 +17,20 @@ class Array(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
-    __slots__ = ("study", "run", "number", "ids", "inputs")
+    __slots__ = ("study", "run", "number", "ids", "inputs", "relayed")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
+    RELAYED_FIELD_NUMBER: _ClassVar[int]
     study: bytes
     run: bytes
     number: int
     ids: Array
     inputs: Array
-    def __init__(self, study: _Optional[bytes] = ..., run: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    relayed: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, study: _Optional[bytes] = ..., run: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ..., relayed: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
 
 class VoteReply(_message.Message):
     __slots__ = ("batch_digest", "votes")
@@ -39,14 +41,52 @@ class VoteReply(_message.Message):
     def __init__(self, batch_digest: _Optional[bytes] = ..., votes: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("study", "batch_digest", "answered")
+    __slots__ = ("study", "batch_digest", "answered", "guardian")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     BATCH_DIGEST_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
+    GUARDIAN_FIELD_NUMBER: _ClassVar[int]
     study: bytes
     batch_digest: bytes
     answered: Array
-    def __init__(self, study: _Optional[bytes] = ..., batch_digest: _Optional[bytes] = ..., answered: _Optional[_Union[Array, _Mapping]] = ...) -> None: ...
+    guardian: bytes
+    def __init__(self, study: _Optional[bytes] = ..., batch_digest: _Optional[bytes] = ..., answered: _Optional[_Union[Array, _Mapping]] = ..., guardian: _Optional[bytes] = ...) -> None: ...
+
+class HiddenVotes(_message.Message):
+    __slots__ = ("batch_digest", "arrays")
+    BATCH_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    batch_digest: bytes
+    arrays: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, batch_digest: _Optional[bytes] = ..., arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+
+class StepRequest(_message.Message):
+    __slots__ = ("study", "batch_digest", "step", "arrays")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    study: bytes
+    batch_digest: bytes
+    step: str
+    arrays: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, study: _Optional[bytes] = ..., batch_digest: _Optional[bytes] = ..., step: _Optional[str] = ..., arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+
+class StepReply(_message.Message):
+    __slots__ = ("batch_digest", "step", "arrays")
+    BATCH_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    batch_digest: bytes
+    step: str
+    arrays: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, batch_digest: _Optional[bytes] = ..., step: _Optional[str] = ..., arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+
+class Arrays(_message.Message):
+    __slots__ = ("arrays",)
+    ARRAYS_FIELD_NUMBER: _ClassVar[int]
+    arrays: _containers.RepeatedCompositeFieldContainer[Array]
+    def __init__(self, arrays: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
 
 class Settled(_message.Message):
     __slots__ = ("batch_digest", "spent")
@@ -65,18 +105,24 @@ class Refusal(_message.Message):
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "outcome", "settled", "refusal")
+    __slots__ = ("vote_request", "vote_reply", "outcome", "settled", "refusal", "hidden_votes", "step_request", "step_reply")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_VOTES_FIELD_NUMBER: _ClassVar[int]
+    STEP_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    STEP_REPLY_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
     vote_reply: VoteReply
     outcome: Outcome
     settled: Settled
     refusal: Refusal
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+    hidden_votes: HiddenVotes
+    step_request: StepRequest
+    step_reply: StepReply
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., hidden_votes: _Optional[_Union[HiddenVotes, _Mapping]] = ..., step_request: _Optional[_Union[StepRequest, _Mapping]] = ..., step_reply: _Optional[_Union[StepReply, _Mapping]] = ...) -> None: ...
 
 class Head(_message.Message):
     __slots__ = ("count", "hash")

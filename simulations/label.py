@@ -14,6 +14,7 @@ from coordinator.coordinator import Coordinator, Labelling, TrainStudent
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import EngineFailed
 from protocols.messages import Request, VoteRequest
 from protocols.noise import simulated
@@ -127,7 +128,7 @@ def live_study(
         coordinator = Coordinator(
             study,
             ledger=ledger,
-            noise=simulated(simulation_rng(seed, "noise")),
+            aggregation=Clear(simulated(simulation_rng(seed, "noise"))),
             exchange=exchange,
             run=simulation_rng(seed, "run").bytes(16),
         )

@@ -16,6 +16,7 @@ from coordinator.hub import Hub
 from party.node import Node, Seat
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.enrolment import Enrolled
 from protocols.errors import Refused
 from protocols.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
@@ -129,7 +130,7 @@ class Consortium:
         self.coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            noise=simulated(np.random.default_rng(1)),
+            aggregation=Clear(simulated(np.random.default_rng(1))),
             exchange=transport,
             run=b"run",
         )

@@ -43,6 +43,9 @@ CREATE TABLE IF NOT EXISTS charge (
     reserved INTEGER NOT NULL CHECK (reserved >= 0), settled INTEGER,
     PRIMARY KEY (number, account), CHECK (settled BETWEEN 0 AND reserved)
 ) STRICT;
+CREATE TABLE IF NOT EXISTS note (
+    digest BLOB NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (digest, kind)
+) STRICT;
 """
 
 
@@ -206,6 +209,27 @@ class Ledger:
                 "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
             )
             self._log_amounts("settled", number, digest, amounts)
+
+    def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
+        """Keeps a value under a request's digest, if none of that kind is kept; returns the one that is.
+
+        For what a step around a batch must find again after a crash: a fresh secret, a choice made once. It is on disk
+        when this returns.
+        """
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))
+            rows = self._database.execute("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
+            return bytes(rows.fetchone()[0])
+
+    def noted(self, digest: bytes, kind: str) -> bytes | None:
+        """What is kept under a request's digest, or None."""
+        rows = self._rows("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
+        return bytes(rows[0][0]) if rows else None
+
+    def forget(self, digest: bytes, kind: str) -> None:
+        """Deletes what is kept, if anything: a secret that nobody may ask for again."""
+        with self._transaction():
+            self._database.execute("DELETE FROM note WHERE digest = ? AND kind = ?", (digest, kind))
 
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""

@@ -7,6 +7,7 @@ from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.messages import Outcome, Refusal, VoteReply, VoteRequest
 from protocols.noise import simulated
 from protocols.queries import QueryBatch
@@ -55,7 +56,11 @@ def exercise(transport):
     """Everything that the contract asks, in one run, because starting an engine takes its time."""
     with Ledger(":memory:") as ledger:
         coordinator = Coordinator(
-            STUDY, ledger=ledger, noise=simulated(np.random.default_rng(3)), exchange=transport, run=b"contract"
+            STUDY,
+            ledger=ledger,
+            aggregation=Clear(simulated(np.random.default_rng(3))),
+            exchange=transport,
+            run=b"contract",
         )
         labelling = coordinator.label(np.zeros((40, 2), np.float32))
     again = QueryBatch(0, np.arange(labelling.batches[0][0]), np.zeros((labelling.batches[0][0], 2), np.float32))

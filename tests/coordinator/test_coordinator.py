@@ -5,6 +5,7 @@ from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import InvalidInput
 from protocols.messages import Outcome, VoteReply, VoteRequest
 from protocols.noise import cryptographic, simulated
@@ -38,7 +39,7 @@ def run_live(study, *, noise, votes=VOTES, wrap=lambda exchange: exchange):
     }
     exchange = wrap(InProcess({name: party.handle for name, party in parties.items()}))
     with Ledger(":memory:") as ledger:
-        coordinator = Coordinator(study, ledger=ledger, noise=noise, exchange=exchange, run=b"run")
+        coordinator = Coordinator(study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=b"run")
         labelling = coordinator.label(np.zeros((QUERIES, 1), np.float32))
     return labelling, np.array([ledgers[seat.party].balance(seat.party).spent for seat in study.roster])
 
@@ -149,7 +150,11 @@ def test_a_pool_above_the_query_limit_is_refused():
     study = small_study()
     with Ledger(":memory:") as ledger:
         coordinator = Coordinator(
-            study, ledger=ledger, noise=simulated(np.random.default_rng(0)), exchange=InProcess({}), run=b"run"
+            study,
+            ledger=ledger,
+            aggregation=Clear(simulated(np.random.default_rng(0))),
+            exchange=InProcess({}),
+            run=b"run",
         )
         with pytest.raises(InvalidInput, match="at most 400"):
             coordinator.label(np.zeros((401, 1), np.float32))
@@ -175,7 +180,7 @@ class Hospitals:
     def label(self, ledger, *, seed, run, exchange=None):
         exchange = exchange or InProcess(self.handlers)
         noise = simulated(np.random.default_rng(seed))
-        coordinator = Coordinator(self.study, ledger=ledger, noise=noise, exchange=exchange, run=run)
+        coordinator = Coordinator(self.study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=run)
         return coordinator.label(np.zeros((QUERIES, 1), np.float32))
 
     def spent(self):

@@ -14,6 +14,7 @@ from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import Refused
 from protocols.frames import SESSION_METHOD
 from protocols.identity import COORDINATOR_HOST, issue, key_to_pem, new_authority, new_key, to_pem
@@ -37,7 +38,7 @@ def in_one_process(study):
     coordinator = Coordinator(
         study,
         ledger=Ledger(":memory:"),
-        noise=simulated(np.random.default_rng(1)),
+        aggregation=Clear(simulated(np.random.default_rng(1))),
         exchange=InProcess({name: party.handle for name, party in parties.items()}),
         run=b"run",
     )

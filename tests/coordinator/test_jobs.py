@@ -13,6 +13,7 @@ from coordinator.status import study_status
 from coordinator.store import Store
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import Refused, StorageFailed
 from protocols.noise import simulated
 from protocols.randomness import system_source
@@ -102,7 +103,7 @@ def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monk
     alone = Coordinator(
         made.study,
         ledger=Ledger(":memory:"),
-        noise=simulated(np.random.default_rng(1)),
+        aggregation=Clear(simulated(np.random.default_rng(1))),
         exchange=InProcess({name: party.handle for name, party in parties.items()}),
         run=b"run",
     ).label(pool_of(60, 4))

@@ -118,6 +118,14 @@ def zipped(content):
     return buffer.getvalue()
 
 
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\n1,2\n"])
+def test_a_table_without_a_header_is_refused(tmp_path, content):
+    file = tmp_path / "pool.csv"
+    file.write_bytes(content)
+    with pytest.raises(DataCorrupt, match="no header"):
+        read_pool(file)
+
+
 @given(
     kind=st.sampled_from([".npy", ".npz", ".csv"]),
     content=st.one_of(

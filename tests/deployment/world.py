@@ -22,6 +22,7 @@ from coordinator.sessions import OpenStudy, Session, SessionEnded, Sessions, che
 from party.node import Node, Seat, _Session, _standing
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import Answer, Ask, seal, unseal
 from protocols.identity import identify, issue, new_authority, new_key
@@ -163,7 +164,7 @@ class World:
         self.coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            noise=simulated(np.random.default_rng()),
+            aggregation=Clear(simulated(np.random.default_rng())),
             exchange=self.exchange,
             run=os.urandom(16),
         )

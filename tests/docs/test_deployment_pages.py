@@ -21,6 +21,7 @@ from party.policy import Policy
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.errors import Refused
+from protocols.confidentiality import Confidentiality
 from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.identity import PEM_BYTES
 from protocols.messages import MESSAGE_BYTES
@@ -81,7 +82,8 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
         return names_of(section(FILES, heading))
 
-    assert described("The study") == _keys(Study) - {"roster", "terms"}
+    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality"}
+    assert described("[confidentiality]") == _keys(Confidentiality)
     assert described("[terms]") == _keys(Terms) - {"features"}
     assert described("[[terms.feature]]") == _keys(Feature)
     assert described("[[party]]") == _keys(Seat)

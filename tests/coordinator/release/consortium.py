@@ -17,6 +17,7 @@ from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_ma
 from coordinator.release.release import make_release
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.frames import Answer, Ask, seal
 from protocols.identity import issue, new_authority, new_key
 from protocols.messages import Outcome, Settled, encode
@@ -108,7 +109,7 @@ class Consortium:
                 return replies
 
             noise = simulated(np.random.default_rng(1))
-            coordinator = Coordinator(study, ledger=ledger, noise=noise, exchange=exchange, run=b"run")
+            coordinator = Coordinator(study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=b"run")
             labelling = coordinator.label(pool_of(), train=train)
         return LabelledStudy(
             study=study,

@@ -11,6 +11,7 @@ from coordinator.store import Store, ledger_path
 from coordinator.training import keep_student, train_student
 from party.party import Party
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.clear import Clear
 from protocols.identity import to_pem
 from protocols.noise import simulated
 from tests.consortium import pool_of, voter
@@ -32,7 +33,7 @@ def home(tmp_path):
             coordinator = Coordinator(
                 study,
                 ledger=ledger,
-                noise=simulated(np.random.default_rng(1)),
+                aggregation=Clear(simulated(np.random.default_rng(1))),
                 exchange=InProcess({name: party.handle for name, party in parties.items()}),
                 run=b"run",
             )

@@ -1,0 +1,1 @@
+"""Adding votes up with noise, at each level of confidentiality."""

@@ -1,0 +1,89 @@
+"""What a level of confidentiality is: how a party says its votes, and how they become labels.
+
+A level has two sides. A `Ballot` puts one party's votes into the form that leaves it; an `Aggregation` asks the parties
+of a batch and gives labels. Both keep what a crash may not take as notes in the ledger, of which the first one stands:
+a step that is asked again gives what it gave before. The contract suite runs every level over every transport.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.accounting.ledger import Ledger
+from protocols.errors import MalformedMessage, Refused
+from protocols.messages import HiddenVotes, Outcome, Refusal, Reply, StepReply, StepRequest, VoteReply, VoteRequest
+from protocols.study import Study
+from protocols.transport import Transport
+
+
+class Ballot(ABC):
+    """One seat's side of a level."""
+
+    @abstractmethod
+    def cast(self, request: VoteRequest, votes: Int64[ndarray, "teachers queries"]) -> VoteReply | HiddenVotes:
+        """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged."""
+
+    def step(self, request: StepRequest) -> StepReply:
+        """One step around a batch; costs no budget. Raises Refused."""
+        raise Refused("no_such_step", f"step {request.step!r}; allowed: none at this level")
+
+    @abstractmethod
+    def settle(self, outcome: Outcome) -> None:
+        """Called before an outcome settles a reservation, and then forgets what nobody may ask for again.
+
+        Raises Refused unless the level lets it settle.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One batch that was reserved: whom it asks, of what, over what.
+
+    seats: the names that are asked; takes_part: of all seats of the roster; predictions: of the student, in round two
+    of an interactive mechanism, None otherwise.
+    """
+
+    study: Study
+    ledger: Ledger
+    request: VoteRequest
+    seats: tuple[str, ...]
+    takes_part: Bool[ndarray, "parties queries"]
+    predictions: Float64[ndarray, "queries classes"] | None
+    exchange: Transport
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What became of a batch.
+
+    labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again goes on; voted:
+    the seats whose votes entered; left_out: why each other seat's did not; guardian: its signature of the outcome.
+    """
+
+    labels: Int64[ndarray, " queries"] | None
+    voted: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    guardian: bytes = b""
+
+
+class Aggregation(ABC):
+    """The coordinator's side of a level."""
+
+    @abstractmethod
+    def count(self, asked: Asked) -> Counted:
+        """Asks and adds up. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
+
+
+def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
+    """The reply to a batch. Raises MalformedMessage, with a code for people, when it is none."""
+    if reply is None:
+        raise MalformedMessage("absent")
+    if isinstance(reply, Refusal):
+        raise MalformedMessage(reply.code)
+    if not isinstance(reply, VoteReply | HiddenVotes) or reply.batch_digest != request.digest:
+        raise MalformedMessage("reply to another request")
+    return reply
