@@ -1,0 +1,160 @@
+"""The sign of a shared number, from a masked opening and dealt tables, in one more opening.
+
+Both parties see M = y + r modulo 2^k; r is a mask of the dealer's. With M' and r' without their top bits,
+y < 0 is M_top ^ r_top ^ [M' < r']. M' and r' are cut into digits of at most 6 bits. For each digit the dealer shares
+the truth tables of [v < digit of r] and [v = digit of r] over all v, which are looked up at the public M
+without a message (one-time truth tables: Ishai, Kushilevitz, Meldgaard, Orlandi, Paskin-Cherniavsky 2013). The
+lookups l_j, e_j make the borrow b = l_t + e_t (l_(t-1) + e_(t-1) (... e_1 l_0)), of which at most one term is 1. Its
+products of many factors take one opening, of the lookups masked, with dealt products of the masks (Patra, Schneider,
+Suresh, Yalame 2021, "ABY2.0": multiplication gates of many inputs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import UInt8, UInt32, UInt64
+from numpy import ndarray
+
+DIGIT_BITS = 6
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """How the low bits of M are cut: `widths` from the lowest; the lowest `low` digits are the `shift` lowest bits."""
+
+    bits: int
+    widths: tuple[int, ...]
+    low: int
+
+    @classmethod
+    def of(cls, bits: int, shift: int) -> Digits:
+        """Digits of the bits - 1 bits below the sign, cut at `shift`."""
+        low = _cut(shift)
+        return cls(bits, low + _cut(bits - 1 - shift), len(low))
+
+    @property
+    def count(self) -> int:
+        return len(self.widths)
+
+    @property
+    def lookups(self) -> int:
+        """Tables a number: l for each digit, e for each but the lowest."""
+        return 2 * self.count - 1
+
+    @property
+    def products(self) -> int:
+        """Dealt products a number: those of the e, and for each l its own with those of the e above it."""
+        return 2 ** (self.count - 1) + 2**self.count - 1
+
+    def split(self, values: UInt32[ndarray, " numbers"]) -> UInt64[ndarray, "digits numbers"]:
+        """The digits of each value; the sign bit and what is above it are left out."""
+        offsets = np.cumsum([0, *self.widths[:-1]])
+        digits = [(values >> np.uint32(at)) & np.uint32(2**w - 1) for at, w in zip(offsets, self.widths, strict=True)]
+        return np.array(digits, dtype=np.uint64)
+
+    def wrapped(self, values: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
+        """values modulo 2^bits."""
+        return values & np.uint32(2**self.bits - 1)
+
+    def top_bits(self, values: UInt32[ndarray, "..."]) -> UInt8[ndarray, "..."]:
+        """The sign bits, 0 or 1."""
+        return ((values >> np.uint32(self.bits - 1)) & np.uint32(1)).astype(np.uint8)
+
+
+def _cut(bits: int) -> tuple[int, ...]:
+    digits = -(-bits // DIGIT_BITS)
+    return tuple((bits + place) // digits for place in range(digits))
+
+
+def tables(digits: Digits, masks: UInt32[ndarray, " numbers"]) -> UInt64[ndarray, "lookups numbers"]:
+    """The dealer's truth tables, bit v of a word for digit value v: l from the lowest digit on, then e from the second.
+
+    The mask's own top bit is folded into the top digit's l, so that the lookups give y's sign up to M's top bit.
+    """
+    of_mask = digits.split(masks)
+    equal = _ONE << of_mask
+    less = equal - _ONE
+    less[-1] ^= np.uint64(0) - digits.top_bits(masks)
+    return np.concatenate([less, equal[1:]])
+
+
+def looked_up(
+    digits: Digits, shares: UInt64[ndarray, "lookups numbers"], opened: UInt32[ndarray, " numbers"]
+) -> UInt8[ndarray, "lookups octets"]:
+    """A party's bits of the tables at M, packed eight numbers a byte."""
+    at = digits.split(opened)
+    bits = (shares >> np.concatenate([at, at[1:]])) & _ONE
+    return np.packbits(bits.astype(np.uint8), axis=1)
+
+
+def products(digits: Digits, masks: UInt8[ndarray, "lookups n"], one: int) -> UInt8[ndarray, "products n"]:
+    """All products of the masks of lookups that one opening needs, by & on packed bits or on bits that are 0 or 1.
+
+    one: the empty product, 1 or 255.
+    """
+    cube = np.full((1, masks.shape[1]), one, dtype=np.uint8)
+    for place in range(digits.count, digits.lookups):
+        cube = np.concatenate([cube, cube & masks[place]])
+    with_l = [cube[:: 2**place] & masks[place] for place in range(digits.count)]
+    return np.concatenate([cube, *with_l])
+
+
+def _cubes(digits: Digits, shares: UInt8[ndarray, "products n"]) -> tuple[ndarray, tuple[ndarray, ...]]:
+    """(products of e only; for each digit those with its l); bit i of a row's number says whether e_(i+1) is in it."""
+    sizes = [2 ** (digits.count - 1 - place) for place in range(digits.count)]
+    parts = np.split(shares, np.cumsum([2 ** (digits.count - 1), *sizes])[:-1])
+    return parts[0], tuple(parts[1:])
+
+
+def borrow_bits(
+    digits: Digits, shares: UInt8[ndarray, "products octets"], opened: UInt8[ndarray, "lookups octets"]
+) -> tuple[UInt8[ndarray, " octets"], UInt8[ndarray, " octets"]]:
+    """A party's packed shares of (the borrow from all digits, the borrow from the lowest `shift` bits)."""
+    only_e, with_l = _cubes(digits, shares)
+    low = np.zeros_like(shares[0])
+    # Masked x = X ^ m: the share of x P is that of m P, and of P where X is 1. From the lowest digit up, the cube
+    # of products still to be multiplied halves.
+    borrow = with_l[0] ^ (opened[0] & only_e)
+    for place in range(digits.count):
+        if place:
+            term = with_l[place] ^ (opened[place] & only_e[:: 2**place])
+            borrow = borrow[1::2] ^ (opened[digits.count + place - 1] & borrow[::2]) ^ term
+        if place == digits.low - 1:
+            low = borrow[0]
+    return borrow[0], low
+
+
+def sign_products(
+    digits: Digits, masks: UInt8[ndarray, "lookups numbers"], top_bits: UInt8[ndarray, " numbers"]
+) -> UInt8[ndarray, "products numbers"]:
+    """As `products`, for integer shares modulo 256 of the sign; top_bits: those of the numbers' masks.
+
+    With r_top folded into the top l, the sum is of disjoint terms only if the others are counted with 1 - 2 r_top.
+    """
+    made = products(digits, masks, 1)
+    made[:-1] *= (1 - 2 * top_bits).astype(np.uint8)
+    return made
+
+
+def sign_shares(
+    digits: Digits, shares: UInt8[ndarray, "products numbers"], opened: UInt8[ndarray, "lookups octets"],
+    masked: UInt32[ndarray, " numbers"], *, leads: bool,
+) -> UInt8[ndarray, " numbers"]:  # fmt: skip
+    """A party's integer shares, modulo 256, of [y < 0]. leads: it adds the public constants (the other does not)."""
+    numbers = shares.shape[1]
+    public = np.unpackbits(opened, axis=1, count=numbers).view(np.bool_)
+    only_e, with_l = _cubes(digits, shares)
+    one = np.uint8(leads)
+    # Masked x = X ^ m: the share of x P is that of m P where X is 0, and of P - m P where it is 1.
+    borrow = np.zeros((0, numbers), dtype=np.uint8)
+    for place in range(digits.count):
+        top = place == digits.count - 1
+        without = np.full((1, numbers), one) if top else only_e[:: 2**place]
+        term = np.where(public[place], without - with_l[place], with_l[place])
+        if place:
+            term += np.where(public[digits.count + place - 1], borrow[::2] - borrow[1::2], borrow[1::2])
+        borrow = term
+    return np.where(digits.top_bits(masked) == 1, one - borrow[0], borrow[0])

@@ -1,0 +1,147 @@
+"""What follows from a public architecture and a number of queries: gates, the order of seeds, messages' shapes.
+
+Dealer, querying and answering party walk through the same plan, so that their streams stay in step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import UInt32
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.inference.architecture import Architecture, LinearShape, PoolShape, ReLUShape
+from protocols.inference.comparison import Digits
+from protocols.inference.material import Piece
+from protocols.inference.relu import ReLUGate
+from protocols.inference.ring import Multiply
+from protocols.inference.streams import SEED_BYTES
+from protocols.inference.vote import VoteGate
+
+MAX_QUERIES = 2**16
+SEED = Piece("xor", "<u1", (SEED_BYTES,))
+
+
+@dataclass(frozen=True)
+class LinearGate:
+    """A layer with weights on `queries` rows. Dealt: a for the weights, b for the values, shares of their product."""
+
+    shape: LinearShape
+    queries: int
+
+    @property
+    def weights(self) -> Piece:
+        """a, of the answering party's seed; the opening of weights - a."""
+        return Piece("ring", "<u4", self.shape.matrix)
+
+    @property
+    def values(self) -> Piece:
+        """b, of the querying party's seed; the opening of values - b."""
+        return Piece("ring", "<u4", (self.queries, self.shape.inputs))
+
+    @property
+    def result(self) -> Piece:
+        """Shares of the layer applied to b with weights a."""
+        return Piece("ring", "<u4", (self.queries, self.shape.outputs))
+
+    def applied(
+        self, values: UInt32[ndarray, "queries inputs"], multiply: Multiply
+    ) -> UInt32[ndarray, "queries outputs"]:
+        """The layer without bias, chunk by chunk, modulo 2^32."""
+        outputs = np.empty((len(values), self.shape.outputs), dtype=np.uint32)
+        for start in range(0, len(values), self.shape.chunk):
+            chunk = slice(start, start + self.shape.chunk)
+            outputs[chunk] = self.shape.gathered(multiply(self.shape.columns(values[chunk])))
+        return outputs
+
+
+Step = LinearGate | ReLUGate | PoolShape
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request of the querying party and its reply."""
+
+    name: str
+    request: tuple[Piece, ...]
+    reply: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The steps of one batch, and the vote at its end."""
+
+    steps: tuple[Step, ...]
+    vote: VoteGate
+    queries: int
+
+    @classmethod
+    def of(cls, architecture: Architecture, queries: int) -> Plan:
+        """Raises InvalidInput for a batch that is empty or too large."""
+        if not 1 <= queries <= MAX_QUERIES:
+            raise InvalidInput(f"a batch has {queries} queries; allowed: 1 to {MAX_QUERIES}")
+        bits = architecture.precision.accumulator_bits
+        steps: list[Step] = []
+        for layer in architecture.layers:
+            if isinstance(layer, ReLUShape):
+                steps.append(ReLUGate(queries * layer.inputs, layer.shift, Digits.of(bits, layer.shift)))
+            elif isinstance(layer, PoolShape):
+                steps.append(layer)
+            else:
+                steps.append(LinearGate(layer, queries))
+        return cls(tuple(steps), VoteGate(queries, architecture.classes, Digits.of(bits, 0)), queries)
+
+    @property
+    def linear(self) -> tuple[LinearGate, ...]:
+        """The layers with weights."""
+        return tuple(step for step in self.steps if isinstance(step, LinearGate))
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """All requests and replies, in order.
+
+        The first asks for masked weights and may be made before there are queries. Where the querying party opens a
+        value, the answering party's reply brings its own part and, already, its part of the opening that follows.
+        """
+        found = [Exchange("weights", (), tuple(gate.weights for gate in self.linear))]
+        values: tuple[Piece, ...] = ()
+        for number, step in enumerate(self.steps, 1):
+            if isinstance(step, LinearGate):
+                values += (step.values,)
+            elif isinstance(step, ReLUGate):
+                masked, lookups, bits = step.free
+                found.append(Exchange(f"layer {number}: signs", (*values, masked), (masked, lookups)))
+                found.append(Exchange(f"layer {number}: choices", (lookups, bits), (bits,)))
+                values = ()
+        masked, lookups, wins = self.vote.free
+        share = Piece("field", "<u4", wins.shape)
+        found.append(Exchange("vote: signs", (*values, masked), (masked, lookups)))
+        found.append(Exchange("vote: wins", (lookups, wins), (wins, share)))
+        return tuple(found)
+
+    @staticmethod
+    def answerers(step: Step | VoteGate) -> tuple[Piece, ...]:
+        """What the answering party's seed gives for a step."""
+        if isinstance(step, PoolShape):
+            return ()
+        return (step.weights,) if isinstance(step, LinearGate) else step.free
+
+    @staticmethod
+    def queriers(step: Step | VoteGate) -> tuple[Piece, ...]:
+        """What the querying party's seed gives for a step."""
+        if isinstance(step, PoolShape):
+            return ()
+        return (step.values, step.result) if isinstance(step, LinearGate) else (*step.free, *step.derived)
+
+    @property
+    def corrections(self) -> tuple[Piece, ...]:
+        """What the dealer sends the answering party besides its seed."""
+        pieces: list[Piece] = []
+        for step in (*self.steps, self.vote):
+            if isinstance(step, LinearGate):
+                pieces.append(step.result)
+            elif not isinstance(step, PoolShape):
+                pieces += step.derived
+        return tuple(pieces)

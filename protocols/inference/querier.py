@@ -1,0 +1,129 @@
+"""The querying party: private inputs, and one batch that one other party answers without seeing them.
+
+start() gives the first request; step(reply) gives the next one, or None when `share` is there. The querying party
+relays requests as it likes: `converse` drives many parties at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+import numpy as np
+from jaxtyping import Float, UInt32
+from numpy import ndarray
+
+from protocols.errors import MalformedMessage
+from protocols.inference.architecture import Architecture, PoolShape
+from protocols.inference.fixed_point import quantised_inputs
+from protocols.inference.material import Arrays, drawn, field_sum, received
+from protocols.inference.plan import SEED, LinearGate, Plan
+from protocols.inference.relu import ReLU
+from protocols.inference.ring import by_uniform
+from protocols.inference.streams import Stream
+from protocols.inference.vote import Vote
+
+Request = tuple[str, Arrays]
+
+
+class Querier:
+    """Asks one party for the labels of `inputs`."""
+
+    def __init__(self, architecture: Architecture, inputs: Float[ndarray, "queries ..."], dealt: Arrays) -> None:
+        """dealt: from the guardian. Raises InvalidInput for inputs that the architecture does not take."""
+        self._inputs = quantised_inputs(architecture, inputs)
+        self._plan = Plan.of(architecture, len(inputs))
+        (self._seed,) = received("the dealt randomness", dealt, (SEED,))
+        self._waiting = list(self._plan.exchanges)
+        self._share: UInt32[ndarray, "1 queries classes"] | None = None
+        self._requests = self._asks()
+
+    @property
+    def share(self) -> UInt32[ndarray, "1 queries classes"]:
+        """This party's share, over F_p, of one voter's one-hot votes."""
+        if self._share is None:
+            raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; there is no vote yet")
+        return self._share
+
+    def start(self) -> Request:
+        """The first request; it needs no input, only the dealt seed."""
+        return self._waiting[0].name, next(self._requests)
+
+    def step(self, reply: Arrays) -> Request | None:
+        """The next request, or None at the end. Raises MalformedMessage for a bad reply; the batch is over then."""
+        exchange = self._waiting[0]
+        try:
+            arrays = self._requests.send(received(exchange.name, reply, exchange.reply))
+        except StopIteration as end:
+            self._share = end.value[None]
+            return None
+        except MalformedMessage:
+            self._requests.close()
+            raise
+        self._waiting.pop(0)
+        return self._waiting[0].name, arrays
+
+    def _asks(self) -> Generator[Arrays, Arrays, UInt32[ndarray, "queries classes"]]:
+        """Requests, each answered by what is sent in; returns the share of the votes."""
+        plan, stream = self._plan, Stream(self._seed.tobytes())
+        dealt = [drawn(stream, plan.queriers(step)) for step in (*plan.steps, plan.vote)]
+        masked_weights = iter((yield ()))
+        # Shares of all products with weights are known before any input is.
+        products = [
+            step.applied(arrays[0], by_uniform(next(masked_weights))) + arrays[1]
+            for step, arrays in zip(plan.steps, dealt, strict=False)
+            if isinstance(step, LinearGate)
+        ]
+
+        share, known = self._inputs.astype(np.uint32), iter(products)
+        opening: Arrays = ()
+        for step, arrays in zip(plan.steps, dealt, strict=False):
+            if isinstance(step, PoolShape):
+                share = step.sums(share)
+            elif isinstance(step, LinearGate):
+                opening, share = (*opening, share - arrays[0]), next(known)
+            else:
+                relu = ReLU(step, arrays[:3], arrays[3:], leads=True)
+                masked = relu.masked(share.reshape(-1))
+                their_masked, their_lookups = yield (*opening, masked)
+                lookups = relu.lookups(masked, their_masked)
+                bits = relu.bits(lookups, their_lookups)
+                (their_bits,) = yield lookups, bits
+                opening, share = (), relu.output(bits, their_bits).reshape(share.shape)
+
+        vote = Vote(plan.vote, dealt[-1][:3], dealt[-1][3:], leads=True)
+        masked = vote.masked(share)
+        their_masked, their_lookups = yield (*opening, masked)
+        lookups = vote.lookups(masked, their_masked)
+        wins = vote.wins(lookups, their_lookups)
+        their_wins, their_share = yield lookups, wins
+        return field_sum(vote.shares(wins, their_wins), their_share)
+
+
+def converse(
+    queriers: Mapping[str, Querier], exchange: Callable[[dict[str, Request]], Mapping[str, Arrays | None]]
+) -> tuple[dict[str, UInt32[ndarray, "1 queries classes"]], dict[str, str]]:
+    """Asks many parties at once, whatever their architectures: (shares by party, faults by party).
+
+    exchange: one round, {party: request} -> {party: reply, or None if it gave none}. A party that is silent or sends
+    something malformed is left out, and the rest goes on.
+    """
+    shares: dict[str, UInt32[ndarray, "1 queries classes"]] = {}
+    faults: dict[str, str] = {}
+    requests = {party: querier.start() for party, querier in queriers.items()}
+    while requests:
+        replies, requests = exchange(requests), {}
+        for party in sorted(set(replies) & (set(queriers) - set(shares) - set(faults))):
+            reply = replies[party]
+            if reply is None:
+                faults[party] = "gave no reply"
+                continue
+            try:
+                request = queriers[party].step(reply)
+            except MalformedMessage as fault:
+                faults[party] = str(fault)
+                continue
+            if request is None:
+                shares[party] = queriers[party].share
+            else:
+                requests[party] = request
+    return shares, faults
