@@ -200,6 +200,7 @@ class Coordinator:
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
         self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
+        self._aggregation.released(asking)
         outcome = Outcome(study.digest, request.digest, answered, counted.guardian)
         for party, reply in self._exchange(dict.fromkeys(votes, outcome)).items():
             mine = self._ledger.balance(party).spent

@@ -26,7 +26,7 @@ from protocols.queries import QueryBatch
 MESSAGE_BYTES = 256 * 2**20
 _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 # Arrays in one message, and letters in the name of a step.
-_ARRAYS = 4096
+_ARRAYS = 65_536
 _STEP = re.compile("[a-z_]{1,40}")
 _RANK = 8
 

@@ -77,6 +77,10 @@ class Aggregation(ABC):
     def count(self, asked: Asked) -> Counted:
         """Asks and adds up. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
 
+    @abstractmethod
+    def released(self, asked: Asked) -> None:
+        """Called once the batch's labels are stored and settled: what was kept in order to go on is forgotten."""
+
 
 def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
     """The reply to a batch. Raises MalformedMessage, with a code for people, when it is none."""

@@ -56,6 +56,9 @@ class Clear(Aggregation):
         counts = count_votes(cast, study.weights[seats], classes=study.classes)
         return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
 
+    def released(self, asked: Asked) -> None:
+        """Nothing was kept."""
+
 
 def _checked(reply: object, asked: Asked) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises MalformedMessage or InvalidInput when there are none to count."""

@@ -1,0 +1,247 @@
+"""The guardian: the second server of level `two_server`, which another organisation runs.
+
+It holds the half of every vote that the coordinator does not have, a ledger of its own that refuses before any party's
+cap is passed, and noise of its own. It learns who took part, and which queries were answered; no label and no vote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.two_server.noisy_argmax import guardian_side
+from protocols.aggregation.two_server.shares import GuardianShare, check_guardian_share
+from protocols.aggregation.two_server.sketch import guardian_check
+from protocols.aggregation.two_servers import (
+    NOISE_SEED_BYTES,
+    check_bytes,
+    head_array,
+    head_of,
+    lattice_noise,
+    outcome_statement,
+    own_weights,
+    receive,
+    send,
+    server_noise,
+    threshold_of,
+    unseal,
+)
+from protocols.audit_log import Head
+from protocols.channel import Channel
+from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
+from protocols.randomness import RandomSource
+from protocols.stream import expanded_source
+from protocols.study import Study
+
+_COORDINATOR = "coordinator"
+_SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """What a coordinator submits: a batch, the round, and each answering seat's sealed share."""
+
+    study: bytes
+    request: bytes
+    number: int
+    second_round: bool
+    ids: Int64[ndarray, " queries"]
+    seats: Int64[ndarray, " seats"]
+    sealed: tuple[bytes, ...]
+    own: Head
+    seen: Head
+
+    def arrays(self) -> tuple[ndarray, ...]:
+        """As it travels."""
+        return (
+            np.frombuffer(self.study, dtype=np.uint8),
+            np.frombuffer(self.request, dtype=np.uint8),
+            np.array([self.number, self.second_round], dtype=np.int64),
+            self.ids,
+            self.seats,
+            np.array([len(each) for each in self.sealed], dtype=np.int64),
+            np.frombuffer(b"".join(self.sealed), dtype=np.uint8),
+            head_array(self.own),
+            head_array(self.seen),
+        )
+
+    @classmethod
+    def read(cls, arrays: tuple[ndarray, ...]) -> Submission:
+        """Raises MalformedMessage unless the arrays are a submission."""
+        if len(arrays) != 9:
+            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 9")
+        study, request, scalars, ids, seats, lengths, sealed, own, seen = arrays
+        for what, array in (("scalars", scalars), ("ids", ids), ("seats", seats), ("lengths", lengths)):
+            if array.dtype != np.int64 or array.ndim != 1:
+                raise MalformedMessage(f"{what} are {array.dtype} of rank {array.ndim}; allowed: int64 of rank 1")
+        if scalars.shape != (2,) or scalars[0] < 0 or scalars[1] not in (0, 1):
+            raise MalformedMessage("a submission's number or round is out of range; allowed: >= 0, and 0 or 1")
+        if not len(ids) or (np.diff(ids) <= 0).any() or ids[0] < 0:
+            raise MalformedMessage("ids repeat, descend, are negative or missing; allowed: ascending positions")
+        if not len(seats) or (np.diff(seats) <= 0).any() or seats[0] < 0:
+            raise MalformedMessage("seats repeat, descend, are negative or missing; allowed: ascending positions")
+        if lengths.shape != seats.shape or (lengths < 0).any() or (lengths > len(sealed)).any():
+            raise MalformedMessage("lengths of sealed shares are out of range; allowed: one a seat")
+        if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
+            raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
+        ends = np.cumsum(lengths)
+        parts = tuple(sealed[end - length : end].tobytes() for end, length in zip(ends, lengths, strict=True))
+        return cls(
+            check_bytes(study, 32),
+            check_bytes(request, 32),
+            int(scalars[0]),
+            bool(scalars[1]),
+            ids,
+            seats,
+            parts,
+            head_of(own),
+            head_of(seen),
+        )
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the heads: a batch is evaluated for one submission only."""
+        parts = [each.tobytes() for each in self.arrays()[:-2]]
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.sha256(b"conclave submission 1\n" + framed).digest()
+
+
+class Guardian:
+    """The guardian of one study. serve() holds one conversation with the coordinator, about one batch.
+
+    ledger: of this study, at the guardian alone; sealing_key, signing_key: of the study's terms; source: must be the
+    operating system's where labels are released for real. Raises InvalidInput for keys that are not the study's.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        ledger: Ledger,
+        sealing_key: X25519PrivateKey,
+        signing_key: Ed25519PrivateKey,
+        source: RandomSource,
+    ) -> None:
+        terms = study.confidentiality
+        public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
+        if public != (terms.sealing_key, terms.signing_key):
+            raise InvalidInput(f"the guardian's keys are not those of study {study.name!r}; allowed: sealing_key and "
+                               "signing_key of its [confidentiality]")
+        self._study = study
+        self._ledger = ledger
+        self._sealing_key = sealing_key
+        self._signing_key = signing_key
+        self._source = source
+        ledger.bind(study=study.digest, run=b"")
+        ledger.open_accounts(
+            {seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)}
+        )
+
+    def serve(self, channel: Channel) -> None:
+        """One batch, to its signed outcome.
+
+        Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
+        the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
+        """
+        try:
+            submission = Submission.read(receive(channel))
+            shares, faulty = self._open(submission)
+            self._accept(submission)
+        except (Refused, MalformedMessage, BudgetExceeded) as error:
+            code = error.code if isinstance(error, Refused) else "budget_exceeded"
+            self._ledger.log.append("guardian_refused", code=code)
+            send(channel, (), code="malformed" if isinstance(error, MalformedMessage) else code)
+            raise
+        send(channel, (faulty, head_array(self._ledger.log.head())))
+        self._answer(channel, submission, shares, faulty)
+
+    def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
+        """The shares of the seats whose seal and form are right, and which seats' are not."""
+        study = self._study
+        if submission.study != study.digest:
+            raise Refused("unknown_study", f"study {submission.study.hex()[:16]} is not one of this guardian's")
+        if submission.seats[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
+            raise Refused("query_limit", "a seat or query is beyond the study's roster or limit")
+        if study.round_one is not None and (submission.ids >= study.round_one).any() != submission.second_round:
+            raise Refused("other_round", "the batch is not of the round that it is submitted for")
+        shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
+        for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
+            name = study.roster[seat].party
+            try:
+                opened = unseal(
+                    sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
+                )
+                shares.append(
+                    check_guardian_share(
+                        opened, voters=study.teachers, queries=len(submission.ids), classes=study.classes
+                    )
+                )
+            except MalformedMessage:
+                faulty[at] = True
+        return shares, faulty
+
+    def _accept(self, submission: Submission) -> None:
+        """Reserves the batch, and notes the submission and a noise seed, in one transaction; or finds them again."""
+        study, ledger, digest = self._study, self._ledger, submission.request
+        with ledger.log.together():
+            ledger.log.check_known(submission.seen, by="the coordinator")
+            ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
+            if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
+                raise Refused("other_submission", "the batch was submitted before, with other shares")
+            ledger.note(digest, _NOISE_SEED, self._source(NOISE_SEED_BYTES))
+            if ledger.stored(submission.number) is None:
+                asked = study.participation.votes(submission.ids).sum(axis=1)
+                worst = study.budgets.amount(asked, asked)
+                amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.seats.tolist()}
+                ledger.reserve(submission.number, digest, amounts, b"", queries=submission.ids.tolist())
+            elif ledger.number_of(digest) != submission.number:
+                raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
+
+    def _answer(
+        self,
+        channel: Channel,
+        submission: Submission,
+        shares: list[GuardianShare],
+        faulty: Bool[ndarray, " seats"],
+    ) -> None:
+        study, ledger, ids = self._study, self._ledger, submission.ids
+        seats = submission.seats[~faulty]
+        takes_part = study.participation.votes(ids)
+        masks = np.repeat(takes_part[seats], study.teachers, axis=0)
+        sums, valid = guardian_check(
+            channel,
+            shares,
+            takes_part=masks,
+            group=np.repeat(np.arange(len(seats)), study.teachers),
+            weights=own_weights(study, seats),
+            abstention=bool(study.confidentiality.abstention),
+            source=self._source,
+        )
+        seed = ledger.noted(submission.request, _NOISE_SEED)
+        assert seed is not None  # noted when the submission was accepted
+        lattice = study.lattice
+        assert lattice is not None
+        noise = lattice_noise(expanded_source(seed, b"guardian noise"), units=lattice.units)
+        bit, label = server_noise(study, noise, queries=len(ids))
+        answered = guardian_side(
+            channel,
+            sums,
+            label_noise=label,
+            threshold_noise=bit,
+            threshold=threshold_of(study, second_round=submission.second_round).threshold_units is not None,
+            source=self._source,
+        )
+        voted = {study.roster[seat].party for seat, good in zip(seats.tolist(), valid.tolist(), strict=True) if good}
+        due = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
+        charged = ledger.charged(submission.number)
+        amounts = {name: int(due[study.seats[name]]) if name in voted else 0 for name in charged}
+        ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
+        signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
+        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))

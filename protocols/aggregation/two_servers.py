@@ -1,0 +1,162 @@
+"""Level `two_server`: what coordinator and guardian say to each other about one batch, and what both must know.
+
+A batch is one conversation over a Channel: the coordinator submits the sealed shares of everyone who answered, the
+guardian accepts, and then both follow the cores of two_server/. What either drew or took is noted before it is used,
+so that the same conversation, held again after any stop, gives the same labels: nothing is released twice, and noise is
+never drawn again. The guardian's signature of the outcome ends it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.audit_log import Head
+from protocols.channel import Channel
+from protocols.discrete_gaussian import discrete_gaussian, lattice_sigma
+from protocols.errors import MalformedMessage, Refused
+from protocols.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
+from protocols.messages import MESSAGE_BYTES, decode_arrays, encode_arrays
+from protocols.noise import LatticeNoise
+from protocols.randomness import RandomSource
+from protocols.study import Study
+
+NOISE_SEED_BYTES = 32
+SIGNATURE_BYTES = 64
+_HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+
+
+def seal(share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes, seat: str) -> bytes:
+    """A guardian's share, for the holder of the sealing key alone, bound to study, request and seat (RFC 9180)."""
+    return _HPKE.encrypt(
+        encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=_about(study, request, seat)
+    )
+
+
+def unseal(
+    sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str
+) -> tuple[ndarray, ...]:
+    """The share. Raises MalformedMessage for anything that was not sealed to this key about this request and seat."""
+    try:
+        return decode_arrays(_HPKE.decrypt(sealed, key, info=_about(study, request, seat)))
+    except (InvalidTag, ValueError):
+        raise MalformedMessage("the share is not sealed to this guardian for this seat and request") from None
+
+
+def _about(study: bytes, request: bytes, seat: str) -> bytes:
+    return b"conclave guardian share 1\n" + study + request + seat.encode()
+
+
+def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " queries"]) -> bytes:
+    """What a guardian signs: which queries of a request were answered."""
+    return b"conclave outcome 1\n" + study + request + answered.astype("|b1").tobytes()
+
+
+def check_outcome(
+    signature: bytes, *, key: bytes, study: bytes, request: bytes, answered: Bool[ndarray, " queries"]
+) -> None:
+    """Raises Refused("unsigned_outcome") unless the guardian with this public key signed the outcome."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, outcome_statement(study, request, answered))
+    except InvalidSignature:
+        raise Refused(
+            "unsigned_outcome", "the outcome does not bear the guardian's signature; the reservation stands"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Test:
+    """The public threshold of a batch, in votes; None for a mechanism that answers every query."""
+
+    threshold: float | None
+    units: int
+
+    @property
+    def threshold_units(self) -> int | None:
+        """The least whole number of lattice units that reaches the threshold."""
+        return None if self.threshold is None else int(np.ceil(self.threshold * self.units))
+
+
+def threshold_of(study: Study, *, second_round: bool) -> Test:
+    """The threshold of a round of the study's mechanism."""
+    mechanism, lattice = study.mechanism, study.lattice
+    assert lattice is not None  # the level has units
+    match mechanism:
+        case InteractiveGNMax():
+            threshold = mechanism.interactive_threshold if second_round else mechanism.threshold
+            return Test(threshold, lattice.units)
+        case ConfidentGNMax():
+            return Test(mechanism.threshold, lattice.units)
+        case GNMax():
+            return Test(None, lattice.units)
+        case _:
+            raise Refused("no_circuit", f"{study.mechanism_name} has no circuit; allowed: a mechanism of Gaussian noise")
+
+
+def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
+    """Exact discrete Gaussian noise from random bytes."""
+    return LatticeNoise(
+        units, lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units), size=count)
+    )
+
+
+def server_noise(
+    study: Study, noise: LatticeNoise, *, queries: int
+) -> tuple[Int64[ndarray, " queries"] | None, Int64[ndarray, "queries classes"]]:
+    """One server's whole noise of a batch in lattice units: of the threshold (None without one), and of the label.
+
+    In the order in which a mechanism draws it, so that the sum of both servers' noise, given to `clear`, gives the
+    same labels.
+    """
+    units = noise.units
+    bit = None if study.sigma_threshold is None else noise.draw(queries, study.sigma_threshold * units)
+    assert study.sigma is not None  # every mechanism of Gaussian noise has it
+    return bit, noise.draw(queries * study.classes, study.sigma * units).reshape(queries, study.classes)
+
+
+def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:
+    """The weight in lattice units of each vote of these seats, seat by seat, teacher by teacher."""
+    lattice = study.lattice
+    assert lattice is not None
+    return np.repeat(np.rint(study.weights[seats] * lattice.units).astype(np.int64), study.teachers)
+
+
+def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:
+    """Sends arrays, or with a code a refusal."""
+    channel.send(len(code).to_bytes(1, "big") + code.encode() + encode_arrays(arrays))
+
+
+def receive(channel: Channel) -> tuple[ndarray, ...]:
+    """The other server's arrays. Raises Refused with its code, MalformedMessage, ChannelClosed."""
+    data = channel.recv(MESSAGE_BYTES)
+    if not data or len(data) < 1 + data[0]:
+        raise MalformedMessage(f"message of {len(data)} bytes between the servers; allowed: a code and arrays")
+    code = data[1 : 1 + data[0]].decode("ascii", errors="replace")
+    if code:
+        raise Refused("guardian_refuses", f"the guardian refuses: {code[:40]}; its operator's log says more")
+    return decode_arrays(data[1 + data[0] :])
+
+
+def head_array(head: Head) -> ndarray:
+    """A log's head as bytes."""
+    return np.frombuffer(head.count.to_bytes(8, "big") + head.hash, dtype=np.uint8)
+
+
+def head_of(array: ndarray) -> Head:
+    """The head in an array. Raises MalformedMessage."""
+    data = check_bytes(array, 40)
+    return Head(int.from_bytes(data[:8], "big"), data[8:])
+
+
+def check_bytes(array: ndarray, length: int) -> bytes:
+    """The bytes in an array. Raises MalformedMessage unless there are so many."""
+    if array.dtype != np.uint8 or array.shape != (length,):
+        raise MalformedMessage(f"array is {array.dtype} {array.shape}; allowed: {length} bytes")
+    return array.tobytes()
