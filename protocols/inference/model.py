@@ -24,7 +24,7 @@ class Dense:
     """weights @ inputs + bias."""
 
     weights: Float[ndarray, "outputs inputs"] = field(repr=False)
-    bias: Float[ndarray, " outputs"] = field(repr=False)
+    bias: Float[ndarray, " biases"] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Convolution:
     """A cross-correlation with kernels and a bias a filter."""
 
     kernels: Float[ndarray, "filters channels height width"] = field(repr=False)
-    bias: Float[ndarray, " filters"] = field(repr=False)
+    bias: Float[ndarray, " biases"] = field(repr=False)
     stride: int = 1
     padding: Literal["valid", "same"] = "valid"
 
@@ -49,18 +49,17 @@ class AveragePool:
     size: int
 
 
-Layer = Dense | Convolution | ReLU | AveragePool
-
-
 @dataclass(frozen=True, eq=False)
 class Model:
     """Layers over inputs of one shape: (features,), (height, width) or (channels, height, width).
+
+    A layer is a Dense, a Convolution, a ReLU or an AveragePool.
 
     Raises InvalidInput for a layer that private inference does not support, and for shapes that do not fit together.
     """
 
     input_shape: tuple[int, ...]
-    layers: tuple[Layer, ...]
+    layers: tuple[object, ...]
 
     def __post_init__(self) -> None:
         if len(self.input_shape) not in (1, 2, 3) or min(self.input_shape) < 1:
@@ -126,7 +125,7 @@ def float_inference(model: Model, inputs: Float[ndarray, "queries ..."]) -> Int6
     return values.argmax(axis=1)
 
 
-def _output_shape(number: int, layer: Layer, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _output_shape(number: int, layer: object, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape after one layer; InvalidInput if the layer cannot take `shape`."""
     if isinstance(layer, Dense | Convolution):
         weights, rank = (layer.weights, 2) if isinstance(layer, Dense) else (layer.kernels, 4)
@@ -164,7 +163,7 @@ def _output_shape(number: int, layer: Layer, shape: tuple[int, ...]) -> tuple[in
     return public.output_shape
 
 
-def _public(layer: Layer, shape: tuple[int, ...]) -> LayerShape:
+def _public(layer: object, shape: tuple[int, ...]) -> LayerShape:
     if isinstance(layer, Dense):
         return DenseShape(inputs=layer.weights.shape[1], outputs=layer.weights.shape[0])
     if isinstance(layer, ReLU):
@@ -172,6 +171,7 @@ def _public(layer: Layer, shape: tuple[int, ...]) -> LayerShape:
     channels, height, width = _image(shape)
     if isinstance(layer, AveragePool):
         return PoolShape(channels, height, width, layer.size)
+    assert isinstance(layer, Convolution)  # the model was checked when it was made
     filters, _, kernel_height, kernel_width = layer.kernels.shape
     kernel = (kernel_height, kernel_width)
     return ConvolutionShape(channels, height, width, filters, kernel, layer.stride, layer.padding)

@@ -35,7 +35,9 @@ class Querier:
         (self._seed,) = received("the dealt randomness", dealt, (SEED,))
         self._waiting = list(self._plan.exchanges)
         self._share: UInt32[ndarray, "1 queries classes"] | None = None
+        self._over = False
         self._requests = self._asks()
+        next(self._requests)
 
     @property
     def share(self) -> UInt32[ndarray, "1 queries classes"]:
@@ -45,20 +47,21 @@ class Querier:
         return self._share
 
     def start(self) -> Request:
-        """The first request; it needs no input, only the dealt seed."""
-        return self._waiting[0].name, next(self._requests)
+        """The first request; it brings nothing, and could be made before there are inputs."""
+        return self._waiting[0].name, ()
 
     def step(self, reply: Arrays) -> Request | None:
         """The next request, or None at the end. Raises MalformedMessage for a bad reply; the batch is over then."""
+        if self._over:
+            raise MalformedMessage("a reply came after the batch was over; allowed: nothing more")
         exchange = self._waiting[0]
+        self._over = True
         try:
             arrays = self._requests.send(received(exchange.name, reply, exchange.reply))
         except StopIteration as end:
             self._share = end.value[None]
             return None
-        except MalformedMessage:
-            self._requests.close()
-            raise
+        self._over = False
         self._waiting.pop(0)
         return self._waiting[0].name, arrays
 

@@ -12,12 +12,12 @@ from protocols.randomness import seeded_source
 
 
 def dense(rng, inputs, outputs):
-    return Dense(rng.normal(size=(outputs, inputs)) / np.sqrt(inputs), rng.normal(size=outputs) / 4)
+    return Dense(rng.normal(size=(outputs, inputs)) / np.sqrt(inputs), rng.normal(size=outputs) / 50)
 
 
 def convolution(rng, channels, filters, kernel, **how):
     kernels = rng.normal(size=(filters, channels, kernel, kernel)) / (kernel * np.sqrt(channels))
-    return Convolution(kernels, rng.normal(size=filters) / 4, **how)
+    return Convolution(kernels, rng.normal(size=filters) / 50, **how)
 
 
 def linear_model(rng, features=6, classes=4):
