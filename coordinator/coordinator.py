@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Asked
-from protocols.errors import InvalidInput
+from protocols.errors import ChannelClosed, InvalidInput
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.messages import Outcome, Settled, VoteRequest
@@ -74,6 +74,8 @@ class Coordinator:
         self._ledger = ledger
         self._aggregation = aggregation
         self._exchange = exchange
+        # Why the last batch that was not released was not.
+        self._unreleased = _UNFINISHED
         self._parties = [seat.party for seat in study.roster]
         self.run = ledger.bind(study=study.digest, run=run)
         caps = study.budgets.cap
@@ -90,8 +92,9 @@ class Coordinator:
 
         train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
         once, before the first batch of round two, and again after a restart.
-        Stops with "quorum_lost" when too few parties answer a batch: nothing of that batch is released, its
-        reservations stand, and calling again asks it again. Raises InvalidInput for a pool above the query limit.
+        Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
+        gone: nothing of that batch is released, its reservations stand, and calling again goes on with it.
+        Raises InvalidInput for a pool above the query limit.
         """
         study = self._study
         if len(inputs) > study.query_limit:
@@ -132,7 +135,7 @@ class Coordinator:
                 seen = None if predictions is None else predictions[ids]
                 labels = self._batch(batch, active, seen, released, reserved=stored is not None)
             if labels is None:
-                return replace(released, stop=Stop("quorum_lost", np.zeros(len(active), bool)), spent=self._spent())
+                return replace(released, stop=self._unreleased, spent=self._spent())
             released.labels[asked : asked + size] = labels
             if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
                 of_batch = predictions[asked : asked + size]
@@ -184,13 +187,18 @@ class Coordinator:
             amounts = {party: worst[party] for party in active}
             self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=batch.ids.tolist())
         asking = Asked(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
-        counted = self._aggregation.count(asking)
+        try:
+            counted = self._aggregation.count(asking)
+        except ChannelClosed:
+            self._unreleased = Stop("guardian_lost", np.zeros(len(members), dtype=bool))
+            return None
         labels, votes = counted.labels, counted.voted
         for party, reason in counted.left_out.items():
             released.refusals[party] = reason
             # The party may have charged itself all the same.
             released.ledger_differences[party] = worst[party]
         if labels is None:
+            self._unreleased = Stop("quorum_lost", np.zeros(len(members), dtype=bool))
             return None
         answered = labels != ABSTAIN
         amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))

@@ -7,7 +7,6 @@ ledger releases what was released and asks again, as it was, what was asked.
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -21,14 +20,14 @@ from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
+from protocols.aggregation.aggregation import Aggregation, Asked, Counted, code_of
+from protocols.aggregation.levels import Dial, aggregation_of
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
-from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, VoteRequest
-from protocols.noise import cryptographic
+from protocols.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.randomness import system_source
 from protocols.study import Study, party_of
 from protocols.transport import Transport
-from protocols.votes import ABSTAIN, check_votes
+from protocols.votes import ABSTAIN
 
 Event = Callable[[str, dict[str, str | int]], None]
 
@@ -63,19 +62,36 @@ class Stopped(Exception):
 class OpenStudy:
     """A study that serve has open: nodes are told late outcomes, and jobs of it are run, one at a time."""
 
-    def __init__(self, store: Store, name: str, hub: OpensStudies, *, stop: threading.Event, on_event: Event) -> None:
-        """Opens its ledger. Raises InvalidInput for a study that was changed, StorageFailed."""
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        hub: OpensStudies,
+        *,
+        dial: Callable[[Study], Dial] | None,
+        stop: threading.Event,
+        on_event: Event,
+    ) -> None:
+        """Opens its ledger. dial: how a study's guardian is reached, None without an address of one.
+
+        Raises InvalidInput for a study that was changed or whose guardian has no address, StorageFailed.
+        """
         self.name = name
         self.study = store.study(name)
         self._store = store
         self._hub = hub
         self._stop = stop
         self._on_event = on_event
+        aggregation = aggregation_of(
+            self.study,
+            source=system_source,
+            dial=None if dial is None else dial(self.study),
+        )
         self._ledger = Ledger(ledger_path(store.home, name))
         self._coordinator = Coordinator(
             self.study,
             ledger=self._ledger,
-            aggregation=Clear(cryptographic(system_source)),
+            aggregation=_Noted(aggregation, self._counted),
             exchange=self._exchange,
             run=os.urandom(16),
         )
@@ -120,16 +136,27 @@ class OpenStudy:
         while True:
             progress = _Progress(self._store, self._ledger, job)
             labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
-            if labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any():
+            lost = labelling.stop.reason == "guardian_lost"
+            if not lost and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any()):
                 return labelling, ""
+            if progress.moved or waited_from is None:
+                wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
+            late = time.monotonic() - waited_from > patience_s
+            if lost:
+                guardian = self.study.confidentiality.guardian
+                if late:
+                    return labelling, f"the guardian {guardian} did not come; when it is back, run resume {self.name}"
+                self._store.say_job(job.number, f"waits for the guardian {guardian}")
+                self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
+                self._wait(set(), wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+                continue
             missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
-            if progress.moved or waited_from is None:
-                wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
-            elif time.monotonic() - waited_from > patience_s:
+            if late:
                 return labelling, f"{', '.join(missing)} did not come; when they are back, run resume {self.name}"
             self._store.say_job(job.number, f"waits for {', '.join(missing)}; quorum {self.study.quorum}")
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
@@ -166,7 +193,9 @@ class OpenStudy:
             if time.monotonic() - began > _SAY_AFTER_S and not sent.done():
                 said = self._say_missing(requests, said)
         replies = sent.result()
-        self._note(requests, replies)
+        first = next(iter(requests.values()), None)
+        if isinstance(first, Outcome):
+            self._note_outcomes(replies, first)
         return replies
 
     def _say_missing(self, seats: Iterable[str], said: str) -> str:
@@ -180,51 +209,50 @@ class OpenStudy:
                 self._store.say_job(job.number, text)
         return text
 
-    def _note(self, requests: Mapping[str, Request], replies: Mapping[str, Reply | None]) -> None:
-        """Writes down which seats were left out, why, and by how much their ledgers may stand higher now."""
-        first = next(iter(requests.values()), None)
-        if first is None:
-            return
-        if isinstance(first, VoteRequest):
-            number, codes = first.batch.number, {seat: self._fault(first, reply) for seat, reply in replies.items()}
-            if self._before[0] != number:
-                self._before = (number, self._store.differences(self.name))
-        else:
-            known = self._ledger.number_of(first.batch_digest)
-            assert known is not None  # an outcome is of a batch that was charged
-            number, codes = known, {seat: _outcome_fault(reply) for seat, reply in replies.items()}
-        faults = {seat: code for seat, code in codes.items() if code is not None}
-        charged, settled, balances = self._ledger.charged(number), self._ledger.settled(number), self._ledger.balances()
-        if isinstance(first, VoteRequest):
-            self._left_out = faults
+    def _counted(self, asked: Asked, counted: Counted) -> None:
+        """Writes down which seats' votes did not enter, why, and by how much their ledgers may stand higher now."""
+        number = asked.request.batch.number
+        if self._before[0] != number:
+            self._before = (number, self._store.differences(self.name))
+        self._left_out = dict(counted.left_out)
+        self._write_down(number, self._left_out, {})
+
+    def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
+        """Writes down which seats did not settle, and the exact difference of those that did."""
+        number = self._ledger.number_of(outcome.batch_digest)
+        assert number is not None  # an outcome is of a batch that was charged
+        faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
+        balances = self._ledger.balances()
+        exact = {
+            seat: reply.spent - balances[seat].spent for seat, reply in replies.items() if isinstance(reply, Settled)
+        }
+        self._write_down(number, faults, exact)
+
+    def _write_down(self, number: int, faults: Mapping[str, str], exact: Mapping[str, int]) -> None:
+        charged, settled = self._ledger.charged(number), self._ledger.settled(number)
         # Whoever was left out may have reserved all of the batch; whoever did not settle still has.
         differences = {
             seat: self._before[1].get(seat, 0) + charged.get(seat, 0) - settled.get(seat, 0) for seat in faults
         }
-        exact = {
-            seat: reply.spent - balances[seat].spent for seat, reply in replies.items() if isinstance(reply, Settled)
-        }
-        known_differences = self._store.differences(self.name)
-        changed = {
-            seat: nano for seat, nano in {**differences, **exact}.items() if known_differences.get(seat, 0) != nano
-        }
+        known = self._store.differences(self.name)
+        changed = {seat: nano for seat, nano in {**differences, **exact}.items() if known.get(seat, 0) != nano}
         self._store.add_faults(self.name, number, faults, changed)
 
-    def _fault(self, request: VoteRequest, reply: Reply | None) -> str | None:
-        """Why a reply to a batch does not count, in one word; None if it does."""
-        if reply is None:
-            return "absent"
-        if isinstance(reply, Refusal):
-            return _code(reply.code)
-        if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
-            return "bad_reply"
-        if reply.votes.shape != (self.study.teachers, len(request.batch.ids)):
-            return "bad_votes"
-        try:
-            check_votes(reply.votes, classes=self.study.classes)
-        except InvalidInput:
-            return "bad_votes"
-        return None
+
+class _Noted(Aggregation):
+    """An aggregation of which each count is written down before anything is made of it."""
+
+    def __init__(self, aggregation: Aggregation, counted: Callable[[Asked, Counted], None]) -> None:
+        self._aggregation = aggregation
+        self._counted = counted
+
+    def count(self, asked: Asked) -> Counted:
+        counted = self._aggregation.count(asked)
+        self._counted(asked, counted)
+        return counted
+
+    def released(self, asked: Asked) -> None:
+        self._aggregation.released(asked)
 
 
 class _Progress:
@@ -254,16 +282,11 @@ def _outcome_fault(reply: Reply | None) -> str | None:
         case None:
             return "outcome_absent"
         case Refusal():
-            return f"outcome_{_code(reply.code)}"
+            return f"outcome_{code_of(reply)}"
         case Settled():
             return None
         case _:
             return "outcome_bad_reply"
-
-
-def _code(code: str) -> str:
-    """A code of the other side, if it is one: it stands in tables and logs."""
-    return code if re.fullmatch("[a-z_]{1,40}", code) else "refused"
 
 
 def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, requests: Mapping[str, Request]) -> None:
@@ -277,5 +300,6 @@ _END = {
     "pool_exhausted": "every query of the pool was asked",
     "budget_exhausted": "a budget does not bear one more query",
     "all_budgets_exhausted": "no budget bears one more query",
+    "guardian_lost": "the guardian is gone",
     "quorum_lost": "too few budgets bear one more query",
 }

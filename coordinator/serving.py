@@ -21,8 +21,10 @@ from coordinator.logs import Log
 from coordinator.monitoring import Monitor, prometheus
 from coordinator.status import read_status
 from coordinator.store import Job, Serving, Session, Store
+from protocols.aggregation.levels import Dial
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.identity import Identity
+from protocols.study import Study
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0
@@ -145,7 +147,7 @@ def _serve_one_certificate(
         enrol=authority.enrol,
         on_event=log,
     )
-    running = _Running(store, hub, denied, log, patience_s=settings.patience_s, stop=stop)
+    running = _Running(store, hub, denied, log, dial=None, patience_s=settings.patience_s, stop=stop)
     monitor = None
     try:
         port, enrol_port = hub.start(listen=listen, enrol_listen=enrol_listen)
@@ -179,12 +181,21 @@ class _Running:
     """What serve has open: studies, and a thread for each job."""
 
     def __init__(
-        self, store: Store, hub: Serves, denied: DenyList, log: Log, *, patience_s: float, stop: threading.Event
+        self,
+        store: Store,
+        hub: Serves,
+        denied: DenyList,
+        log: Log,
+        *,
+        dial: Callable[[Study], Dial] | None,
+        patience_s: float,
+        stop: threading.Event,
     ) -> None:
         self._store = store
         self._hub = hub
         self._denied = denied
         self._log = log
+        self._dial = dial
         self._patience_s = patience_s
         self._stop = stop
         # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
@@ -239,7 +250,9 @@ class _Running:
             if name in self._studies or name in self._broken:
                 continue
             try:
-                self._studies[name] = OpenStudy(self._store, name, self._hub, stop=self._ended, on_event=self._log)
+                self._studies[name] = OpenStudy(
+                    self._store, name, self._hub, dial=self._dial, stop=self._ended, on_event=self._log
+                )
             except StorageFailed:
                 raise
             except ConclaveError as error:

@@ -18,7 +18,18 @@ from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
 from protocols.identity import Identity
-from protocols.messages import Outcome, Refusal, Reply, Request, Settled, VoteReply, decode, encode
+from protocols.messages import (
+    HiddenVotes,
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepReply,
+    VoteReply,
+    decode,
+    encode,
+)
 from protocols.study import Study, party_of
 
 # Requests that are on their way at once hold no more than this, with room for their replies.
@@ -306,6 +317,6 @@ def _last_without_receipt(opened: OpenStudy, seat: str) -> tuple[bytes, ...]:
 def _reply(envelope: bytes) -> Reply:
     """A reply; a request in its place is malformed."""
     reply = decode(envelope)
-    if not isinstance(reply, VoteReply | Settled | Refusal):
+    if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
         raise MalformedMessage(f"{type(reply).__name__} came as a reply")
     return reply

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import queue
 import random
 import threading
 import time
@@ -22,7 +21,9 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from party.outgoing import Outgoing
 from party.party import Party
+from party.renewal import Renewal
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import EMPTY
 from protocols.errors import MalformedMessage, Refused, StorageFailed
@@ -36,7 +37,6 @@ from protocols.frames import (
     Frame,
     Goodbye,
     Hello,
-    Renew,
     Renewed,
     Standing,
     Welcome,
@@ -46,13 +46,10 @@ from protocols.frames import (
 from protocols.identity import (
     COORDINATOR_HOST,
     Identity,
-    certificate_from_pem,
-    certificate_request,
-    identify,
     key_to_pem,
     to_pem,
 )
-from protocols.messages import Outcome, Refusal, Reply, Settled, VoteRequest, decode, encode
+from protocols.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode, encode
 from protocols.study import Study
 
 # What a person must mend: trying again would change nothing.
@@ -63,9 +60,7 @@ _FATAL = frozenset(
 _COORDINATOR = "coordinator"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
 _WELCOME_WAIT_S = 30.0
-_LAST_WORDS_S = 1.0
 _LOOK_S = 0.1
-_UNSENT = 4
 _RENEWAL_LOOK_S = 3600.0
 _CLOCK_TOLERANCE_MS = 60_000
 # A coordinator that only sends what must be refused would fill the audit log.
@@ -101,42 +96,6 @@ class _Session:
     refusals: int = 0
 
 
-class _Outgoing:
-    """The frames that are still to be sent: an iterator that ends when it is closed and everything was taken."""
-
-    def __init__(self) -> None:
-        # A coordinator that asks and does not read is not answered: answers would pile up.
-        self._frames: queue.Queue[bytes | None] = queue.Queue(_UNSENT)
-        self._drained = threading.Event()
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        frame = self._frames.get()
-        if frame is None:
-            self._drained.set()
-            raise StopIteration
-        return frame
-
-    def put(self, frame: bytes, *, waits: Callable[[], bool]) -> None:
-        """Waits for room as long as `waits` says so; then raises Refused("not_read")."""
-        while True:
-            try:
-                return self._frames.put(frame, timeout=_LOOK_S)
-            except queue.Full:
-                if not waits():
-                    raise Refused("not_read", "the coordinator does not read what it asked for") from None
-
-    def close(self) -> None:
-        """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""
-        try:
-            self._frames.put(None, timeout=_LAST_WORDS_S)
-        except queue.Full:
-            return
-        self._drained.wait(_LAST_WORDS_S)
-
-
 class Node:
     """A party's connection to one coordinator.
 
@@ -158,13 +117,18 @@ class Node:
         renew_days_left: int,
     ) -> None:
         self._key = key
-        self._certificate = certificate
         self._authority = authority
         self._address = address
         self._list_seats = seats
-        self._save_certificate = save_certificate
         self._on_event = on_event
-        self._renew_left = datetime.timedelta(days=renew_days_left)
+        self._renewal = Renewal(
+            key=key,
+            certificate=certificate,
+            authority=authority,
+            save=save_certificate,
+            on_event=on_event,
+            days_left=renew_days_left,
+        )
         self._jitter = random.Random(os.urandom(8))
 
     def run(self, stop: threading.Event) -> None:
@@ -174,20 +138,17 @@ class Node:
         """
         wait_s = _FIRST_WAIT_S
         while not stop.is_set():
-            self._check_certificate()
+            self._renewal.check()
             welcomed = self._connect(stop)
             wait_s = _FIRST_WAIT_S if welcomed else min(2 * wait_s, _LONGEST_WAIT_S)
             stop.wait(wait_s * self._jitter.uniform(0.5, 1))
 
-    def _check_certificate(self) -> None:
-        identify(self._certificate, authority=self._authority, now=_now(), role="party")
-
     def _connect(self, stop: threading.Event) -> bool:
         """One connection, until it ends; whether the coordinator welcomed the node."""
         credentials = grpc.ssl_channel_credentials(
-            to_pem(self._authority), key_to_pem(self._key), to_pem(self._certificate)
+            to_pem(self._authority), key_to_pem(self._key), to_pem(self._renewal.certificate)
         )
-        outgoing = _Outgoing()
+        outgoing = Outgoing()
         session = _Session()
         ended = threading.Event()
         with grpc.secure_channel(self._address, credentials, options=_OPTIONS) as channel:
@@ -195,7 +156,7 @@ class Node:
             call = open_stream(outgoing)
 
             def send(frame: Frame) -> None:
-                signed = seal(frame, key=self._key, certificate=self._certificate)
+                signed = seal(frame, key=self._key, certificate=self._renewal.certificate)
                 outgoing.put(signed, waits=lambda: call.is_active() and not stop.is_set())
 
             watch = threading.Thread(target=self._watch, args=(call, session, send, stop, ended), daemon=True)
@@ -229,7 +190,7 @@ class Node:
             if session.welcomed and time.monotonic() > look_at:
                 look_at = time.monotonic() + _RENEWAL_LOOK_S
                 try:
-                    self._ask_for_renewal(send)
+                    self._renewal.ask(send)
                 except Refused as error:  # the stream ends as well, and says why
                     self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
 
@@ -249,9 +210,9 @@ class Node:
                 if isinstance(frame, Welcome):
                     self._welcome(frame, session)
                     session.welcomed = True
-                    self._ask_for_renewal(send)
+                    self._renewal.ask(send)
                 elif isinstance(frame, Renewed):
-                    self._renewed(frame)
+                    self._renewal.take(frame)
                 elif isinstance(frame, Ask) and session.welcomed:
                     send(self._answer(frame, data, sender, session, seats))
                 else:
@@ -328,8 +289,10 @@ class Node:
             request = decode(ask.envelope)
         except MalformedMessage as error:
             return _refuse(seat, "malformed", str(error))
-        if not isinstance(request, VoteRequest | Outcome):
-            return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, outcome")
+        if not isinstance(request, VoteRequest | StepRequest | Outcome):
+            return _refuse(
+                seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome"
+            )
         if (
             terms is not None
             and isinstance(request, VoteRequest)
@@ -338,7 +301,7 @@ class Node:
             shape = request.batch.inputs.shape[1:]
             return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {terms.input_shape}")
         reply = seat.party.handle(request)
-        if not isinstance(reply, Refusal):
+        if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
             digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
             number = seat.ledger.number_of(digest)
             assert number is not None  # a batch that was answered or settled was charged
@@ -351,22 +314,6 @@ class Node:
         session.refusals += 1
         if session.refusals > _REFUSALS:
             raise Refused("too_many_refusals", f"the coordinator sent {_REFUSALS} requests that had to be refused")
-
-    def _ask_for_renewal(self, send: Callable[[Frame], None]) -> None:
-        if self._certificate.not_valid_after_utc - _now() < self._renew_left:
-            name = identify(self._certificate, authority=self._authority, now=_now(), role="party").name
-            send(Renew(to_pem(certificate_request(self._key, name=name))))
-
-    def _renewed(self, renewed: Renewed) -> None:
-        """Takes a renewed certificate if it is the node's own name and key. Raises Refused otherwise."""
-        certificate = certificate_from_pem(renewed.certificate)
-        new = identify(certificate, authority=self._authority, now=_now(), role="party")
-        old = identify(self._certificate, authority=self._authority, now=_now(), role="party")
-        if (new.name, new.fingerprint) != (old.name, old.fingerprint):
-            raise Refused("bad_certificate", f"the renewed certificate is for {new.name!r} or another key")
-        self._save_certificate(renewed.certificate)
-        self._certificate = certificate
-        self._on_event("renewed", {"until": str(certificate.not_valid_after_utc)})
 
 
 def check_address(address: str) -> str:

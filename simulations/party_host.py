@@ -17,7 +17,7 @@ from party.files import write_atomically
 from party.party import Party, Voter
 from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage
-from protocols.messages import Refusal, Reply, Request, Settled, VoteReply, decode, encode
+from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode, encode
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
 from protocols.study import Study
@@ -78,6 +78,6 @@ class EngineTransport:
 
 def _reply(data: bytes) -> Reply:
     message = decode(data)
-    if isinstance(message, VoteReply | Settled | Refusal):
+    if isinstance(message, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
         return message
-    raise MalformedMessage("a request came as a reply; allowed: vote_reply, settled, refusal")
+    raise MalformedMessage("a request came as a reply; allowed: a reply")

@@ -7,6 +7,7 @@ a step that is asked again gives what it gave before. The contract suite runs ev
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
-from protocols.errors import MalformedMessage, Refused
+from protocols.errors import Refused
 from protocols.messages import HiddenVotes, Outcome, Refusal, Reply, StepReply, StepRequest, VoteReply, VoteRequest
 from protocols.study import Study
 from protocols.transport import Transport
@@ -61,7 +62,8 @@ class Counted:
     """What became of a batch.
 
     labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again goes on; voted:
-    the seats whose votes entered; left_out: why each other seat's did not; guardian: its signature of the outcome.
+    the seats whose votes entered; left_out: why each other seat's did not, in one word; guardian: its signature of
+    the outcome.
     """
 
     labels: Int64[ndarray, " queries"] | None
@@ -83,11 +85,24 @@ class Aggregation(ABC):
 
 
 def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
-    """The reply to a batch. Raises MalformedMessage, with a code for people, when it is none."""
+    """The reply to a batch. Raises LeftOut with a code when there is none to count."""
     if reply is None:
-        raise MalformedMessage("absent")
+        raise LeftOut("absent")
     if isinstance(reply, Refusal):
-        raise MalformedMessage(reply.code)
+        raise LeftOut(code_of(reply))
     if not isinstance(reply, VoteReply | HiddenVotes) or reply.batch_digest != request.digest:
-        raise MalformedMessage("reply to another request")
+        raise LeftOut("bad_reply")
     return reply
+
+
+def code_of(refusal: Refusal) -> str:
+    """The code of a refusal, if it is one: it stands in tables and logs."""
+    return refusal.code if re.fullmatch("[a-z_]{1,40}", refusal.code) else "refused"
+
+
+class LeftOut(Exception):
+    """A seat's votes do not enter; `code` says why, in one word."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, given
-from protocols.errors import InvalidInput, MalformedMessage
+from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, given
+from protocols.errors import InvalidInput
 from protocols.messages import Outcome, VoteReply, VoteRequest
 from protocols.noise import LatticeNoise, Noise
 from protocols.votes import ABSTAIN, check_votes, count_votes
@@ -46,8 +46,8 @@ class Clear(Aggregation):
             try:
                 reply = given(replies.get(seat), request)
                 votes[seat] = _checked(reply, asked)
-            except (MalformedMessage, InvalidInput) as error:
-                left_out[seat] = str(error)
+            except LeftOut as error:
+                left_out[seat] = error.code
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
         seats = np.array([study.seats[seat] for seat in votes])
@@ -61,10 +61,12 @@ class Clear(Aggregation):
 
 
 def _checked(reply: object, asked: Asked) -> Int64[ndarray, "teachers queries"]:
-    """The votes in a reply. Raises MalformedMessage or InvalidInput when there are none to count."""
-    if not isinstance(reply, VoteReply):
-        raise MalformedMessage("votes of another level")
-    if reply.votes.shape != (asked.study.teachers, len(asked.request.batch.ids)):
-        raise MalformedMessage(f"votes of shape {reply.votes.shape}")
-    check_votes(reply.votes, classes=asked.study.classes)
+    """The votes in a reply. Raises LeftOut("bad_votes") when there are none to count."""
+    shape = (asked.study.teachers, len(asked.request.batch.ids))
+    if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
+        raise LeftOut("bad_votes")
+    try:
+        check_votes(reply.votes, classes=asked.study.classes)
+    except InvalidInput:
+        raise LeftOut("bad_votes") from None
     return reply.votes

@@ -132,17 +132,17 @@ class Guardian:
         terms = study.confidentiality
         public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
         if public != (terms.sealing_key, terms.signing_key):
-            raise InvalidInput(f"the guardian's keys are not those of study {study.name!r}; allowed: sealing_key and "
-                               "signing_key of its [confidentiality]")
+            raise InvalidInput(
+                f"the guardian's keys are not those of study {study.name!r}; allowed: sealing_key and "
+                "signing_key of its [confidentiality]"
+            )
         self._study = study
         self._ledger = ledger
         self._sealing_key = sealing_key
         self._signing_key = signing_key
         self._source = source
         ledger.bind(study=study.digest, run=b"")
-        ledger.open_accounts(
-            {seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)}
-        )
+        ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
     def serve(self, channel: Channel) -> None:
         """One batch, to its signed outcome.
@@ -228,7 +228,7 @@ class Guardian:
         assert seed is not None  # noted when the submission was accepted
         lattice = study.lattice
         assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, b"guardian noise"), units=lattice.units)
+        noise = lattice_noise(expanded_source(seed, label="guardian noise"), units=lattice.units)
         bit, label = server_noise(study, noise, queries=len(ids))
         answered = guardian_side(
             channel,

@@ -14,7 +14,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, given
+from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, given
 from protocols.aggregation.guardian import Submission
 from protocols.aggregation.two_server.noisy_argmax import coordinator_side
 from protocols.aggregation.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
@@ -24,7 +24,6 @@ from protocols.aggregation.two_servers import (
     SIGNATURE_BYTES,
     check_bytes,
     check_outcome,
-    head_array,
     head_of,
     lattice_noise,
     own_weights,
@@ -48,7 +47,10 @@ _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
 
 
 class SharedBallot(Ballot):
-    """Votes as two shares, of which the guardian's is sealed to it. source: must be the operating system's on a node."""
+    """Votes as two shares, of which the guardian's is sealed to it.
+
+    source: must be the operating system's on a node.
+    """
 
     def __init__(self, study: Study, seat: str, *, source: RandomSource) -> None:
         terms = study.confidentiality
@@ -109,9 +111,7 @@ class TwoServer(Aggregation):
         with self._dial() as channel:
             return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
 
-    def _collect(
-        self, asked: Asked, left_out: dict[str, str]
-    ) -> dict[str, tuple[bytes, CoordinatorShare]]:
+    def _collect(self, asked: Asked, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
         replies = asked.exchange(dict.fromkeys(asked.seats, asked.request))
         received = {}
         for seat in asked.seats:
@@ -120,8 +120,10 @@ class TwoServer(Aggregation):
                 if not isinstance(reply, HiddenVotes) or not reply.arrays:
                     raise MalformedMessage("votes of another level")
                 received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
-            except MalformedMessage as error:
-                left_out[seat] = str(error)
+            except LeftOut as error:
+                left_out[seat] = error.code
+            except MalformedMessage:
+                left_out[seat] = "bad_votes"
         return received
 
     def _converse(
@@ -166,7 +168,7 @@ class TwoServer(Aggregation):
         left_out |= {study.roster[seat].party: "bad_votes" for seat in seats[~valid].tolist()}
         lattice = study.lattice
         assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, b"coordinator noise"), units=lattice.units)
+        noise = lattice_noise(expanded_source(seed, label="coordinator noise"), units=lattice.units)
         bit, label = server_noise(study, noise, queries=len(ids))
         labels = coordinator_side(
             channel,
@@ -229,7 +231,9 @@ def _pack(asked: Asked, received: dict[str, tuple[bytes, CoordinatorShare]]) -> 
 
 def _unpack(
     noted: bytes, asked: Asked
-) -> tuple[Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None]:
+) -> tuple[
+    Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None
+]:
     counts, seats, *rest = decode_arrays(noted)
     offsets = rest.pop(0) if counts[0] else None
     parties = int(counts[1])

@@ -40,9 +40,7 @@ def seal(share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes
     )
 
 
-def unseal(
-    sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str
-) -> tuple[ndarray, ...]:
+def unseal(sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str) -> tuple[ndarray, ...]:
     """The share. Raises MalformedMessage for anything that was not sealed to this key about this request and seat."""
     try:
         return decode_arrays(_HPKE.decrypt(sealed, key, info=_about(study, request, seat)))
@@ -97,13 +95,16 @@ def threshold_of(study: Study, *, second_round: bool) -> Test:
         case GNMax():
             return Test(None, lattice.units)
         case _:
-            raise Refused("no_circuit", f"{study.mechanism_name} has no circuit; allowed: a mechanism of Gaussian noise")
+            raise Refused(
+                "no_circuit", f"{study.mechanism_name} has no circuit; allowed: a mechanism of Gaussian noise"
+            )
 
 
 def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
     """Exact discrete Gaussian noise from random bytes."""
     return LatticeNoise(
-        units, lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units), size=count)
+        units,
+        lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units=units), size=count),
     )
 
 

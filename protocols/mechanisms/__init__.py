@@ -25,6 +25,8 @@ __all__ = [
     "MECHANISMS",
     "PARAMETERS",
     "VIEWS",
+    "ConfidentGNMax",
+    "GNMax",
     "GaussianMechanism",
     "InteractiveGNMax",
     "Lattice",

@@ -49,7 +49,9 @@ class Bench:
         self.opened = None
 
     def open(self):
-        self.opened = OpenStudy(self.store, "test", self.hub, stop=self.stop, on_event=self.log)
+        self.opened = OpenStudy(
+            self.store, "test", self.hub, dial=None, stop=self.stop, on_event=self.log
+        )
         return self.opened
 
     def run(self, *, patience_s=20.0, student=None):
@@ -91,7 +93,7 @@ def test_a_job_ends_with_labels_progress_and_ledgers_that_agree(bench):
 
 
 def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monkeypatch):
-    monkeypatch.setattr("coordinator.jobs.cryptographic", lambda source: simulated(np.random.default_rng(1)))
+    monkeypatch.setattr("protocols.aggregation.levels.cryptographic", lambda source: simulated(np.random.default_rng(1)))
     made = bench()
     made.run()
     parties = {

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from party import node as node_module
-from party.node import Node, Seat, _Outgoing, _Session
+from party import outgoing as outgoing_module
+from party.node import Node, Seat, _Session
+from party.outgoing import Outgoing
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import EMPTY, Head
@@ -172,18 +174,18 @@ def test_a_clock_that_is_off_is_said(at):
 @pytest.mark.parametrize("other", [{"key": new_key()}, {"name": "hospital-1"}])
 def test_a_renewed_certificate_of_another_name_or_key_is_not_taken(at, other):
     with pytest.raises(Refused, match="bad_certificate"):
-        at.node._renewed(Renewed(to_pem(certificate(**other))))
+        at.node._renewal.take(Renewed(to_pem(certificate(**other))))
     assert at.saved == []
 
 
 def test_a_renewed_certificate_of_its_own_is_saved(at):
-    at.node._renewed(Renewed(to_pem(certificate())))
+    at.node._renewal.take(Renewed(to_pem(certificate())))
     assert len(at.saved) == 1
 
 
 def test_answers_that_nobody_reads_do_not_pile_up():
-    outgoing = _Outgoing()
-    for _ in range(node_module._UNSENT):
+    outgoing = Outgoing()
+    for _ in range(outgoing_module._UNSENT):
         outgoing.put(b"frame", waits=lambda: False)
     with pytest.raises(Refused, match="not_read"):
         outgoing.put(b"frame", waits=lambda: False)

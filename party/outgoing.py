@@ -1,0 +1,49 @@
+"""The frames that a node has still to send, with a limit on how many may wait."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+from protocols.errors import Refused
+
+_LAST_WORDS_S = 1.0
+_LOOK_S = 0.1
+_UNSENT = 4
+
+
+class Outgoing:
+    """The frames that are still to be sent: an iterator that ends when it is closed and everything was taken."""
+
+    def __init__(self) -> None:
+        # A coordinator that asks and does not read is not answered: answers would pile up.
+        self._frames: queue.Queue[bytes | None] = queue.Queue(_UNSENT)
+        self._drained = threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        frame = self._frames.get()
+        if frame is None:
+            self._drained.set()
+            raise StopIteration
+        return frame
+
+    def put(self, frame: bytes, *, waits: Callable[[], bool]) -> None:
+        """Waits for room as long as `waits` says so; then raises Refused("not_read")."""
+        while True:
+            try:
+                return self._frames.put(frame, timeout=_LOOK_S)
+            except queue.Full:
+                if not waits():
+                    raise Refused("not_read", "the coordinator does not read what it asked for") from None
+
+    def close(self) -> None:
+        """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""
+        try:
+            self._frames.put(None, timeout=_LAST_WORDS_S)
+        except queue.Full:
+            return
+        self._drained.wait(_LAST_WORDS_S)
