@@ -68,6 +68,7 @@ class Answerer:
         plan, stream = self._plan, Stream(self._dealt[0].tobytes())
         free = [drawn(stream, plan.answerers(step)) for step in (*plan.steps, plan.vote)]
         dealt = iter(self._dealt[1:])
+        multiply = [None if weights is None else by_small(weights.matrix) for weights in self._model.weights]
         yield ()
         opened = iter((yield self._masked_weights(free)))
 
@@ -75,13 +76,14 @@ class Answerer:
         share: UInt32[ndarray, "queries values"] = np.zeros(
             (plan.queries, self._model.architecture.features), np.uint32
         )
-        for step, weights, masks in zip(plan.steps, self._model.weights, free, strict=False):
+        for step, weights, masks, product in zip(plan.steps, self._model.weights, free, multiply, strict=False):
             if isinstance(step, PoolShape):
                 share = step.sums(share)
             elif isinstance(step, LinearGate):
                 assert weights is not None
+                assert product is not None
                 bias = np.repeat(weights.bias.astype(np.uint32), step.shape.bias_copies)
-                share = step.applied(next(opened) + share, by_small(weights.matrix)) + next(dealt) + bias
+                share = step.applied(next(opened) + share, product) + next(dealt) + bias
             else:
                 relu = ReLU(step, masks, (next(dealt), next(dealt), next(dealt)), leads=False)
                 masked = relu.masked(share.reshape(-1))

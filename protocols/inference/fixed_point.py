@@ -82,7 +82,7 @@ def quantised_inputs(
     if values.shape[1] != architecture.features:
         raise InvalidInput(f"queries have {values.shape[1]} values; the model takes {architecture.features}")
     bound = architecture.precision.input_bound
-    if not (np.abs(values) <= bound).all():
+    if values.size and not (values.min() >= -bound and values.max() <= bound):
         bad = int(np.count_nonzero(~(np.abs(values) <= bound).all(axis=1)))
         raise InvalidInput(f"{bad} of {len(values)} queries have values outside the allowed -{bound:g} to {bound:g}")
     return np.rint(values * 2.0**architecture.precision.input_bits).astype(np.int64)
