@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from protocols.aggregation.two_server.field import P
+from protocols.aggregation.two_server.shares import expand_guardian
 from protocols.inference.answerer import Answerer
 from protocols.inference.architecture import Precision
 from protocols.inference.dealer import deal
@@ -29,7 +31,6 @@ from protocols.inference.fixed_point import QuantisedModel, agreement, plain_inf
 from protocols.inference.material import Arrays
 from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.inference.querier import Querier
-from protocols.inference.streams import PRIME, Stream
 from protocols.messages import decode_arrays, encode_arrays
 from protocols.randomness import system_source
 
@@ -123,7 +124,7 @@ def answerer(told: Connection, port: int, names: list[str], queries: int, repeat
             for _ in range(repeats):
                 dealt, worked = dealer.recv()[1], 0.0
                 start = time.perf_counter()
-                party = Answerer(model, queries, dealt, source=system_source)
+                party = Answerer(model, queries, dealt, context=b"", source=system_source)
                 worked += time.perf_counter() - start
                 querier.send("ready", ())
                 while not party.finished:
@@ -132,7 +133,7 @@ def answerer(told: Connection, port: int, names: list[str], queries: int, repeat
                     reply = party.step(*request)
                     worked += time.perf_counter() - start
                     querier.send("reply", reply)
-                told.send((worked, party.guardian_seed))
+                told.send((worked, party.guardian_share.seeds))
 
 
 def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[str, dict[str, float]]:
@@ -169,8 +170,8 @@ def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[
                     marks.append(time.perf_counter())
             marks.append(time.perf_counter())
             dealing, total = from_guardian.recv()
-            worked, seed = from_answerer.recv()
-            check(querier.share[0], seed, plain_inference(model, inputs))
+            worked, seeds = from_answerer.recv()
+            check(querier.share.votes, seeds, plain_inference(model, inputs))
             rows.append(
                 [*np.diff(marks) * 1e3, dealing * 1e3, worked * 1e3, total - before, party.sent - sent, party.got - got]
             )
@@ -185,10 +186,12 @@ def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[
     return found
 
 
-def check(share: np.ndarray, seed: bytes, expected: np.ndarray) -> None:
+def check(share: np.ndarray, seeds: np.ndarray, expected: np.ndarray) -> None:
     """Both shares must make the one-hot votes that plain arithmetic gives."""
-    votes = (share.astype(np.int64) + Stream(seed).field(share.shape)) % PRIME
-    if not (votes == np.eye(share.shape[1])[expected]).all():
+    _, queries, classes = share.shape
+    masks, _, _ = expand_guardian(seeds, queries=queries, classes=classes, context=b"")
+    votes = (share.astype(np.int64) + masks) % P
+    if not (votes[0] == np.eye(classes)[expected]).all():
         raise SystemExit("private votes differ from plain inference")
 
 

@@ -12,27 +12,38 @@ import numpy as np
 from jaxtyping import UInt32
 from numpy import ndarray
 
+from protocols.aggregation.two_server.field import plus
+from protocols.aggregation.two_server.shares import GuardianShare, share_votes
 from protocols.errors import MalformedMessage
 from protocols.inference.architecture import PoolShape
 from protocols.inference.fixed_point import QuantisedModel
-from protocols.inference.material import Arrays, drawn, field_difference, received
+from protocols.inference.material import Arrays, drawn, received
 from protocols.inference.plan import SEED, LinearGate, Plan
 from protocols.inference.relu import ReLU
 from protocols.inference.ring import by_small
-from protocols.inference.streams import SEED_BYTES, Stream
+from protocols.inference.streams import Stream
 from protocols.inference.vote import Vote
 from protocols.randomness import RandomSource
+from protocols.votes import ABSTAIN
 
 
 class Answerer:
-    """Answers one batch. Once it is finished, `guardian_seed` is all that the guardian is sent of the vote."""
+    """Answers one batch, as one voter. Once it is finished, `guardian_share` is all that the guardian is sent."""
 
-    def __init__(self, model: QuantisedModel, queries: int, dealt: Arrays, *, source: RandomSource) -> None:
-        """dealt: from the guardian. Raises MalformedMessage if it is not for this architecture and batch."""
+    def __init__(
+        self, model: QuantisedModel, queries: int, dealt: Arrays, *, context: bytes, source: RandomSource
+    ) -> None:
+        """dealt: from the guardian; context: names the batch, as for `share_votes`.
+
+        Raises MalformedMessage if what was dealt is not for this architecture and batch.
+        """
         self._plan = Plan.of(model.architecture, queries)
         self._model = model
         self._dealt = received("the dealt randomness", dealt, (SEED, *self._plan.corrections))
-        self._guardian_seed = source(SEED_BYTES)
+        # Shares of zero, to which the vote is added on the querying party's side.
+        self._zero, self._guardian_share = share_votes(
+            np.full((1, queries), ABSTAIN), classes=model.architecture.classes, context=context, source=source
+        )
         self._waiting = list(self._plan.exchanges)
         self._over = False
         self._replies = self._answers()
@@ -44,11 +55,11 @@ class Answerer:
         return not self._waiting
 
     @property
-    def guardian_seed(self) -> bytes:
-        """The guardian's share of the votes, as the seed of `Stream.field`; fresh and independent of the rest."""
+    def guardian_share(self) -> GuardianShare:
+        """The guardian's share of the votes and of their check: a fresh seed, independent of all else."""
         if not self.finished:
             raise MalformedMessage(f"the batch waits for {self._waiting[0].name!r}; there is no vote yet")
-        return self._guardian_seed
+        return self._guardian_share
 
     def step(self, name: str, arrays: Arrays) -> Arrays:
         """The reply to one request. Raises MalformedMessage for one that is not next; the batch is over then."""
@@ -98,10 +109,10 @@ class Answerer:
         lookups = vote.lookups(masked, next(opened))
         their_lookups, their_wins = yield masked, lookups
         wins = vote.wins(lookups, their_lookups)
-        # The guardian knows the dealt tables, so this party's own share would tell it the vote. It gets a fresh one,
+        # The guardian knows the dealt tables, so this party's own share would tell it the vote. It gets a fresh share,
         # and the querying party the difference, which is uniform to it.
-        guardians = Stream(self._guardian_seed).field((plan.queries, plan.vote.classes))
-        yield wins, field_difference(vote.shares(wins, their_wins), guardians)
+        zero, squares, seeds = self._zero.arrays()
+        yield wins, plus(vote.shares(wins, their_wins)[None], zero), squares, seeds
 
     def _masked_weights(self, free: list[Arrays]) -> Arrays:
         return tuple(

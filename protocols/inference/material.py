@@ -12,8 +12,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy import ndarray
 
+from protocols.aggregation.two_server.field import P, minus, plus
 from protocols.errors import MalformedMessage
-from protocols.inference.streams import PRIME, Stream
+from protocols.inference.streams import Stream
 
 Arrays = tuple[ndarray, ...]
 Group = Literal["xor", "ring", "field"]
@@ -72,7 +73,7 @@ def received(step: str, arrays: Arrays, pieces: tuple[Piece, ...]) -> Arrays:
             raise MalformedMessage(f"{step}: array {number} is {found}; expected {piece.dtype}")
         if array.shape != piece.shape:
             raise MalformedMessage(f"{step}: array {number} has shape {array.shape}; expected {piece.shape}")
-        if piece.group == "field" and array.size and int(array.max()) >= PRIME:
+        if piece.group == "field" and array.size and int(array.max()) >= P:
             raise MalformedMessage(f"{step}: array {number} has elements of 2**31 - 1 or more, outside the field")
     return tuple(np.ascontiguousarray(array) for array in arrays)
 
@@ -82,7 +83,7 @@ def _sum(piece: Piece, left: ndarray, right: ndarray) -> ndarray:
         return left ^ right
     if piece.group == "ring":
         return left + right
-    return field_sum(left, right)
+    return plus(left, right)
 
 
 def _difference(piece: Piece, left: ndarray, right: ndarray) -> ndarray:
@@ -90,15 +91,4 @@ def _difference(piece: Piece, left: ndarray, right: ndarray) -> ndarray:
         return left ^ right
     if piece.group == "ring":
         return left - right
-    return field_difference(left, right)
-
-
-def field_sum(left: ndarray, right: ndarray) -> ndarray:
-    """left + right modulo p; both below p, so that nothing wraps in 32 bits."""
-    total = left + right
-    return np.where(total >= PRIME, total - np.uint32(PRIME), total)
-
-
-def field_difference(left: ndarray, right: ndarray) -> ndarray:
-    """left - right modulo p."""
-    return np.where(left >= right, left - right, left + np.uint32(PRIME) - right)
+    return minus(left, right)

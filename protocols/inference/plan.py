@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import UInt32
 from numpy import ndarray
 
+from protocols.aggregation.two_server.shares import REPETITIONS
 from protocols.errors import InvalidInput
 from protocols.inference.architecture import Architecture, LinearShape, PoolShape, ReLUShape
 from protocols.inference.comparison import Digits
@@ -116,9 +117,11 @@ class Plan:
                 found.append(Exchange(f"layer {number}: choices", (lookups, bits), (bits,)))
                 values = ()
         masked, lookups, wins = self.vote.free
-        share = Piece("field", "<u4", wins.shape)
+        share = Piece("field", "<u4", (1, *wins.shape))
+        squares = Piece("field", "<u4", (1, self.queries, REPETITIONS))
+        seeds = Piece("xor", "<u1", (1, SEED_BYTES))
         found.append(Exchange("vote: signs", (*values, masked), (masked, lookups)))
-        found.append(Exchange("vote: wins", (lookups, wins), (wins, share)))
+        found.append(Exchange("vote: wins", (lookups, wins), (wins, share, squares, seeds)))
         return tuple(found)
 
     @staticmethod

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 
 import numpy as np
-from jaxtyping import Float, UInt32
+from jaxtyping import Float
 from numpy import ndarray
 
+from protocols.aggregation.two_server.field import plus
+from protocols.aggregation.two_server.shares import CoordinatorShare
 from protocols.errors import MalformedMessage
 from protocols.inference.architecture import Architecture, PoolShape
 from protocols.inference.fixed_point import quantised_inputs
-from protocols.inference.material import Arrays, drawn, field_sum, received
+from protocols.inference.material import Arrays, drawn, received
 from protocols.inference.plan import SEED, LinearGate, Plan
 from protocols.inference.relu import ReLU
 from protocols.inference.ring import by_uniform
@@ -34,14 +36,14 @@ class Querier:
         self._plan = Plan.of(architecture, len(inputs))
         (self._seed,) = received("the dealt randomness", dealt, (SEED,))
         self._waiting = list(self._plan.exchanges)
-        self._share: UInt32[ndarray, "1 queries classes"] | None = None
+        self._share: CoordinatorShare | None = None
         self._over = False
         self._requests = self._asks()
         next(self._requests)
 
     @property
-    def share(self) -> UInt32[ndarray, "1 queries classes"]:
-        """This party's share, over F_p, of one voter's one-hot votes."""
+    def share(self) -> CoordinatorShare:
+        """This party's share of one voter's votes and of their check, as a coordinator has it in `two_server`."""
         if self._share is None:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; there is no vote yet")
         return self._share
@@ -59,13 +61,13 @@ class Querier:
         try:
             arrays = self._requests.send(received(exchange.name, reply, exchange.reply))
         except StopIteration as end:
-            self._share = end.value[None]
+            self._share = end.value
             return None
         self._over = False
         self._waiting.pop(0)
         return self._waiting[0].name, arrays
 
-    def _asks(self) -> Generator[Arrays, Arrays, UInt32[ndarray, "queries classes"]]:
+    def _asks(self) -> Generator[Arrays, Arrays, CoordinatorShare]:
         """Requests, each answered by what is sent in; returns the share of the votes."""
         plan, stream = self._plan, Stream(self._seed.tobytes())
         dealt = [drawn(stream, plan.queriers(step)) for step in (*plan.steps, plan.vote)]
@@ -98,19 +100,19 @@ class Querier:
         their_masked, their_lookups = yield (*opening, masked)
         lookups = vote.lookups(masked, their_masked)
         wins = vote.wins(lookups, their_lookups)
-        their_wins, their_share = yield lookups, wins
-        return field_sum(vote.shares(wins, their_wins), their_share)
+        their_wins, their_share, squares, seeds = yield lookups, wins
+        return CoordinatorShare(plus(vote.shares(wins, their_wins)[None], their_share), squares, seeds)
 
 
 def converse(
     queriers: Mapping[str, Querier], exchange: Callable[[dict[str, Request]], Mapping[str, Arrays | None]]
-) -> tuple[dict[str, UInt32[ndarray, "1 queries classes"]], dict[str, str]]:
+) -> tuple[dict[str, CoordinatorShare], dict[str, str]]:
     """Asks many parties at once, whatever their architectures: (shares by party, faults by party).
 
     exchange: one round, {party: request} -> {party: reply, or None if it gave none}. A party that is silent or sends
     something malformed is left out, and the rest goes on.
     """
-    shares: dict[str, UInt32[ndarray, "1 queries classes"]] = {}
+    shares: dict[str, CoordinatorShare] = {}
     faults: dict[str, str] = {}
     requests = {party: querier.start() for party, querier in queriers.items()}
     while requests:

@@ -2,13 +2,16 @@
 
 import numpy as np
 
+from protocols.aggregation.two_server.field import P
+from protocols.aggregation.two_server.shares import expand_guardian
 from protocols.inference.answerer import Answerer
 from protocols.inference.dealer import deal
 from protocols.inference.fixed_point import QuantisedModel
 from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.inference.querier import Querier
-from protocols.inference.streams import PRIME, Stream
 from protocols.randomness import seeded_source
+
+CONTEXT = b"a batch"
 
 
 def dense(rng, inputs, outputs):
@@ -41,7 +44,7 @@ def cnn(rng, side=8, classes=3):
 def parties(model: QuantisedModel, inputs, *key):
     """(querier, answerer) with dealt randomness."""
     for_querier, for_answerer = deal(model.architecture, len(inputs), source=seeded_source(*key, 1))
-    answerer = Answerer(model, len(inputs), for_answerer, source=seeded_source(*key, 2))
+    answerer = Answerer(model, len(inputs), for_answerer, context=CONTEXT, source=seeded_source(*key, 2))
     return Querier(model.architecture, inputs, for_querier), answerer
 
 
@@ -57,8 +60,14 @@ def run(querier, answerer):
 
 def votes(querier, answerer):
     """What both shares make together: one row a query, over F_p."""
-    share = querier.share[0].astype(np.int64)
-    return (share + Stream(answerer.guardian_seed).field(share.shape)) % PRIME
+    return (querier.share.votes[0].astype(np.int64) + guardians(answerer, len(querier.share.votes[0]))[0]) % P
+
+
+def guardians(answerer, queries):
+    """What the guardian expands: shares of votes, of points and of squares, of the one voter."""
+    seeds = answerer.guardian_share.seeds
+    classes = answerer._plan.vote.classes
+    return [each[0] for each in expand_guardian(seeds, queries=queries, classes=classes, context=CONTEXT)]
 
 
 def private_votes(model, inputs, *key):

@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.aggregation.two_server.field import P
 from protocols.inference import comparison
 from protocols.inference.comparison import Digits
 from protocols.inference.material import corrections, drawn, joined
 from protocols.inference.relu import ReLU, ReLUGate
-from protocols.inference.streams import PRIME, Stream
+from protocols.inference.streams import Stream
 from protocols.inference.vote import Vote, VoteGate
 
 
@@ -76,7 +77,7 @@ def votes_of(scores, bits, key):
     a, b = (side.masked(share) for side, share in zip((left, right), shared(scores, key), strict=True))
     a, b = left.lookups(a, b), right.lookups(b, a)
     a, b = left.wins(a, b), right.wins(b, a)
-    return (left.shares(a, b).astype(np.int64) + right.shares(b, a)) % PRIME
+    return (left.shares(a, b).astype(np.int64) + right.shares(b, a)) % P
 
 
 @given(

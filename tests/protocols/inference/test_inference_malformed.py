@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from inference_parties import mlp, parties
 
+from protocols.aggregation.two_server.field import P
 from protocols.errors import MalformedMessage
 from protocols.inference.answerer import Answerer
 from protocols.inference.architecture import Precision
 from protocols.inference.dealer import deal
 from protocols.inference.fixed_point import quantise
 from protocols.inference.querier import Querier
-from protocols.inference.streams import PRIME
 from protocols.randomness import seeded_source
 
 MODEL = quantise(mlp(np.random.default_rng(0), 3, 2, 3), Precision())
@@ -72,11 +72,11 @@ def test_a_malformed_reply_is_refused_and_ends_the_batch(step) -> None:
 
 def test_a_share_outside_the_field_is_refused() -> None:
     querier, answerer, request = until("vote: wins")
-    wins, share = answerer.step(*request)
+    wins, share, *check = answerer.step(*request)
     share = share.copy()
-    share[1, 2] = PRIME
+    share[0, 1, 2] = P
     with pytest.raises(MalformedMessage, match="array 2 has elements of 2\\*\\*31 - 1 or more"):
-        querier.step((wins, share))
+        querier.step((wins, share, *check))
 
 
 def test_steps_out_of_order_or_repeated_are_refused_and_end_the_batch() -> None:
@@ -104,12 +104,12 @@ def test_malformed_dealt_randomness_is_refused() -> None:
     for_querier, for_answerer = deal(MODEL.architecture, 2, source=seeded_source(1))
     for said, bad in faults(for_answerer):
         with pytest.raises(MalformedMessage, match=f"dealt randomness.*{said}"):
-            Answerer(MODEL, 2, bad, source=seeded_source(2))
+            Answerer(MODEL, 2, bad, context=b"", source=seeded_source(2))
     for said, bad in faults(for_querier):
         with pytest.raises(MalformedMessage, match=f"dealt randomness.*{said}"):
             Querier(MODEL.architecture, INPUTS, bad)
     with pytest.raises(MalformedMessage, match="dealt randomness"):
-        Answerer(MODEL, 3, for_answerer, source=seeded_source(2))
+        Answerer(MODEL, 3, for_answerer, context=b"", source=seeded_source(2))
 
 
 any_array = arrays_of.arrays(

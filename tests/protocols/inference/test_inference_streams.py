@@ -5,7 +5,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.stats import chi2
 
-from protocols.inference.streams import PRIME, Stream
+from protocols.aggregation.two_server.field import P
+from protocols.inference.streams import Stream
 
 
 class Repeating(Stream):
@@ -34,15 +35,15 @@ def test_arrays_follow_each_other_whatever_their_sizes() -> None:
 
 
 def test_field_elements_skip_the_prime_and_use_31_bits() -> None:
-    found = Repeating([5, PRIME, 2**31 + 7, 2**32 - 1, PRIME, 9]).field((4,))
+    found = Repeating([5, P, 2**31 + 7, 2**32 - 1, P, 9]).field((4,))
     assert found.tolist() == [5, 0, 7, 9]
 
 
 def test_field_elements_are_uniform() -> None:
     """Chi-squared over 1,024 cells; false alarms 1e-6, but the seed is fixed."""
     elements = Stream(b"a seed of sixtee").field((200_000,))
-    assert elements.max() < PRIME
-    counts = np.bincount((elements.astype(np.int64) * 1024 // PRIME), minlength=1024)
+    assert elements.max() < P
+    counts = np.bincount((elements.astype(np.int64) * 1024 // P), minlength=1024)
     expected = len(elements) / 1024
     assert ((counts - expected) ** 2 / expected).sum() < chi2.isf(1e-6, 1023)
 

@@ -11,9 +11,10 @@ import pytest
 from inference_parties import parties, run
 from scipy.stats import chi2
 
+from protocols.aggregation.two_server.field import plus
 from protocols.inference.architecture import Precision
 from protocols.inference.fixed_point import plain_inference, quantise
-from protocols.inference.material import drawn, field_difference
+from protocols.inference.material import drawn
 from protocols.inference.model import Dense, Model, ReLU
 from protocols.inference.streams import Stream
 from protocols.randomness import seeded_source
@@ -168,16 +169,17 @@ def test_the_guardian_gets_the_same_seed_whatever_input_and_model() -> None:
         for row in INPUTS:
             querier, answerer = parties(model, row[None], 3)
             run(querier, answerer)
-            seeds.add(answerer.guardian_seed)
-    assert seeds == {seeded_source(3, 2)(16)}
+            (share,) = answerer.guardian_share.arrays()
+            seeds.add(share.tobytes())
+    assert seeds == {seeded_source(3, 2)(32)[:16]}
 
 
 def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -> None:
     """Why the guardian's share is drawn afresh: it dealt the tables, and a share from them names the opened entry."""
     kept = []
     monkeypatch.setattr(
-        "protocols.inference.answerer.field_difference",
-        lambda own, fresh: kept.append((own, fresh)) or field_difference(own, fresh),
+        "protocols.inference.answerer.plus",
+        lambda own, zero: kept.append((own, plus(own, zero))) or plus(own, zero),
     )
     rows = np.random.default_rng(2).uniform(-1, 1, (50, 2))
     querier, answerer = parties(FIRST, rows, 4)
@@ -189,7 +191,7 @@ def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -
             (querier._seed, querier._plan.queriers, -4), (answerer._dealt[0], querier._plan.answerers, -1)
         )
     )  # fmt: skip
-    ((own, fresh),) = kept
+    ((own, sent),) = kept
     entry = (tables == own).argmax(axis=0)
     assert ((((entry - masks) & 3) == 2) == np.eye(3)[plain_inference(FIRST, rows)]).all()
-    assert not (tables == fresh).any()
+    assert not (tables == sent).any()

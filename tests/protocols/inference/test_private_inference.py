@@ -89,7 +89,7 @@ def test_parties_with_different_models_are_asked_at_once_and_a_faulty_or_silent_
     assert sorted(shares) == ["a", "b", "c"]
     assert faults == {"d": "layer 2: signs has 1 arrays; expected 2", "e": "gave no reply"}
     for party in shares:
-        assert shares[party].shape == (1, 4, 3)
+        assert shares[party].votes.shape == (1, 4, 3)
         assert (votes(*both[party]) == one_hot(models[party], inputs)).all()
 
 
@@ -99,7 +99,7 @@ def test_the_guardians_share_is_there_only_at_the_end() -> None:
     name, arrays = querier.start()
     answerer.step(name, arrays)
     with pytest.raises(MalformedMessage, match="vote: signs"):
-        _ = answerer.guardian_seed
+        _ = answerer.guardian_share
     with pytest.raises(MalformedMessage, match="weights"):
         _ = querier.share
 
