@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from coordinator.coordinator import Coordinator
 from coordinator.hub import Hub
 from coordinator.in_process import InProcess
 from party.node import Node, Seat
@@ -33,6 +32,7 @@ from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.confidentiality import CLEAR
+from protocols.coordinator import Coordinator
 from protocols.enrolment import Enrolled
 from protocols.identity import (
     certificate_from_pem,

@@ -15,13 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator.coordinator import Coordinator, Labelling, TrainStudent
 from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Asked, Counted, code_of
 from protocols.aggregation.levels import Dial, aggregation_of
+from protocols.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.randomness import system_source

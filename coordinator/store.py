@@ -16,13 +16,13 @@ from typing import Literal
 
 import numpy as np
 
-from coordinator.coordinator import Labelling
 from coordinator.database import Database
 from coordinator.home import Home
 from coordinator.labelled import LabelledStudy
 from coordinator.membership import SCHEMA as MEMBERSHIP
 from coordinator.membership import Membership
 from protocols.audit_log import AuditLog, Entry
+from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study import Study
 from protocols.study_file import read_study

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.coordinator import TrainStudent
 from coordinator.home import read, write
 from coordinator.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
+from protocols.coordinator import TrainStudent
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study import Study
 

@@ -136,7 +136,7 @@ class Party:
             )
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = self._ballot.cast(request, self._votes(batch))
+            reply = self._ballot.cast(request, lambda: self._votes(batch))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)

@@ -10,11 +10,11 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.stats import t
 
-from coordinator.coordinator import Coordinator, Labelling, TrainStudent
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.errors import EngineFailed
 from protocols.messages import Request, VoteRequest
 from protocols.noise import simulated

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from coordinator.coordinator import TrainStudent
+from protocols.coordinator import TrainStudent
 from protocols.study import Study
 from protocols.votes import count_votes, plurality
 from simulations.accountants import check_analyses, named_accountants

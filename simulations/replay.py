@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64, Integer
 from numpy import ndarray
 
-from coordinator.coordinator import Labelling, TrainStudent
+from protocols.coordinator import Labelling, TrainStudent
 from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import StandardNormal

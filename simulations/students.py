@@ -14,10 +14,10 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 import coordinator.students
-from coordinator.coordinator import TrainStudent
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from party.files import write_atomically
+from protocols.coordinator import TrainStudent
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset, content_digest
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.coordinator import Coordinator
 from coordinator.hub import Hub
 from party.node import Node, Seat
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.enrolment import Enrolled
 from protocols.errors import Refused
 from protocols.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem

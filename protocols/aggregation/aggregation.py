@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from jaxtyping import Bool, Float64, Int64
@@ -20,13 +21,19 @@ from protocols.messages import HiddenVotes, Outcome, Refusal, Reply, StepReply, 
 from protocols.study import Study
 from protocols.transport import Transport
 
+# The votes of one seat's teachers on the batch at hand.
+Votes = Callable[[], Int64[ndarray, "teachers queries"]]
+
 
 class Ballot(ABC):
     """One seat's side of a level."""
 
     @abstractmethod
-    def cast(self, request: VoteRequest, votes: Int64[ndarray, "teachers queries"]) -> VoteReply | HiddenVotes:
-        """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged."""
+    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply | HiddenVotes:
+        """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
+
+        votes: asks the teachers; not called by a level at which the queries are hidden too.
+        """
 
     def step(self, request: StepRequest) -> StepReply:
         """One step around a batch; costs no budget. Raises Refused."""

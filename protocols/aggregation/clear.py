@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, given
+from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
 from protocols.errors import InvalidInput
 from protocols.messages import Outcome, VoteReply, VoteRequest
 from protocols.noise import LatticeNoise, Noise
@@ -16,8 +16,8 @@ from protocols.votes import ABSTAIN, check_votes, count_votes
 class ClearBallot(Ballot):
     """Votes as they are."""
 
-    def cast(self, request: VoteRequest, votes: Int64[ndarray, "teachers queries"]) -> VoteReply:
-        return VoteReply(request.digest, votes)
+    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
+        return VoteReply(request.digest, votes())
 
     def settle(self, outcome: Outcome) -> None:
         """Nothing but the coordinator's word is needed: the coordinator is trusted with votes and labels."""

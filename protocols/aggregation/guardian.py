@@ -18,9 +18,11 @@ from numpy import ndarray
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_server.noisy_argmax import guardian_side
 from protocols.aggregation.two_server.shares import GuardianShare, check_guardian_share
-from protocols.aggregation.two_server.sketch import guardian_check
+from protocols.aggregation.two_server.sketch import guardian_checks
+from protocols.aggregation.two_server.weighted_sums import guardian_sums
 from protocols.aggregation.two_servers import (
     NOISE_SEED_BYTES,
+    ballots_of,
     check_bytes,
     head_array,
     head_of,
@@ -32,6 +34,7 @@ from protocols.aggregation.two_servers import (
     server_noise,
     threshold_of,
     unseal,
+    whole_seats,
 )
 from protocols.audit_log import Head
 from protocols.channel import Channel
@@ -46,13 +49,14 @@ _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """What a coordinator submits: a batch, the round, and each answering seat's sealed share."""
+    """What a coordinator submits: a batch, its round, the seats it asked, and the sealed share of each that answered."""
 
     study: bytes
     request: bytes
     number: int
     second_round: bool
     ids: Int64[ndarray, " queries"]
+    members: Int64[ndarray, " members"]
     seats: Int64[ndarray, " seats"]
     sealed: tuple[bytes, ...]
     own: Head
@@ -65,6 +69,7 @@ class Submission:
             np.frombuffer(self.request, dtype=np.uint8),
             np.array([self.number, self.second_round], dtype=np.int64),
             self.ids,
+            self.members,
             self.seats,
             np.array([len(each) for each in self.sealed], dtype=np.int64),
             np.frombuffer(b"".join(self.sealed), dtype=np.uint8),
@@ -75,18 +80,20 @@ class Submission:
     @classmethod
     def read(cls, arrays: tuple[ndarray, ...]) -> Submission:
         """Raises MalformedMessage unless the arrays are a submission."""
-        if len(arrays) != 9:
-            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 9")
-        study, request, scalars, ids, seats, lengths, sealed, own, seen = arrays
-        for what, array in (("scalars", scalars), ("ids", ids), ("seats", seats), ("lengths", lengths)):
+        if len(arrays) != 10:
+            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
+        study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
+        positions = {"ids": ids, "members": members, "seats": seats}
+        for what, array in {"scalars": scalars, **positions, "lengths": lengths}.items():
             if array.dtype != np.int64 or array.ndim != 1:
                 raise MalformedMessage(f"{what} are {array.dtype} of rank {array.ndim}; allowed: int64 of rank 1")
         if scalars.shape != (2,) or scalars[0] < 0 or scalars[1] not in (0, 1):
             raise MalformedMessage("a submission's number or round is out of range; allowed: >= 0, and 0 or 1")
-        if not len(ids) or (np.diff(ids) <= 0).any() or ids[0] < 0:
-            raise MalformedMessage("ids repeat, descend, are negative or missing; allowed: ascending positions")
-        if not len(seats) or (np.diff(seats) <= 0).any() or seats[0] < 0:
-            raise MalformedMessage("seats repeat, descend, are negative or missing; allowed: ascending positions")
+        for what, array in positions.items():
+            if not len(array) or (np.diff(array) <= 0).any() or array[0] < 0:
+                raise MalformedMessage(f"{what} repeat, descend, are negative or missing; allowed: ascending positions")
+        if not np.isin(seats, members).all():
+            raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
         if lengths.shape != seats.shape or (lengths < 0).any() or (lengths > len(sealed)).any():
             raise MalformedMessage("lengths of sealed shares are out of range; allowed: one a seat")
         if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
@@ -99,6 +106,7 @@ class Submission:
             int(scalars[0]),
             bool(scalars[1]),
             ids,
+            members,
             seats,
             parts,
             head_of(own),
@@ -167,7 +175,7 @@ class Guardian:
         study = self._study
         if submission.study != study.digest:
             raise Refused("unknown_study", f"study {submission.study.hex()[:16]} is not one of this guardian's")
-        if submission.seats[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
+        if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
             raise Refused("query_limit", "a seat or query is beyond the study's roster or limit")
         if study.round_one is not None and (submission.ids >= study.round_one).any() != submission.second_round:
             raise Refused("other_round", "the batch is not of the round that it is submitted for")
@@ -178,11 +186,7 @@ class Guardian:
                 opened = unseal(
                     sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
                 )
-                shares.append(
-                    check_guardian_share(
-                        opened, voters=study.teachers, queries=len(submission.ids), classes=study.classes
-                    )
-                )
+                shares.append(check_guardian_share(opened, voters=study.teachers))
             except MalformedMessage:
                 faulty[at] = True
         return shares, faulty
@@ -199,7 +203,7 @@ class Guardian:
             if ledger.stored(submission.number) is None:
                 asked = study.participation.votes(submission.ids).sum(axis=1)
                 worst = study.budgets.amount(asked, asked)
-                amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.seats.tolist()}
+                amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
                 ledger.reserve(submission.number, digest, amounts, b"", queries=submission.ids.tolist())
             elif ledger.number_of(digest) != submission.number:
                 raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
@@ -213,17 +217,16 @@ class Guardian:
     ) -> None:
         study, ledger, ids = self._study, self._ledger, submission.ids
         seats = submission.seats[~faulty]
+        if len(seats) < study.quorum:
+            return self._give_up(submission)
         takes_part = study.participation.votes(ids)
-        masks = np.repeat(takes_part[seats], study.teachers, axis=0)
-        sums, valid = guardian_check(
-            channel,
-            shares,
-            takes_part=masks,
-            group=np.repeat(np.arange(len(seats)), study.teachers),
-            weights=own_weights(study, seats),
-            abstention=bool(study.confidentiality.abstention),
-            source=self._source,
-        )
+        ballots = ballots_of(study, submission.request, takes_part[seats])
+        share = GuardianShare.of_all(shares)
+        voters = guardian_checks(channel, share, ballots, source=self._source)
+        valid = whole_seats(study, voters)
+        if valid.sum() < study.quorum:
+            return self._give_up(submission)
+        sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         seed = ledger.noted(submission.request, _NOISE_SEED)
         assert seed is not None  # noted when the submission was accepted
         lattice = study.lattice
@@ -245,3 +248,8 @@ class Guardian:
         ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
         signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
         send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+
+    def _give_up(self, submission: Submission) -> None:
+        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        self._ledger.forget(submission.request, _SUBMISSION)
+        self._ledger.log.append("below_quorum", batch=submission.number)

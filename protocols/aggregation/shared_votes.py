@@ -14,14 +14,16 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, given
+from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
 from protocols.aggregation.guardian import Submission
 from protocols.aggregation.two_server.noisy_argmax import coordinator_side
 from protocols.aggregation.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
-from protocols.aggregation.two_server.sketch import coordinator_check
+from protocols.aggregation.two_server.sketch import coordinator_checks
+from protocols.aggregation.two_server.weighted_sums import coordinator_sums
 from protocols.aggregation.two_servers import (
     NOISE_SEED_BYTES,
     SIGNATURE_BYTES,
+    ballots_of,
     check_bytes,
     check_outcome,
     head_of,
@@ -32,6 +34,7 @@ from protocols.aggregation.two_servers import (
     send,
     server_noise,
     threshold_of,
+    whole_seats,
 )
 from protocols.channel import Channel
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -62,12 +65,12 @@ class SharedBallot(Ballot):
         self._signing_key = bytes.fromhex(terms.signing_key)
         self._source = source
 
-    def cast(self, request: VoteRequest, votes: Int64[ndarray, "teachers queries"]) -> HiddenVotes:
-        study = self._study
+    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
+        study, cast = self._study, votes()
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
-        if not study.confidentiality.abstention and (votes[:, takes_part] == ABSTAIN).any():
+        if not study.confidentiality.abstention and (cast[:, takes_part] == ABSTAIN).any():
             raise Refused("bad_votes", "a teacher abstains; allowed: a class in every query, as the study says")
-        coordinators, guardians = share_votes(votes, classes=study.classes, source=self._source)
+        coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
         sealed = seal(
             guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=self._seat
         )
@@ -145,6 +148,7 @@ class TwoServer(Aggregation):
             request.batch.number,
             offsets is not None,
             ids,
+            np.array(sorted(study.seats[seat] for seat in asked.seats), dtype=np.int64),
             seats,
             sealed,
             log.head(),
@@ -156,16 +160,18 @@ class TwoServer(Aggregation):
         left_out |= {study.roster[seat].party: "bad_seal" for seat in seats[faulty].tolist()}
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
-        sums, valid = coordinator_check(
-            channel,
-            shares,
-            takes_part=np.repeat(asked.takes_part[seats], study.teachers, axis=0),
-            group=np.repeat(np.arange(len(seats)), study.teachers),
-            weights=own_weights(study, seats),
-            abstention=bool(study.confidentiality.abstention),
-            source=self._source,
-        )
+        if len(seats) < study.quorum:
+            return self._give_up(asked, left_out)
+        ballots = ballots_of(study, request.digest, asked.takes_part[seats])
+        share = CoordinatorShare.of_all(shares)
+        voters = coordinator_checks(channel, share, ballots, source=self._source)
+        valid = whole_seats(study, voters)
         left_out |= {study.roster[seat].party: "bad_votes" for seat in seats[~valid].tolist()}
+        if valid.sum() < study.quorum:
+            return self._give_up(asked, left_out)
+        sums = coordinator_sums(
+            share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
+        )
         lattice = study.lattice
         assert lattice is not None
         noise = lattice_noise(expanded_source(seed, label="coordinator noise"), units=lattice.units)
@@ -192,6 +198,11 @@ class TwoServer(Aggregation):
         log.remember(_GUARDIAN, head_of(known), proof=b"")
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
+
+    def _give_up(self, asked: Asked, left_out: dict[str, str]) -> Counted:
+        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        asked.ledger.forget(asked.request.digest, _SUBMITTED)
+        return Counted(None, (), left_out)
 
     def released(self, asked: Asked) -> None:
         """Forgets shares and noise of a batch that is settled: nobody may ask for it again."""

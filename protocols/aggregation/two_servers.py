@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
+from protocols.aggregation.two_server.sketch import Ballots
 from protocols.audit_log import Head
 from protocols.channel import Channel
 from protocols.discrete_gaussian import discrete_gaussian, lattice_sigma
@@ -120,6 +121,21 @@ def server_noise(
     bit = None if study.sigma_threshold is None else noise.draw(queries, study.sigma_threshold * units)
     assert study.sigma is not None  # every mechanism of Gaussian noise has it
     return bit, noise.draw(queries * study.classes, study.sigma * units).reshape(queries, study.classes)
+
+
+def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:
+    """What both servers know of the votes of these seats."""
+    return Ballots(
+        np.repeat(takes_part, study.teachers, axis=0),
+        study.classes,
+        bool(study.confidentiality.abstention),
+        request,
+    )
+
+
+def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
+    """Which seats' votes enter: those of which every teacher's votes are well formed."""
+    return voters.reshape(-1, study.teachers).all(axis=1)
 
 
 def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:

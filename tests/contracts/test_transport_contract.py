@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.messages import Outcome, Refusal, VoteReply, VoteRequest
 from protocols.noise import simulated
 from protocols.queries import QueryBatch

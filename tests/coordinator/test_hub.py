@@ -10,11 +10,11 @@ import grpc
 import numpy as np
 import pytest
 
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.errors import Refused
 from protocols.frames import SESSION_METHOD
 from protocols.identity import COORDINATOR_HOST, issue, key_to_pem, new_authority, new_key, to_pem

@@ -5,7 +5,6 @@ import threading
 import numpy as np
 import pytest
 
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from coordinator.jobs import OpenStudy
 from coordinator.logs import Log
@@ -14,6 +13,7 @@ from coordinator.store import Store
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.errors import Refused, StorageFailed
 from protocols.noise import simulated
 from protocols.randomness import system_source
@@ -49,9 +49,7 @@ class Bench:
         self.opened = None
 
     def open(self):
-        self.opened = OpenStudy(
-            self.store, "test", self.hub, dial=None, stop=self.stop, on_event=self.log
-        )
+        self.opened = OpenStudy(self.store, "test", self.hub, dial=None, stop=self.stop, on_event=self.log)
         return self.opened
 
     def run(self, *, patience_s=20.0, student=None):
@@ -93,7 +91,9 @@ def test_a_job_ends_with_labels_progress_and_ledgers_that_agree(bench):
 
 
 def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monkeypatch):
-    monkeypatch.setattr("protocols.aggregation.levels.cryptographic", lambda source: simulated(np.random.default_rng(1)))
+    monkeypatch.setattr(
+        "protocols.aggregation.levels.cryptographic", lambda source: simulated(np.random.default_rng(1))
+    )
     made = bench()
     made.run()
     parties = {

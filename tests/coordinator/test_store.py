@@ -10,9 +10,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.coordinator import Labelling
 from coordinator.home import Home
 from coordinator.store import Serving, Session, Store
+from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.schedule import Stop
 from tests.consortium import deployed_study

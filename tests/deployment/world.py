@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.coordinator import Coordinator, Labelling
 from coordinator.sessions import OpenStudy, Session, SessionEnded, Sessions, check_standing, record
 from party.node import Node, Seat, _Session, _standing
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator, Labelling
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import Answer, Ask, seal, unseal
 from protocols.identity import identify, issue, new_authority, new_key

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from coordinator.labelled import LabelledStudy
 from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
@@ -18,6 +17,7 @@ from coordinator.release.release import make_release
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.frames import Answer, Ask, seal
 from protocols.identity import issue, new_authority, new_key
 from protocols.messages import Outcome, Settled, encode

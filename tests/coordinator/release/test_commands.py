@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from coordinator.commands.group import run_command
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from coordinator.release.verify import verify_release
 from coordinator.store import Store, ledger_path
@@ -12,6 +11,7 @@ from coordinator.training import keep_student, train_student
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.identity import to_pem
 from protocols.noise import simulated
 from tests.consortium import pool_of, voter

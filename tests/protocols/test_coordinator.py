@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from coordinator.coordinator import Coordinator
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.coordinator import Coordinator
 from protocols.errors import InvalidInput
 from protocols.messages import Outcome, VoteReply, VoteRequest
 from protocols.noise import cryptographic, simulated
