@@ -1,6 +1,6 @@
 """What comes out of private inference is what the two servers take from voters: their check passes, and their sums."""
 
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from inference_parties import CONTEXT, linear_model, mlp, parties, run
@@ -26,12 +26,8 @@ def test_the_querying_party_and_the_guardian_check_the_votes_of_heterogeneous_mo
     # The second voter's share is changed on its way, so that its vector is no longer one-hot.
     coordinators.votes[1, 2, 3] ^= 1
     ballots = Ballots(np.ones((3, 5), dtype=bool), 4, False, CONTEXT)
-    ours, theirs = pair(wait_s=20.0)
-    found = []
-    other = Thread(
-        target=lambda: found.append(guardian_checks(theirs, guardians, ballots, source=seeded_source(1))), daemon=True
-    )
-    other.start()
-    mine = coordinator_checks(ours, coordinators, ballots, source=seeded_source(2))
-    other.join(20)
-    assert mine.tolist() == found[0].tolist() == [True, False, True]
+    ours, theirs = pair(wait_s=10.0)
+    with ThreadPoolExecutor(1) as pool:
+        guardians_side = pool.submit(guardian_checks, theirs, guardians, ballots, source=seeded_source(1))
+        mine = coordinator_checks(ours, coordinators, ballots, source=seeded_source(2))
+        assert mine.tolist() == guardians_side.result().tolist() == [True, False, True]
