@@ -62,12 +62,21 @@ def lattice_sigma(sigma_votes: float | int, *, units: int) -> Fraction:
     if not (isfinite(sigma_votes) and sigma_votes > 0):
         raise InvalidInput(f"sigma = {sigma_votes} votes; allowed: finite, > 0")
     stated = Fraction(sigma_votes) * units
-    if stated > _LARGEST_SCALE // 4:
-        raise InvalidInput(f"sigma = {sigma_votes} votes of {units} units; allowed: at most 2**27 units")
-    denominator = _LARGEST_DENOMINATOR
-    while (floor(stated) + 2) * denominator > _LARGEST_SCALE:
-        denominator //= 2
+    denominator = sampler_denominator(stated)
     return Fraction(ceil(stated * denominator), denominator)
+
+
+def sampler_denominator(sigma_units: Fraction) -> int:
+    """The largest power of two, at most 2^20, over which the sampler takes sigma_units rounded up.
+
+    Raises InvalidInput above 2^27 units.
+    """
+    if sigma_units > _LARGEST_SCALE // 4:
+        raise InvalidInput(f"sigma = {float(sigma_units):g} lattice units; allowed: at most 2**27")
+    denominator = _LARGEST_DENOMINATOR
+    while (floor(sigma_units) + 2) * denominator > _LARGEST_SCALE:
+        denominator //= 2
+    return denominator
 
 
 def _candidates(
