@@ -21,15 +21,24 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from protocols.errors import InvalidInput, Refused
 
-Role = Literal["authority", "coordinator", "party"]
-ROLES: tuple[Role, ...] = ("authority", "coordinator", "party")
+Role = Literal["authority", "coordinator", "guardian", "party"]
+ROLES: tuple[Role, ...] = ("authority", "coordinator", "guardian", "party")
 # The name that every node expects of the coordinator's certificate, whatever host name or address it is reached by.
 COORDINATOR_HOST = "coordinator.conclave.invalid"
+# Likewise what a coordinator expects of a guardian's certificate.
+GUARDIAN_HOST = "guardian.conclave.invalid"
 PEM_BYTES = 16 * 2**10
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
 # Clocks of hospitals differ: a certificate counts from a little before it was made.
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
+# A coordinator is dialled by parties, and dials guardians.
+_USAGES = {
+    "coordinator": (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
+    "guardian": (ExtendedKeyUsageOID.SERVER_AUTH,),
+    "party": (ExtendedKeyUsageOID.CLIENT_AUTH,),
+}
+_HOSTS = {"coordinator": COORDINATOR_HOST, "guardian": GUARDIAN_HOST}
 
 # What the library raises for bytes that are no key, certificate or request.
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, CryptographyDeprecationWarning)
@@ -184,20 +193,28 @@ def issue(
     now: datetime.datetime,
     days: int,
 ) -> x509.Certificate:
-    """A certificate of the authority for a coordinator or a party. now: UTC; days: validity, >= 1."""
-    usage = {"coordinator": ExtendedKeyUsageOID.SERVER_AUTH, "party": ExtendedKeyUsageOID.CLIENT_AUTH}.get(role)
-    if usage is None:
-        raise InvalidInput(f"role is {role!r}; allowed: coordinator, party")
+    """A certificate of the authority for a coordinator, a guardian or a party. now: UTC; days: validity, >= 1."""
+    if role not in _USAGES:
+        raise InvalidInput(f"role is {role!r}; allowed: {', '.join(_USAGES)}")
     builder = (
         _builder(name=check_name(name), role=role, public_key=public_key, now=now, days=days)
         .issuer_name(authority.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_USAGES[role]), critical=False)
     )
-    if role == "coordinator":
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(COORDINATOR_HOST)]), critical=False)
+    if role in _HOSTS:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(_HOSTS[role])]), critical=False)
     return builder.sign(authority_key, hashes.SHA256())
+
+
+def may_dial(certificate: x509.Certificate) -> bool:
+    """Whether TLS takes a certificate of the authority from whoever opens a connection."""
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, *_UNREADABLE):
+        return False
+    return ExtendedKeyUsageOID.CLIENT_AUTH in usage
 
 
 def identify(

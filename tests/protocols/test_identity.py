@@ -18,6 +18,7 @@ from protocols.identity import (
     issue,
     key_from_pem,
     key_to_pem,
+    may_dial,
     new_authority,
     new_key,
     request_fingerprint,
@@ -48,6 +49,13 @@ def test_a_certificate_names_its_party_and_its_key():
 def test_a_party_that_is_called_like_a_coordinator_is_still_a_party():
     with pytest.raises(Refused, match="wrong_role"):
         identify(party("coordinator"), authority=ROOT, now=NOW, role="coordinator")
+
+
+def test_a_coordinator_and_a_party_may_dial_and_a_guardian_is_dialled():
+    assert [may_dial(party(role=role)) for role in ("coordinator", "party", "guardian")] == [True, True, False]
+    assert not may_dial(ROOT)
+    with pytest.raises(InvalidInput, match="allowed: coordinator, guardian, party"):
+        party(role="authority")
 
 
 def test_a_certificate_that_a_party_issued_is_worth_nothing():

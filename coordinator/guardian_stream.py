@@ -1,0 +1,197 @@
+"""A channel between two servers, made of two streams of pieces; whatever carries the pieces stays outside.
+
+A message may be larger than a carrier takes at once: it travels in pieces of at most PIECE_BYTES, each with its kind
+before it. Whoever sends faster than the other side reads waits, and a side that is silent for too long counts as gone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from protocols.errors import ChannelClosed, MalformedMessage
+
+PIECE_BYTES = 2**18
+# With the byte that says what a piece is.
+CARRIED_BYTES = PIECE_BYTES + 1
+# Of messages that wait to be sent, or to be read: one more message may always be sent.
+_WAITING_BYTES = 64 * 2**20
+_PART, _LAST, _GOODBYE = 0, 1, 2
+_GOODBYE_CHARACTERS = 500
+
+
+class Goodbye(ChannelClosed):
+    """The other side ended the conversation, and said why. code: stable and machine-readable."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"the other side ended the conversation: {code}: {reason}")
+        self.code = code
+        self.reason = reason
+
+
+class Stream:
+    """One end of a channel. Its user calls send, recv and close; its carrier iterates `outgoing` and calls `feed`.
+
+    silence_s: how long the other side may send or read nothing. Methods may be called from several threads.
+    """
+
+    def __init__(self, *, silence_s: float) -> None:
+        self._silence_s = silence_s
+        self._changed = threading.Condition()
+        self._unsent: deque[tuple[int, memoryview]] = deque()
+        self._unread: deque[tuple[int, bytes]] = deque()
+        self._unsent_bytes = 0
+        self._unread_bytes = 0
+        self._closed = False  # nothing more is sent than what waits
+        self._carried = False  # all of it was taken by the carrier
+        self._gone: ChannelClosed | None = None  # nothing more is read than what waits
+
+    def send(self, data: bytes) -> None:
+        """Sends one message. Raises ChannelClosed when the other side is gone or reads nothing."""
+        self._put(_LAST, memoryview(data))
+
+    def recv(self, limit: int, *, within_s: float | None = None) -> bytes:
+        """The next message. within_s: how long it may take until a piece of it is there [silence_s].
+
+        Raises MalformedMessage above `limit` bytes, and nothing is read after that; ChannelClosed, which is a Goodbye
+        where the other side says why.
+        """
+        parts: list[bytes] = []
+        size, kind = 0, _PART
+        while kind == _PART:
+            kind, payload = self._take(self._silence_s if within_s is None else within_s)
+            size += len(payload)
+            if size > limit:
+                with self._changed:
+                    self._stop_reading(ChannelClosed("a message was too large; nothing after it is read"), drop=True)
+                raise MalformedMessage(f"message has more than {limit} bytes; allowed: at most {limit}")
+            parts.append(payload)
+        return b"".join(parts)
+
+    def say_goodbye(self, code: str, reason: str) -> None:
+        """Ends the conversation with a reason; that the other side is gone already does not matter."""
+        text = f"{code}\n{reason[:_GOODBYE_CHARACTERS]}".encode()
+        try:
+            self._put(_GOODBYE, memoryview(text))
+        except ChannelClosed:
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Sends what waits, and no more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def abort(self, reason: str) -> None:
+        """Drops what waits to be sent: the carrier has broken, or the conversation is of no more use."""
+        with self._changed:
+            self._closed = True
+            self._unsent.clear()
+            self._stop_reading(ChannelClosed(reason), drop=True)
+
+    def carried(self, *, timeout_s: float) -> bool:
+        """Waits until the carrier has taken everything, after close; whether it has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._carried, timeout_s)
+
+    def outgoing(self) -> Iterator[bytes]:
+        """The pieces to carry, until the stream is closed and everything was taken, or it is aborted."""
+        try:
+            while (piece := self._next_piece()) is not None:
+                yield piece
+        finally:
+            with self._changed:
+                self._carried = True
+                self._changed.notify_all()
+
+    def feed(self, pieces: Iterable[bytes]) -> None:
+        """Takes pieces from the carrier until they end; those raise ChannelClosed where it breaks."""
+        gone = ChannelClosed("the other side closed the channel")
+        try:
+            for piece in pieces:
+                if not self._take_in(piece):
+                    return
+        except ChannelClosed as error:
+            gone = error
+        with self._changed:
+            self._stop_reading(gone)
+
+    def _put(self, kind: int, data: memoryview) -> None:
+        with self._changed:
+            while not self._closed and (before := self._unsent_bytes) > _WAITING_BYTES:
+                if not self._changed.wait_for(lambda: self._closed or self._unsent_bytes < before, self._silence_s):
+                    raise ChannelClosed(f"the other side read nothing in {self._silence_s:g} s")
+            if self._closed:
+                raise self._gone or ChannelClosed("this side closed the channel")
+            self._unsent.append((kind, data))
+            self._unsent_bytes += len(data)
+            self._changed.notify_all()
+
+    def _next_piece(self) -> bytes | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._unsent or self._closed)
+            if not self._unsent:
+                return None
+            kind, data = self._unsent.popleft()
+            if len(data) > PIECE_BYTES:
+                self._unsent.appendleft((kind, data[PIECE_BYTES:]))
+                kind, data = _PART, data[:PIECE_BYTES]
+            self._unsent_bytes -= len(data)
+            self._changed.notify_all()
+        return bytes([kind]) + data
+
+    def _take_in(self, piece: bytes) -> bool:
+        """Keeps one piece for recv; whether more are wanted."""
+        with self._changed:
+            if not _allowed(piece):
+                self._stop_reading(ChannelClosed(f"a piece of {len(piece)} bytes is none of this wire"))
+                return False
+            if piece[0] == _GOODBYE:
+                code, _, reason = piece[1:].decode(errors="replace").partition("\n")
+                self._stop_reading(Goodbye(_printable(code)[:40], _printable(reason)[:_GOODBYE_CHARACTERS]))
+                return False
+            self._changed.wait_for(lambda: self._unread_bytes <= _WAITING_BYTES or self._gone is not None)
+            if self._gone is not None:
+                return False
+            self._unread.append((piece[0], piece[1:]))
+            self._unread_bytes += _cost(piece[1:])
+            self._changed.notify_all()
+            return True
+
+    def _take(self, within_s: float) -> tuple[int, bytes]:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._unread or self._gone is not None, within_s):
+                raise ChannelClosed(f"the other side sent nothing in {within_s:g} s")
+            if not self._unread:
+                assert self._gone is not None  # one of the two was waited for
+                raise self._gone
+            kind, payload = self._unread.popleft()
+            self._unread_bytes -= _cost(payload)
+            self._changed.notify_all()
+            return kind, payload
+
+    def _stop_reading(self, why: ChannelClosed, *, drop: bool = False) -> None:
+        """What arrived before stays to be read, unless it is dropped; the first reason stands."""
+        self._gone = self._gone or why
+        if drop:
+            self._unread.clear()
+            self._unread_bytes = 0
+        self._changed.notify_all()
+
+
+def _allowed(piece: bytes) -> bool:
+    """Whether it is a piece; one that others follow is full, so that a message has no more pieces than it needs."""
+    if not 0 < len(piece) <= CARRIED_BYTES:
+        return False
+    return piece[0] in (_LAST, _GOODBYE) or (piece[0] == _PART and len(piece) == CARRIED_BYTES)
+
+
+def _cost(payload: bytes) -> int:
+    """What an unread piece counts: an empty one takes memory too."""
+    return len(payload) + 1024
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text)

@@ -1,0 +1,268 @@
+"""Coordinator and guardian over real mutual TLS on loopback: who may converse, with whom, and every way it ends."""
+
+import datetime
+import json
+import socket
+import threading
+from dataclasses import replace
+
+import pytest
+
+from coordinator.guardian_dialling import check_guardian, dial
+from coordinator.guardian_greeting import Opening
+from coordinator.guardian_stream import Goodbye
+from protocols.channel import Channel
+from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
+from protocols.identity import new_authority, new_key
+from tests.consortium import NOW, deployed_study
+from tests.guardians import Echo, Guardianship, guarded_study
+from tests.operators import wait_until
+
+
+@pytest.fixture(scope="module")
+def served():
+    """One port for the tests that leave it as it was: its world and the coordinator's line to it."""
+    world = Guardianship()
+    with world.open() as line:
+        yield world, line
+
+
+def test_a_conversation_carries_messages_both_ways_and_is_a_channel(served):
+    world, line = served
+    with dial(world.study, line) as channel:
+        assert isinstance(channel, Channel)
+        for message in (b"", b"a message", bytes(range(256)) * 40_000):
+            channel.send(message)
+            assert channel.recv(2**28) == message
+        channel.send(b"end")
+    wait_until(lambda: world.codes()[-1] == "conversation_ended")
+
+
+def test_the_check_says_who_the_guardian_is_and_starts_nothing(served):
+    world, line = served
+    before = world.guardian.heard
+    with dial(world.study, line):  # a check is no second conversation
+        assert check_guardian(world.study, line).name == "notary"
+    assert world.guardian.heard == before
+
+
+def test_a_second_conversation_about_a_study_is_refused_while_one_is_open(served):
+    world, line = served
+    with dial(world.study, line) as channel:
+        with pytest.raises(ChannelClosed, match="busy"), dial(world.study, line):
+            pass
+        channel.send(b"end")
+    wait_until(lambda: not world.busy.locked())
+    with dial(world.study, line) as channel:
+        channel.send(b"end")
+
+
+def test_a_coordinator_that_breaks_off_leaves_the_guardian_free_for_the_next(served):
+    world, line = served
+
+    def break_off():
+        with dial(world.study, line) as channel:
+            channel.send(b"heard")
+            assert channel.recv(9) == b"heard"
+            raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        break_off()
+    wait_until(lambda: not world.busy.locked())
+    assert "conversation_broke" in world.codes()
+    with dial(world.study, line) as channel:
+        channel.send(b"end")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"role": "party"}, "wrong_role"),
+        ({"name": "another-centre"}, "other_coordinator"),
+        ({"name": "another-centre", "role": "party"}, "wrong_role"),
+    ],
+)
+def test_only_the_coordinator_of_the_terms_is_let_in(served, changes, code):
+    world, line = served
+    with pytest.raises(Refused, match=code) as refused:
+        check_guardian(world.study, world.line(line.address, **changes))
+    assert refused.value.code == code
+    assert world.codes()[-1] == code
+
+
+def test_a_coordinator_with_a_guardians_certificate_is_not_let_in(served):
+    world, line = served
+    # A guardian's certificate is for servers alone: TLS does not take it from whoever dials.
+    with pytest.raises(ChannelClosed, match="does not answer"):
+        check_guardian(world.study, world.line(line.address, role="guardian"))
+
+
+def test_an_expired_or_foreign_certificate_of_the_coordinator_is_not_let_in(served):
+    world, line = served
+    past = NOW - datetime.timedelta(days=9)
+    expired = world.certify(world.key, "centre", "coordinator", days=3, now=past)
+    with pytest.raises(ChannelClosed, match="does not answer"):
+        check_guardian(world.study, replace(line, certificate=expired))
+    stranger = Guardianship()
+    with pytest.raises(Refused, match="wrong_authority"):
+        check_guardian(world.study, stranger.line(line.address))
+    wrong = replace(stranger.line(line.address), authority=world.authority)
+    with pytest.raises(ChannelClosed, match="does not answer"):
+        check_guardian(world.study, wrong)
+
+
+def test_a_coordinator_that_the_guardian_denies_is_not_let_in():
+    world = Guardianship(denied_there={"centre": "its key was read by others"})
+    with world.open() as line, pytest.raises(Refused, match=r"revoked.*read by others"):
+        check_guardian(world.study, line)
+
+
+def test_a_study_that_was_not_approved_or_has_ended_is_refused(served):
+    world, line = served
+    with pytest.raises(Refused, match="unknown_study"):
+        check_guardian(guarded_study(4), line)
+    study = guarded_study()
+    ended = replace(study, terms=replace(study.terms, ends="2020-01-01"))
+    world = Guardianship(study=ended)
+    with world.open() as line, pytest.raises(Refused, match="study_ended"):
+        check_guardian(ended, line)
+
+
+def test_a_guardian_of_another_name_than_the_terms_is_refused():
+    other = Guardianship()
+    with other.open(name="another-notary") as line, pytest.raises(Refused, match=r"wrong_guardian.*'notary'"):
+        check_guardian(other.study, line)
+
+
+def test_a_guardian_that_is_denied_is_refused():
+    world = Guardianship(denied={"notary": "revoked by the operator"})
+    with world.open() as line:
+        with pytest.raises(Refused, match="revoked"):
+            check_guardian(world.study, line)
+        with pytest.raises(Refused, match="revoked"), dial(world.study, line):
+            pass
+
+
+@pytest.mark.parametrize("role", ["coordinator", "party"])
+def test_whoever_answers_with_another_role_is_no_guardian(role):
+    world = Guardianship(role=role)
+    with world.open(name="centre") as line, pytest.raises(Refused, match="another organisation") as refused:
+        check_guardian(world.study, line)
+    assert refused.value.code == "wrong_role"
+
+
+def test_a_guardian_with_the_coordinators_own_key_is_the_same_organisation():
+    world = Guardianship()
+    with world.open(key=world.key) as line, pytest.raises(Refused, match="same_organisation"):
+        check_guardian(world.study, line)
+    assert "same_organisation" in world.codes()  # the guardian sees it too
+
+
+@pytest.mark.parametrize("name", ["centre", "hospital-1"])
+def test_terms_that_name_the_coordinator_or_a_party_as_guardian_are_refused_before_anything_is_dialled(name):
+    study = guarded_study(guardian=name)
+    with pytest.raises(Refused, match="same_organisation"):
+        check_guardian(study, Guardianship().line("127.0.0.1:1"))
+
+
+def test_a_missing_address_an_absent_guardian_and_a_level_without_one_are_named():
+    world = Guardianship()
+    with pytest.raises(InvalidInput, match='allowed: guardian = "HOST:PORT"'):
+        check_guardian(world.study, world.line(""))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ChannelClosed, match=f"the guardian at {address} does not answer"):
+            check_guardian(world.study, world.line(address))
+    with pytest.raises(InvalidInput, match="level is 'clear'"):
+        check_guardian(deployed_study(3), world.line("127.0.0.1:1"))
+
+
+def test_a_guardian_of_another_consortium_is_refused(served):
+    world, line = served
+    foreign = new_authority(new_key(), name="other", now=NOW, days=9)
+    with pytest.raises(Refused, match="wrong_authority"):
+        check_guardian(world.study, replace(line, authority=foreign))
+
+
+@pytest.mark.parametrize(
+    ("error", "event", "ends"),
+    [
+        (Refused("other_submission", "submitted before"), "other_submission", ChannelClosed),
+        (BudgetExceeded("cap"), "budget_exceeded", ChannelClosed),
+        (MalformedMessage("share 17"), "malformed", ChannelClosed),
+        (ChannelClosed("gone"), "conversation_broke", ChannelClosed),
+        (StorageFailed("/secret/path is full"), "storage_failed", Goodbye),
+        (ValueError("share 17"), "ValueError", Refused),
+    ],
+)
+def test_however_a_conversation_fails_the_coordinator_is_told_no_more_than_it_may_know(error, event, ends):
+    world = Guardianship(guardian=Echo({b"fail": error}))
+
+    def converse(line):
+        with dial(world.study, line) as channel:
+            channel.send(b"fail")
+            channel.recv(99)
+
+    with world.open() as line:
+        with pytest.raises(ends) as said:
+            converse(line)
+        assert "17" not in str(said.value)
+        assert "/secret" not in str(said.value)
+        wait_until(lambda: not world.busy.locked())
+        assert event in world.codes()
+        assert "17" not in json.dumps(world.events)
+        assert check_guardian(world.study, line).name == "notary"
+
+
+def test_a_guardian_that_is_silent_counts_as_gone():
+    world, hold = Guardianship(silence_s=0.3), threading.Event()
+
+    class Silent:
+        def serve(self, channel):
+            hold.wait(20)
+
+    world.guardian = Silent()
+    with world.open() as line:
+        with pytest.raises(ChannelClosed, match="sent nothing"), dial(world.study, line) as channel:
+            channel.recv(9)
+        hold.set()
+
+
+def test_a_coordinator_that_is_silent_counts_as_gone():
+    world = Guardianship(silence_s=0.3)
+    with world.open() as line, dial(world.study, line):
+        wait_until(lambda: not world.busy.locked() and "conversation_broke" in world.codes())
+
+
+def test_a_guardian_that_stops_says_so_and_one_that_comes_back_is_asked_again():
+    world = Guardianship()
+    with world.open() as line:
+        conversation = dial(world.study, line)
+        channel = conversation.__enter__()
+        channel.send(b"heard")
+        assert channel.recv(9) == b"heard"
+    with pytest.raises(ChannelClosed, match="going_away"):
+        channel.recv(9)
+    conversation.__exit__(None, None, None)
+    with pytest.raises(ChannelClosed, match="does not answer"):
+        check_guardian(world.study, line)
+    with world.open(listen=line.address):
+        assert check_guardian(world.study, line).name == "notary"
+
+
+def test_a_port_that_is_taken_is_named(served):
+    world, line = served
+    with pytest.raises(InvalidInput, match="cannot listen at"), world.open(listen=line.address):
+        pass
+
+
+def test_an_opening_of_another_version_is_refused(served, monkeypatch):
+    world, line = served
+    real = Opening.encode
+    monkeypatch.setattr(Opening, "encode", lambda opening: b"\x02" + real(opening)[1:])
+    with pytest.raises(Refused, match="wire_version"):
+        check_guardian(world.study, line)
+    monkeypatch.setattr(Opening, "encode", lambda opening: b"\x01")
+    with pytest.raises(Refused, match="malformed"):
+        check_guardian(world.study, line)
