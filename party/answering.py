@@ -21,6 +21,7 @@ from party.settings import Settings
 from party.teacher_process import TeacherProcess
 from party.watermarks import check_ledger, remember_policy
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.levels import ballot_of
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
@@ -134,6 +135,7 @@ class Answering:
                 voter=_Voter(self._policy, study, name, self._settings.data.name, ledger, path, teachers, pool),
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
+                ballot=ballot_of(study, name, source=system_source),
             )
         except BaseException:
             ledger.close()

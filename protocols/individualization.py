@@ -48,8 +48,9 @@ def weights(
     classes: int,
     query_limit: int,
     answer_rate: float,
+    units: int = LATTICE,
 ) -> Float64[ndarray, " parties"]:
-    """The weight of each vote of each party, mean 1, on the lattice.
+    """The weight of each vote of each party, mean 1, on the lattice of 1/units votes.
 
     sensitivity_per_weight: votes that one protected unit moves at weight 1 (1 for a record, teachers per party
     for a party); sigma: the label noise, in votes. Raises InvalidInput for an unknown rule or a budget out of range.
@@ -58,7 +59,7 @@ def weights(
     if rule == "uniform":
         return np.ones(len(epsilon))
     if rule == "proportional":
-        return on_lattice(epsilon / epsilon.mean())
+        return on_lattice(epsilon / epsilon.mean(), units=units)
     if rule != "exhaustive":
         raise InvalidInput(f"weights is {rule!r}; allowed: {', '.join(RULES)}")
     budgets, member, sizes = np.unique(np.stack([epsilon, delta]), axis=1, return_inverse=True, return_counts=True)
@@ -85,14 +86,14 @@ def weights(
             f"epsilon {budgets[0, worst]:g} cannot be guaranteed at delta {budgets[1, worst]:g}; "
             "allowed: a larger epsilon or delta"
         )
-    return on_lattice(_exhausting(queries, sizes, sigma=sigma)[member])
+    return on_lattice(_exhausting(queries, sizes, sigma=sigma)[member], units=units)
 
 
-def on_lattice(weight: Float64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
-    """Weights rounded down to whole multiples of 1/LATTICE votes. Raises InvalidInput where one becomes zero."""
-    rounded = np.floor(weight * LATTICE) / LATTICE
+def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[ndarray, " parties"]:
+    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero."""
+    rounded = np.floor(weight * units) / units
     if (rounded <= 0).any():
-        raise InvalidInput(f"weight {weight.min():g} is too small; allowed: at least {1 / LATTICE:g} votes")
+        raise InvalidInput(f"weight {weight.min():g} is too small; allowed: at least {1 / units:g} votes")
     return rounded
 
 

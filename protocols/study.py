@@ -11,6 +11,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import ceil
 from typing import Literal
 
 import numpy as np
@@ -20,10 +21,19 @@ from numpy import ndarray
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
+from protocols.aggregation.two_server.ring import check_ring
 from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.errors import InvalidInput
 from protocols.identity import check_name
-from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, Sensitivity, check_view, make_mechanism
+from protocols.mechanisms import (
+    PARAMETERS,
+    GaussianMechanism,
+    Lattice,
+    Mechanism,
+    Sensitivity,
+    check_view,
+    make_mechanism,
+)
 from protocols.noise import Noise
 from protocols.participation import Participation, check_pattern, check_rate, participation
 from protocols.schedule import check_stop
@@ -194,6 +204,24 @@ class Study:
                 "the units of this level"
             )
 
+        if level == "two_server":
+            self._check_ring(units)
+
+    def _check_ring(self, units: int) -> None:
+        """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
+        mechanism = self.mechanism
+        thresholds = [self.threshold_units(second_round=second) for second in (False, True)]
+        assert self.sigma is not None  # the noise of every mechanism on a lattice
+        check_ring(
+            total_units=self.total_units,
+            threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
+            most_offset_units=ceil(self.nominal_weight * units) if mechanism.interactive else 0,
+            label_sigma_units=self.sigma * units,
+            threshold_sigma_units=None if self.sigma_threshold is None else self.sigma_threshold * units,
+            classes=self.classes,
+            queries=self.query_limit,
+        )
+
     def _check_terms(self) -> None:
         terms = self.terms
         if terms is None:
@@ -216,6 +244,20 @@ class Study:
             lattice=self.lattice,
             **{name: getattr(self, name) for name in PARAMETERS},
         )
+
+    @property
+    def total_units(self) -> int:
+        """The weight of all votes of the roster together, in lattice units."""
+        assert self.lattice is not None
+        return round(self.largest_weight * self.lattice.units)
+
+    def threshold_units(self, *, second_round: bool) -> int | None:
+        """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
+        mechanism, lattice = self.mechanism, self.lattice
+        assert lattice is not None
+        assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
+        needed = mechanism.needed(second_round=second_round)
+        return None if needed is None else ceil(needed * lattice.units)
 
     @property
     def lattice(self) -> Lattice | None:

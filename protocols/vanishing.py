@@ -69,7 +69,7 @@ def vanishing(
                 "allowed: a larger epsilon or delta"
             )
         rates = rates_for(queries[:, 0]) if pattern == "periodic" else _secret_rates(queries, budgets[0])
-        scale = float(on_lattice(np.array([1.0 / rates[member].mean()]))[0])
+        scale = float(on_lattice(np.array([1.0 / rates[member].mean()]), units=LATTICE)[0])
         settled = abs(scale / weight - 1) < _SETTLED
         weight = scale
         if settled:

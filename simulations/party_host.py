@@ -16,6 +16,7 @@ from numpy import ndarray
 from party.files import write_atomically
 from party.party import Party, Voter
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.levels import ballot_of
 from protocols.errors import MalformedMessage
 from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode, encode
 from protocols.queries import QueryBatch
@@ -40,7 +41,10 @@ class PartyHost:
             with Ledger(self._folder / "ledgers" / f"{self._study.seats[name]}.sqlite") as ledger:
                 secret = self._study.participation_name == "secret"
                 source = system_source if secret else None
-                party = Party(name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source)
+                ballot = ballot_of(self._study, name, source=system_source)
+                party = Party(
+                    name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source, ballot=ballot
+                )
                 yield name, party.handle_bytes(request)
 
     def _voter(self, name: str) -> Voter:

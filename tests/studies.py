@@ -9,6 +9,7 @@ from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.individualization import weights
 from protocols.mechanisms import make_mechanism
 from protocols.study import Seat, Study, votes_per_unit
+from protocols.votes import LATTICE
 
 
 def make_study(
@@ -50,6 +51,7 @@ def make_study(
         classes=classes,
         query_limit=queries,
         answer_rate=1.0,
+        units=confidentiality.units or LATTICE,
     )
     return Study(
         name="test",

@@ -32,7 +32,6 @@ from protocols.aggregation.two_servers import (
     receive,
     send,
     server_noise,
-    threshold_of,
     unseal,
     whole_seats,
 )
@@ -49,7 +48,7 @@ _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """What a coordinator submits: a batch, its round, the seats it asked, and the sealed share of each that answered."""
+    """What a coordinator submits: a batch, its round, whom it asked, and the sealed shares of those that answered."""
 
     study: bytes
     request: bytes
@@ -238,7 +237,7 @@ class Guardian:
             sums,
             label_noise=label,
             threshold_noise=bit,
-            threshold=threshold_of(study, second_round=submission.second_round).threshold_units is not None,
+            threshold=study.threshold_units(second_round=submission.second_round) is not None,
             source=self._source,
         )
         voted = {study.roster[seat].party for seat, good in zip(seats.tolist(), valid.tolist(), strict=True) if good}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from protocols.aggregation.aggregation import Aggregation
-from protocols.aggregation.clear import Clear
+from protocols.aggregation.aggregation import Aggregation, Ballot
+from protocols.aggregation.clear import Clear, ClearBallot
+from protocols.aggregation.shared_votes import SharedBallot, TwoServer
 from protocols.aggregation.two_servers import lattice_noise
 from protocols.channel import Channel
+from protocols.errors import InvalidInput
 from protocols.noise import cryptographic
 from protocols.randomness import RandomSource
 from protocols.study import Study
@@ -17,13 +19,31 @@ from protocols.study import Study
 Dial = Callable[[], AbstractContextManager[Channel]]
 
 
+def ballot_of(study: Study, seat: str, *, source: RandomSource) -> Ballot:
+    """A seat's side of the study's level. source: must be the operating system's on a node."""
+    match study.confidentiality.level:
+        case "two_server":
+            return SharedBallot(study, seat, source=source)
+        case "clear":
+            return ClearBallot()
+        case level:
+            raise InvalidInput(f"level is {level!r}; allowed: clear, two_server")
+
+
 def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> Aggregation:
     """The coordinator's side of the study's level, with all noise from `source`, which must be the operating system's.
 
     dial: for `two_server`. Raises InvalidInput if it is missing.
     """
     match study.confidentiality.level:
-        case _:
-            if study.lattice is None:
-                return Clear(cryptographic(source))
-            return Clear(lattice_noise(source, units=study.lattice.units))
+        case "two_server":
+            if dial is None:
+                raise InvalidInput(
+                    f"no guardian is named; level 'two_server' needs the address of {study.confidentiality.guardian!r}"
+                )
+            return TwoServer(dial, source=source)
+        case "clear":
+            lattice = study.lattice
+            return Clear(cryptographic(source) if lattice is None else lattice_noise(source, units=lattice.units))
+        case level:
+            raise InvalidInput(f"level is {level!r}; allowed: clear, two_server")

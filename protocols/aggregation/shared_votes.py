@@ -33,7 +33,6 @@ from protocols.aggregation.two_servers import (
     seal,
     send,
     server_noise,
-    threshold_of,
     whole_seats,
 )
 from protocols.channel import Channel
@@ -181,8 +180,9 @@ class TwoServer(Aggregation):
             sums,
             label_noise=label,
             threshold_noise=bit,
-            threshold=threshold_of(study, second_round=offsets is not None).threshold_units,
+            threshold=study.threshold_units(second_round=offsets is not None),
             offsets=offsets,
+            total_units=study.total_units,
             source=self._source,
         )
         signature, known = _signed(receive(channel))

@@ -8,8 +8,6 @@ never drawn again. The guardian's signature of the outcome ends it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -23,7 +21,6 @@ from protocols.audit_log import Head
 from protocols.channel import Channel
 from protocols.discrete_gaussian import discrete_gaussian, lattice_sigma
 from protocols.errors import MalformedMessage, Refused
-from protocols.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
 from protocols.messages import MESSAGE_BYTES, decode_arrays, encode_arrays
 from protocols.noise import LatticeNoise
 from protocols.randomness import RandomSource
@@ -70,37 +67,6 @@ def check_outcome(
         ) from None
 
 
-@dataclass(frozen=True)
-class Test:
-    """The public threshold of a batch, in votes; None for a mechanism that answers every query."""
-
-    threshold: float | None
-    units: int
-
-    @property
-    def threshold_units(self) -> int | None:
-        """The least whole number of lattice units that reaches the threshold."""
-        return None if self.threshold is None else int(np.ceil(self.threshold * self.units))
-
-
-def threshold_of(study: Study, *, second_round: bool) -> Test:
-    """The threshold of a round of the study's mechanism."""
-    mechanism, lattice = study.mechanism, study.lattice
-    assert lattice is not None  # the level has units
-    match mechanism:
-        case InteractiveGNMax():
-            threshold = mechanism.interactive_threshold if second_round else mechanism.threshold
-            return Test(threshold, lattice.units)
-        case ConfidentGNMax():
-            return Test(mechanism.threshold, lattice.units)
-        case GNMax():
-            return Test(None, lattice.units)
-        case _:
-            raise Refused(
-                "no_circuit", f"{study.mechanism_name} has no circuit; allowed: a mechanism of Gaussian noise"
-            )
-
-
 def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
     """Exact discrete Gaussian noise from random bytes."""
     return LatticeNoise(
@@ -135,7 +101,8 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
     """Which seats' votes enter: those of which every teacher's votes are well formed."""
-    return voters.reshape(-1, study.teachers).all(axis=1)
+    valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.teachers).min(axis=1)
+    return valid
 
 
 def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:

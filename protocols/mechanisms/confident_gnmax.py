@@ -79,6 +79,9 @@ class ConfidentGNMax(GaussianMechanism):
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
         return np.where(passed, noisy.argmax(axis=1), ABSTAIN)
 
+    def needed(self, *, second_round: bool) -> float:
+        return self.threshold
+
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         label = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
         if view == "histogram":

@@ -74,6 +74,9 @@ class InteractiveGNMax(GaussianMechanism):
         tested = counts - self.offsets(predictions, total_weight)
         return self._confident.release_where(counts, tested, self.interactive_threshold, noise, view=view)
 
+    def needed(self, *, second_round: bool) -> float:
+        return self.interactive_threshold if second_round else self.threshold
+
     def offsets(
         self, predictions: Float64[ndarray, "queries classes"], total_weight: float
     ) -> Float64[ndarray, "queries classes"]:

@@ -164,6 +164,10 @@ class GaussianMechanism(Mechanism):
     ) -> QueryCost:
         """Worst-case RDP of the label view (PRIVACY.md section 2); never above the Gaussian bound."""
 
+    def needed(self, *, second_round: bool) -> float | None:
+        """The votes that the noisy maximum must reach in a round; None where every query is answered."""
+        return None
+
     @abstractmethod
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].

@@ -1,0 +1,70 @@
+"""Arithmetic modulo the Mersenne prime p = 2^31 - 1 on whole arrays, exact in 64-bit integers.
+
+A vote needs few bits, and a product of two elements fits an unsigned 64-bit word. Since 2^31 = 1 modulo p, a word is
+reduced by adding its upper bits to its lower 31.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int64, UInt32, UInt64
+from numpy import ndarray
+
+BITS = 31
+P = 2**BITS - 1
+
+_P = np.uint64(P)
+_SHIFT = np.uint64(BITS)
+_HALF = np.uint64(16)
+_LOW = np.uint64(0xFFFF)
+# A product of 16 bits and 31 bits is below 2^47: so many of them add up in 64 bits.
+_MOST_TERMS = 2**16
+
+
+def reduced(words: UInt64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
+    """Any 64-bit words modulo p."""
+    folded = (words & _P) + (words >> _SHIFT)
+    folded = (folded & _P) + (folded >> _SHIFT)
+    folded -= np.where(folded >= _P, _P, np.uint64(0))
+    return folded.astype(np.uint32)
+
+
+def from_integers(values: Int64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
+    """Integers modulo p; negative ones become p minus their size."""
+    return np.mod(values, P).astype(np.uint32)
+
+
+def centred(elements: UInt32[ndarray, "*shape"]) -> Int64[ndarray, "*shape"]:
+    """The integers from -(p-1)/2 to (p-1)/2 that the elements stand for."""
+    values = elements.astype(np.int64)
+    return np.where(values > P // 2, values - P, values)
+
+
+def plus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
+    """left + right; both broadcast."""
+    total = left + right
+    return np.where(total >= P, total - np.uint32(P), total)
+
+
+def minus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
+    """left - right; both broadcast."""
+    return np.where(left >= right, left - right, left + np.uint32(P) - right)
+
+
+def times(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
+    """left * right; both broadcast."""
+    return reduced(np.asarray(left.astype(np.uint64) * right))
+
+
+def matrix_product(
+    left: UInt32[ndarray, "*batch rows inner"], right: UInt32[ndarray, "*batch inner columns"]
+) -> UInt32[ndarray, "*batch rows columns"]:
+    """left @ right, of stacks of matrices."""
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), dtype=np.uint32)
+    for start in range(0, left.shape[-1], _MOST_TERMS):
+        rows = left[..., start : start + _MOST_TERMS].astype(np.uint64)
+        columns = right[..., start : start + _MOST_TERMS, :].astype(np.uint64)
+        low = reduced((rows & _LOW) @ columns)
+        high = reduced((rows >> _HALF) @ columns).astype(np.uint64)
+        total = plus(total, reduced((high << _HALF) + low))
+    return total

@@ -1,0 +1,140 @@
+"""Garbled gates: half gates with free exclusive or and point-and-permute, a batch of gates at a time.
+
+Zahur, Rosulek & Evans 2015, "Two halves make a whole", figure 2: two ciphertexts an AND. A wire has the labels W and
+W ^ R for 0 and 1, R being the garbler's secret with its lowest bit set, so that a label's lowest bit is the value under
+a random mask (Kolesnikov & Schneider 2008 for the exclusive or, Beaver, Micali & Rogaway 1990 for the bit). The
+evaluator holds one label a wire. Labels are hashed as hashing.py says; each half gate has a tweak of its own.
+
+Ciphertexts leave in frames of FRAME_BYTES as they are made, so that neither side ever holds a circuit's tables, and the
+evaluator works while the garbler garbles.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, UInt64
+from numpy import ndarray
+
+from protocols.aggregation.two_server.hashing import LabelHash
+from protocols.aggregation.two_server.wire_arrays import receive
+from protocols.channel import Channel
+
+LABEL_BYTES = 16
+# Two ciphertexts of one AND gate.
+GATE_BYTES = 2 * LABEL_BYTES
+FRAME_BYTES = 2**20
+
+
+def colours(labels: UInt64[ndarray, "*wires 2"]) -> Bool[ndarray, "*wires"]:
+    """The lowest bit of each label."""
+    return (labels[..., 0] & np.uint64(1)).astype(np.bool_)
+
+
+def chosen(bits: Bool[ndarray, "..."], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+    """The labels where the bit is set, zero elsewhere, without a branch on the bit; both broadcast."""
+    return (np.uint64(0) - bits.astype(np.uint64))[..., None] & labels
+
+
+class TableWriter:
+    """Sends tables in whole frames; `flush` sends the rest, at the end of a circuit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._pending = bytearray()
+
+    def write(self, table: UInt64[ndarray, "gates 4"]) -> None:
+        self._pending += memoryview(table.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # an array has a buffer
+        while len(self._pending) >= FRAME_BYTES:
+            self._channel.send(bytes(self._pending[:FRAME_BYTES]))
+            del self._pending[:FRAME_BYTES]
+
+    def flush(self) -> None:
+        if self._pending:
+            self._channel.send(bytes(self._pending))
+            self._pending.clear()
+
+
+class TableReader:
+    """Takes the tables of a circuit with so many gates out of the frames. Raises MalformedMessage, ChannelClosed."""
+
+    def __init__(self, channel: Channel, gates: int) -> None:
+        self._channel = channel
+        self._coming = gates * GATE_BYTES
+        self._pending = bytearray()
+
+    def read(self, gates: int) -> UInt64[ndarray, "gates 4"]:
+        size = gates * GATE_BYTES
+        while len(self._pending) < size:
+            frame = receive(self._channel, min(FRAME_BYTES, self._coming), "a frame of garbled tables")
+            self._coming -= len(frame)
+            self._pending += frame
+        table = np.frombuffer(bytes(self._pending[:size]), dtype="<u8").astype(np.uint64).reshape(gates, 4)
+        del self._pending[:size]
+        return table
+
+
+class Garbler:
+    """Gates over the labels of zero. One offset, one hash and one count of tweaks a session."""
+
+    def __init__(self, offset: UInt64[ndarray, "2"], hashing: LabelHash, writer: TableWriter) -> None:
+        self._offset = offset
+        self._hash = hashing
+        self._writer = writer
+        self._tweak = 0
+
+    def negation(self, wires: UInt64[ndarray, "*wires 2"]) -> UInt64[ndarray, "*wires 2"]:
+        return wires ^ self._offset
+
+    def conjunction(self, left: UInt64[ndarray, "..."], right: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        tweaks = _tweaks(self._tweak, shape[:-1])
+        self._tweak += 2 * tweaks.size
+        one = np.uint64(1)
+        of_left, of_left_one = (
+            self._hash.finished(np.broadcast_to(self._hash.permuted(x), shape), tweaks)
+            for x in (left, left ^ self._offset)
+        )
+        of_right, of_right_one = (
+            self._hash.finished(np.broadcast_to(self._hash.permuted(x), shape), tweaks + one)
+            for x in (right, right ^ self._offset)
+        )
+        # The garbler's half: its hidden bit is the right wire's colour.
+        garblers = of_left ^ of_left_one ^ chosen(colours(right), self._offset)
+        # The evaluator's half: the evaluator sees the masked right wire.
+        evaluators = of_right ^ of_right_one
+        table = np.concatenate([garblers, evaluators ^ left], axis=-1)
+        self._writer.write(table.reshape(-1, 4))
+        return of_left ^ chosen(colours(left), garblers) ^ of_right ^ chosen(colours(right), evaluators)
+
+
+class Evaluator:
+    """Gates over active labels, one a wire."""
+
+    def __init__(self, hashing: LabelHash) -> None:
+        self._hash = hashing
+        self._tweak = 0
+        self._reader: TableReader | None = None
+
+    def take_tables_from(self, reader: TableReader) -> None:
+        """The tables of the next circuit; tweaks go on."""
+        self._reader = reader
+
+    def negation(self, wires: UInt64[ndarray, "*wires 2"]) -> UInt64[ndarray, "*wires 2"]:
+        return wires.copy()
+
+    def conjunction(self, left: UInt64[ndarray, "..."], right: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+        assert self._reader is not None
+        shape = np.broadcast_shapes(left.shape, right.shape)
+        tweaks = _tweaks(self._tweak, shape[:-1])
+        self._tweak += 2 * tweaks.size
+        table = self._reader.read(tweaks.size).reshape(*shape[:-1], 4)
+        of_left = self._hash.finished(np.broadcast_to(self._hash.permuted(left), shape), tweaks)
+        of_right = self._hash.finished(np.broadcast_to(self._hash.permuted(right), shape), tweaks + np.uint64(1))
+        garblers = chosen(colours(left), table[..., :2])
+        return of_left ^ garblers ^ of_right ^ chosen(colours(right), table[..., 2:] ^ left)
+
+
+def _tweaks(first: int, shape: tuple[int, ...]) -> UInt64[ndarray, "*gates"]:
+    """first, first + 2, ...: one for the garbler's half of each gate; the next is the evaluator's half's."""
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.arange(first, first + 2 * count, 2, dtype=np.uint64).reshape(shape)

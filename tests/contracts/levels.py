@@ -1,0 +1,89 @@
+"""Studies of every level of confidentiality, with the pieces that a level needs, in one process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.guardian import Guardian
+from protocols.channel import Channel, pair
+from protocols.confidentiality import Confidentiality
+from protocols.errors import ConclaveError
+from tests.studies import make_study
+
+UNITS = 64
+SEALING_KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
+SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+
+
+def two_server(*, abstention: bool = False, units: int = UNITS) -> Confidentiality:
+    """The terms of a study with a guardian, of the keys above."""
+    return Confidentiality(
+        level="two_server",
+        units=units,
+        abstention=abstention,
+        guardian="guardian",
+        sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
+        signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
+    )
+
+
+def lattice_study(level: Confidentiality, **more):
+    """A small study whose weights lie on the lattice."""
+    given = {
+        "sigma": 3.0,
+        "sigma_threshold": 3.0,
+        "threshold": 2.5,
+        "queries": 40,
+        "batch_limit": 10,
+        "classes": 5,
+        "confidentiality": level,
+    } | more
+    if level.level == "secure_sum":
+        given |= {"view": "histogram", "account": "gaussian", "sigma_threshold": None}
+    return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0], **given)
+
+
+class GuardianHere:
+    """A guardian in threads of this process. `dial` is what a coordinator dials with; faults: what each ended with."""
+
+    def __init__(self, study, ledger: Ledger, source, wrap=lambda channel: channel) -> None:
+        self.guardian = Guardian(study, ledger=ledger, sealing_key=SEALING_KEY, signing_key=SIGNING_KEY, source=source)
+        self.wrap = wrap
+        self.faults: list[ConclaveError | None] = []
+
+    @contextmanager
+    def dial(self) -> Iterator[Channel]:
+        here, there = pair(wait_s=20.0)
+
+        def serve():
+            fault = None
+            try:
+                self.guardian.serve(self.wrap(there))
+            except ConclaveError as error:
+                fault = error
+            finally:
+                there.close()
+            self.faults.append(fault)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield here
+        finally:
+            here.close()
+            thread.join()
+
+
+def rng_votes(parties: int, teachers: int, queries: int, classes: int, seed: int) -> np.ndarray:
+    """Votes that mostly agree, class ids only."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, queries)
+    wrong = rng.integers(0, classes, (parties, teachers, queries))
+    return np.where(rng.random((parties, teachers, queries)) < 0.8, truth, wrong)

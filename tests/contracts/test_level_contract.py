@@ -1,0 +1,151 @@
+"""One suite for every level of confidentiality that hides votes: the labels of `clear`, and everybody's ledger."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coordinator.in_process import InProcess
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation import guardian as guardian_module
+from protocols.aggregation import shared_votes
+from protocols.aggregation.clear import Clear
+from protocols.aggregation.levels import ballot_of
+from protocols.aggregation.shared_votes import TwoServer
+from protocols.aggregation.two_servers import server_noise
+from protocols.confidentiality import Confidentiality
+from protocols.coordinator import Coordinator
+from protocols.noise import LatticeNoise
+from protocols.randomness import seeded_source
+from simulations.engines import ENGINES, open_engine
+from simulations.party_host import EngineTransport, party_host
+from tests.contracts.levels import UNITS, GuardianHere, lattice_study, rng_votes, two_server
+from tests.studies import make_votes
+
+POOL = np.zeros((40, 2), np.float32)
+ROUND_TWO = {
+    "mechanism": "interactive_gnmax",
+    "round_one": 10,
+    "interactive_threshold": 1.0,
+    "reinforce_confidence": 0.5,
+}
+STUDIES = {
+    "confident": lattice_study(two_server()),
+    "gnmax": lattice_study(two_server(), mechanism="gnmax", sigma_threshold=None, threshold=None, sigma=5.0),
+    "interactive": lattice_study(two_server(), **ROUND_TWO),
+    "several teachers": lattice_study(two_server(), teachers=3, sigma=8.0, sigma_threshold=8.0, threshold=6.3),
+    "weights": lattice_study(two_server(units=256), rule="proportional", sigma=4.0, sigma_threshold=5.0),
+    "abstention": lattice_study(two_server(abstention=True)),
+    "periodic participation": lattice_study(
+        two_server(), participation="periodic", rates=[0.5, 1.0, 0.5, 1.0, 0.25, 1.0]
+    ),
+    "two classes": lattice_study(two_server(), classes=2),
+    "drop-exhausted": lattice_study(two_server(), stop="drop-exhausted"),
+}
+
+
+class TotalNoise:
+    """Records the noise of both servers of each batch, and gives the sum again as one server's."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.parts: list = []
+        for module in (shared_votes, guardian_module):
+            monkeypatch.setattr(module, "server_noise", self._recorded)
+
+    def _recorded(self, study, noise, *, queries):
+        drawn = server_noise(study, noise, queries=queries)
+        self.parts.append(drawn)
+        return drawn
+
+    def again(self, units: int = UNITS) -> LatticeNoise:
+        totals: deque = deque()
+        for first, second in zip(self.parts[::2], self.parts[1::2], strict=True):
+            totals += [a + b for a, b in zip(first, second, strict=True) if a is not None]
+        return LatticeNoise(units, lambda count, sigma: totals.popleft().reshape(count))
+
+
+def train(labels):
+    """A student that is sure of what it was told, and unsure elsewhere."""
+    predictions = np.full((40, 5), 0.2)
+    told = labels >= 0
+    predictions[told] = 0.05
+    predictions[told, labels[told]] = 0.8
+    return predictions
+
+
+def labelled(study, votes, aggregation, ledger=None, exchange=None):
+    """(labelling, spent by each party's own ledger) of one study in one process."""
+    ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
+    parties = {
+        seat.party: Party(
+            seat.party,
+            study=study,
+            ledger=ledgers[seat.party],
+            voter=lambda batch, i=i: votes[i][:, batch.ids].astype(np.int64),
+            coins_from=None,
+            ballot=ballot_of(study, seat.party, source=seeded_source(i)),
+        )
+        for i, seat in enumerate(study.roster)
+    }
+    coordinator = Coordinator(
+        study,
+        ledger=ledger or Ledger(":memory:"),
+        aggregation=aggregation,
+        exchange=exchange or InProcess({name: party.handle for name, party in parties.items()}),
+        run=b"contract",
+    )
+    labelling = coordinator.label(POOL, train=train if study.mechanism.interactive else None)
+    own = [ledgers[seat.party].balance(seat.party).spent for seat in study.roster]
+    for each in ledgers.values():
+        each.close()
+    return labelling, own
+
+
+def in_clear(study):
+    """The same study with clear votes and integer noise at the coordinator."""
+    return replace(study, confidentiality=Confidentiality(level="clear", units=study.confidentiality.units))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noise(name, monkeypatch):
+    study = STUDIES[name]
+    votes = rng_votes(6, study.teachers, 40, study.classes, 3)
+    if name == "abstention":
+        votes = np.where(np.random.default_rng(4).random(votes.shape) < 0.3, -1, votes)
+    total = TotalNoise(monkeypatch)
+    with Ledger(":memory:") as guardians:
+        here = GuardianHere(study, guardians, seeded_source(5))
+        got, own = labelled(study, votes, TwoServer(here.dial, source=seeded_source(6)))
+        at_guardian = [guardians.balance(seat.party).spent for seat in study.roster]
+    expected, _ = labelled(in_clear(study), votes, Clear(total.again(study.confidentiality.units)))
+    np.testing.assert_array_equal(got.labels, expected.labels)
+    np.testing.assert_array_equal(got.reinforced, expected.reinforced)
+    assert got.batches == expected.batches
+    assert got.spent.tolist() == expected.spent.tolist() == own == at_guardian
+    assert not got.refusals
+    assert set(here.faults) == {None}
+    assert (got.labels >= 0).any()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_engine_carries_shares(name, tmp_path, monkeypatch):
+    study = lattice_study(two_server(), classes=10)
+    votes, _ = make_votes(6, 40)
+    total = TotalNoise(monkeypatch)
+    with Ledger(":memory:") as guardians:
+        here = GuardianHere(study, guardians, seeded_source(5))
+        got, _ = open_engine(name, workers=2).run(
+            party_host(tmp_path, study, votes),
+            [seat.party for seat in study.roster],
+            lambda exchange: labelled(
+                study, votes, TwoServer(here.dial, source=seeded_source(6)), exchange=EngineTransport(exchange)
+            ),
+        )
+    expected, _ = labelled(in_clear(study), votes, Clear(total.again()))
+    np.testing.assert_array_equal(got.labels, expected.labels)
+    assert got.spent.tolist() == expected.spent.tolist()
+    assert not got.ledger_differences
