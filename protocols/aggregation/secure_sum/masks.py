@@ -1,0 +1,75 @@
+"""Key derivation and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
+
+All that a party needs in one batch follows from one secret of 32 random bytes, so that it keeps nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from numpy import ndarray
+
+from protocols.errors import MalformedMessage
+
+KEY_BYTES = 32
+_LABEL = b"conclave secure sum 1 "
+
+
+def derived(secret: bytes, purpose: bytes, about: bytes) -> bytes:
+    """32 bytes for one purpose, of a uniformly random secret."""
+    return HKDFExpand(hashes.SHA256(), KEY_BYTES, _LABEL + purpose + b"\n" + about).derive(secret)
+
+
+def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
+    """The X25519 secret. Raises MalformedMessage for a public key of low order, with which there is none."""
+    try:
+        return key.exchange(X25519PublicKey.from_public_bytes(public_key))
+    except ValueError:
+        raise MalformedMessage("a public key has low order; allowed: keys that X25519 agrees with") from None
+
+
+def pairwise(secret: bytes, purpose: bytes, about: bytes) -> bytes:
+    """32 bytes for one purpose, of an X25519 secret, which is not uniform."""
+    return HKDF(hashes.SHA256(), KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
+
+
+def mac(key: bytes, message: bytes) -> bytes:
+    """HMAC-SHA256."""
+    return hmac.digest(key, message, hashlib.sha256)
+
+
+def same(left: bytes, right: bytes) -> bool:
+    """Equality in a time that does not depend on the bytes."""
+    return hmac.compare_digest(left, right)
+
+
+def key_stream(key: bytes, count: int, *, bits: int) -> ndarray:
+    """`count` words of 8, 32 or 64 bits of a key's one ChaCha20 stream. A key is used for one purpose only."""
+    words = np.empty(count, dtype=f"<u{bits // 8}")
+    _fill(key, np.zeros_like(words), words)
+    return words
+
+
+class MaskSum:
+    """A ring vector to which masks are added and from which they are taken, modulo 2**bits."""
+
+    def __init__(self, cells: int, *, bits: int) -> None:
+        self.total = np.zeros(cells, dtype=f"<u{bits // 8}")
+        self._zeros, self._mask = np.zeros_like(self.total), np.empty_like(self.total)
+
+    def add(self, key: bytes, *, sign: int) -> None:
+        """Adds (sign > 0) or subtracts the key's mask."""
+        _fill(key, self._zeros, self._mask)
+        (np.add if sign > 0 else np.subtract)(self.total, self._mask, out=self.total)
+
+
+def _fill(key: bytes, zeros: ndarray, words: ndarray) -> None:
+    if words.size:
+        encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        encryptor.update_into(memoryview(zeros).cast("B"), memoryview(words).cast("B"))  # type: ignore[arg-type]  # arrays have buffers

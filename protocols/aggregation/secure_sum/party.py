@@ -1,0 +1,287 @@
+"""A party's five steps of one secure sum: pure functions of its one secret, the context and what it received.
+
+Bonawitz et al. 2017, Figure 4, on the graph of graph.py. Besides its secret a party must keep the note of its masked
+input and the note of the survivors that it signed, of each of which the first stands (a note in its ledger).
+`masking_note` and `survivors_note` give what to keep; the steps refuse to act on anything else. The masked input is
+sent once: the caller stores the reply, and a retry gets the stored one, for the same masks over other values (noise
+drawn again) would reveal their difference.
+
+A coordinator that does as it should learns the sum over the survivors, and what up to `colluders` parties tell it. One
+that does not learns the same sum, over at least `fewest` parties, or nothing: keys are signed, a quorum of signatures
+exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens both secrets of
+another. Nothing here checks what is added up: a party can add any vector.
+
+Differences from the paper: sealed shares are relayed at the last step, where they are opened; a survivor gives its own
+seed itself; the signed statement names the sharers too; public keys come back with the party's own receipt (a MAC).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Int64, UInt8
+from numpy import ndarray
+
+from protocols.aggregation.secure_sum.batch_secret import Envelope, Secrets, no_shares, pair_mask_key
+from protocols.aggregation.secure_sum.context import Context
+from protocols.aggregation.secure_sum.masks import KEY_BYTES, MaskSum, agreed, same
+from protocols.aggregation.secure_sum.ring import to_ring
+from protocols.aggregation.secure_sum.wire import (
+    KEY_SHARE,
+    KEYS,
+    NOT_OPENED,
+    RECEIPT_BYTES,
+    SEALED_BYTES,
+    SEED_SHARE,
+    SIGNATURE_BYTES,
+    Arrays,
+    checked,
+    commitment,
+    flags,
+    keys_statement,
+    octets,
+    padded,
+    survivors_statement,
+    unpadded,
+)
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+
+Sign = Callable[[bytes], bytes]
+# The member's name, a message, a signature of it.
+Verify = Callable[[str, bytes, bytes], bool]
+
+
+def advertise(batch_secret: bytes, context: Context, index: int, *, sign: Sign) -> Arrays:
+    """Step 1: this party's keys and its signature of them."""
+    secrets = Secrets(batch_secret, context, index)
+    publics = [key.public_key().public_bytes_raw() for key in (secrets.sealing_key(), secrets.mask_key())]
+    keys = octets(b"".join([*publics, commitment(context.digest, index, secrets.seed)])).reshape(KEYS)
+    return keys, padded(sign(keys_statement(context.digest, index, keys)))
+
+
+def share(batch_secret: bytes, context: Context, index: int, request: Arrays, *, verify: Verify) -> Arrays:
+    """Step 2: shares of both secrets, sealed to each neighbour that advertised keys, and a receipt of those keys.
+
+    Raises MalformedMessage, naming the party, for keys that their owner did not sign; Refused("too_few_parties").
+    """
+    secrets, graph = Secrets(batch_secret, context, index), context.graph
+    here, keys, signatures = checked(
+        request,
+        ("present", "|u1", (graph.degree,)),
+        ("keys", "|u1", (graph.degree, *KEYS)),
+        ("signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
+    )
+    present = flags(here, "present")
+    _enough(int(present.sum()), context.threshold, "neighbours with keys")
+    neighbours = graph.neighbours(index)
+    for row in np.flatnonzero(present).tolist():
+        name = context.members[neighbours[row]]
+        if not verify(name, keys_statement(context.digest, int(neighbours[row]), keys[row]), unpadded(signatures[row])):
+            raise MalformedMessage(f"keys of {name!r}: the signature is not that member's")
+    shares, sealed, own_key = secrets.shares(), no_shares(graph.degree), secrets.sealing_key()
+    for row in np.flatnonzero(present).tolist():
+        envelope = Envelope(own_key, keys[row, 0].tobytes(), context, own=index, their=int(neighbours[row]))
+        sealed[row] = envelope.seal(shares[row])
+    return sealed, octets(_receipt(secrets, present, keys))
+
+
+def masking_note(context: Context, index: int, request: Arrays) -> bytes:
+    """What to keep before `mask`: the sharers that this party masks with. The first one stands."""
+    return context.mask_context(_Masking.read(context, index, request).sharers)
+
+
+def mask(
+    batch_secret: bytes,
+    context: Context,
+    index: int,
+    request: Arrays,
+    values: Int64[ndarray, " cells"],
+    *,
+    noted: bytes,
+) -> Arrays:
+    """Step 3: the values, votes and noise share, under the self mask and the masks of all neighbours that shared.
+
+    noted: the masking_note that was kept. Raises Refused("other_sharers") if it is of another request,
+    Refused("too_few_parties"), MalformedMessage, and InvalidInput for values of another length.
+    """
+    if values.shape != (context.cells,):
+        raise InvalidInput(f"values of shape {values.shape}; allowed: ({context.cells},)")
+    asked, secrets = _Masking.read(context, index, request), Secrets(batch_secret, context, index)
+    about = context.mask_context(asked.sharers)
+    if not same(about, noted):
+        raise Refused("other_sharers", "the batch was masked before, for another set of sharers")
+    asked.keys.check_receipt(secrets)
+    masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), asked.keys.neighbours
+    own_public = own_key.public_key().public_bytes_raw()
+    for row in np.flatnonzero(asked.sharers[neighbours]).tolist():
+        other, public = int(neighbours[row]), asked.keys.table[row, 1].tobytes()
+        key = pair_mask_key(agreed(own_key, public), about, (index, other), (own_public, public))
+        masked.add(key, sign=1 if index < other else -1)
+    masked.add(secrets.seed, sign=1)
+    return (masked.total + to_ring(values, bits=context.bits),)
+
+
+def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
+    """What to keep before `agree`: the survivors that this party signs. The first one stands."""
+    return _statement_digest(context, *_sets(context, index, request))
+
+
+def agree(context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, sign: Sign) -> Arrays:
+    """Step 4: this party's signature of who is left.
+
+    masked, noted: the masking_note and the survivors_note that were kept. Raises Refused("other_sharers"),
+    Refused("other_survivors"), Refused("too_few_parties"), Refused("not_a_survivor") and MalformedMessage.
+    """
+    sharers, survivors = _sets(context, index, request)
+    _check_notes(context, sharers, survivors, masked, noted)
+    return (padded(sign(survivors_statement(context.digest, sharers, survivors))),)
+
+
+def unmask(
+    batch_secret: bytes, context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, verify: Verify
+) -> Arrays:
+    """Step 5: this party's seed, and of each neighbour the share of its seed if it is left, of its mask key if not.
+
+    masked, noted: the masking_note and the survivors_note that were kept. Returns the seed; for each neighbour NOTHING,
+    SEED_SHARE, KEY_SHARE or NOT_OPENED (the sealed share was not that neighbour's for this party in this batch); the
+    shares. Raises as `agree`, and MalformedMessage, naming the party, for a signature that is not its own.
+    """
+    secrets, graph = Secrets(batch_secret, context, index), context.graph
+    here, there, present, table, receipt, signed, signatures, sealed = checked(
+        request,
+        ("sharers", "|u1", (context.parties,)),
+        ("survivors", "|u1", (context.parties,)),
+        ("present", "|u1", (graph.degree,)),
+        ("keys", "|u1", (graph.degree, *KEYS)),
+        ("receipt", "|u1", (RECEIPT_BYTES,)),
+        ("signed", "|u1", (context.parties,)),
+        ("signatures", "|u1", (context.quorum, SIGNATURE_BYTES)),
+        ("sealed", "|u1", (graph.degree, SEALED_BYTES)),
+    )
+    sharers, survivors = _sets(context, index, (here, there))
+    _check_notes(context, sharers, survivors, masked, noted)
+    keys = _Keys.read(context, index, present, table, receipt)
+    keys.check_receipt(secrets)
+    keys.check_cover(sharers)
+    _check_quorum(context, sharers, survivors, flags(signed, "signed"), signatures, verify)
+    kinds, shares = np.zeros(graph.degree, dtype=np.uint8), np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
+    own_key = secrets.sealing_key()
+    for row in np.flatnonzero(sharers[keys.neighbours]).tolist():
+        other = int(keys.neighbours[row])
+        envelope = Envelope(own_key, keys.table[row, 0].tobytes(), context, own=index, their=other)
+        both = envelope.open(sealed[row])
+        if both is None:
+            kinds[row] = NOT_OPENED
+        elif survivors[other]:
+            kinds[row], shares[row] = SEED_SHARE, both[:KEY_BYTES]
+        else:
+            kinds[row], shares[row] = KEY_SHARE, both[KEY_BYTES:]
+    return octets(secrets.seed), kinds, shares
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """The keys of a party's neighbours, which it verified when it gave the receipt."""
+
+    neighbours: Int64[ndarray, " neighbours"]
+    present: Bool[ndarray, " neighbours"]
+    table: UInt8[ndarray, "neighbours 3 32"]
+    receipt: bytes
+
+    @classmethod
+    def read(cls, context: Context, index: int, present: ndarray, table: ndarray, receipt: ndarray) -> _Keys:
+        return cls(context.graph.neighbours(index), flags(present, "present"), table, receipt.tobytes())
+
+    def check_receipt(self, secrets: Secrets) -> None:
+        if not same(_receipt(secrets, self.present, self.table), self.receipt):
+            raise MalformedMessage("receipt: it is not this party's, for these keys in this batch")
+
+    def check_cover(self, sharers: Bool[ndarray, " parties"]) -> None:
+        if (sharers[self.neighbours] & ~self.present).any():
+            raise MalformedMessage("keys: those of a neighbour among the sharers are missing; allowed: all of them")
+
+
+@dataclass(frozen=True, eq=False)
+class _Masking:
+    """A request of step 3."""
+
+    sharers: Bool[ndarray, " parties"]
+    keys: _Keys
+
+    @classmethod
+    def read(cls, context: Context, index: int, request: Arrays) -> _Masking:
+        degree = context.graph.degree
+        there, present, table, receipt = checked(
+            request,
+            ("sharers", "|u1", (context.parties,)),
+            ("present", "|u1", (degree,)),
+            ("keys", "|u1", (degree, *KEYS)),
+            ("receipt", "|u1", (RECEIPT_BYTES,)),
+        )
+        sharers = flags(there, "sharers")
+        _enough(int(sharers.sum()), context.fewest, "sharers")
+        if not sharers[index]:
+            raise Refused("not_a_sharer", "this party is not among the sharers")
+        keys = _Keys.read(context, index, present, table, receipt)
+        keys.check_cover(sharers)
+        _enough(int(sharers[keys.neighbours].sum()), context.threshold, "neighbours that shared")
+        return cls(sharers, keys)
+
+
+def _sets(context: Context, index: int, request: Arrays) -> tuple[Bool[ndarray, " parties"], Bool[ndarray, " parties"]]:
+    """Sharers and survivors of a request of step 4, if a party may sign them."""
+    there, left = checked(request, ("sharers", "|u1", (context.parties,)), ("survivors", "|u1", (context.parties,)))
+    sharers, survivors = flags(there, "sharers"), flags(left, "survivors")
+    if (survivors & ~sharers).any():
+        raise MalformedMessage("survivors: one of them did not share; allowed: sharers only")
+    _enough(int(survivors.sum()), context.fewest, "survivors")
+    if not survivors[index]:
+        raise Refused("not_a_survivor", "this party is not among the survivors")
+    return sharers, survivors
+
+
+def _check_notes(
+    context: Context,
+    sharers: Bool[ndarray, " parties"],
+    survivors: Bool[ndarray, " parties"],
+    masked: bytes,
+    noted: bytes,
+) -> None:
+    if not same(context.mask_context(sharers), masked):
+        raise Refused("other_sharers", "this party masked its votes for another set of sharers")
+    if not same(_statement_digest(context, sharers, survivors), noted):
+        raise Refused("other_survivors", "this party signed another set of survivors")
+
+
+def _check_quorum(
+    context: Context,
+    sharers: Bool[ndarray, " parties"],
+    survivors: Bool[ndarray, " parties"],
+    signed: Bool[ndarray, " parties"],
+    signatures: UInt8[ndarray, "quorum 73"],
+    verify: Verify,
+) -> None:
+    if (signed & ~survivors).any() or int(signed.sum()) != context.quorum:
+        raise MalformedMessage(f"signed: {int(signed.sum())} members; allowed: {context.quorum} of the survivors")
+    statement = survivors_statement(context.digest, sharers, survivors)
+    for index, signature in zip(np.flatnonzero(signed).tolist(), signatures, strict=True):
+        if not verify(context.members[index], statement, unpadded(signature)):
+            raise MalformedMessage(f"survivors: the signature of {context.members[index]!r} is not that member's")
+
+
+def _statement_digest(
+    context: Context, sharers: Bool[ndarray, " parties"], survivors: Bool[ndarray, " parties"]
+) -> bytes:
+    return hashlib.sha256(survivors_statement(context.digest, sharers, survivors)).digest()
+
+
+def _receipt(secrets: Secrets, present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 3 32"]) -> bytes:
+    return secrets.receipt(present.tobytes() + keys.tobytes())
+
+
+def _enough(count: int, needed: int, what: str) -> None:
+    if count < needed:
+        raise Refused("too_few_parties", f"{count} {what}; allowed: at least {needed}")

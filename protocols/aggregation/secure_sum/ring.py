@@ -1,0 +1,71 @@
+"""The ring of the masked sums: integers modulo 2**32, or 2**64 where those would wrap around."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+BITS = (32, 64)
+# The most that the probability of a wrapped cell may be.
+WRAP_PROBABILITY = 2.0**-60
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A ring that a sum fits: the size of its words, and a bound on the probability that any cell wraps around."""
+
+    bits: int
+    wrap_probability: float
+
+
+def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) -> Ring:
+    """The smaller ring in which `cells` noisy sums stay within half of it, but for 2**-60.
+
+    total_units: the largest absolute value of a sum without noise; noise_sigma_units: standard deviation of the sum of
+    all noise shares, each discrete Gaussian or Skellam. The bound is Chernoff's for Skellam noise, P[|X| >= m] <=
+    2 exp(-v (r asinh r - sqrt(1 + r^2) + 1)), v the variance, r = m/v, times cells; sums of discrete Gaussians, which
+    are subgaussian (Canonne, Kamath & Steinke 2020, Corollary 17), lie below since cosh s - 1 >= s^2/2. A wrapped cell
+    is post-processing of the noisy sum: it may give a wrong label and never costs privacy. The probability is returned
+    for those who take it off delta all the same. Raises InvalidInput where both rings are too small.
+    """
+    if cells < 1 or total_units < 0 or not (0 <= noise_sigma_units < math.inf):
+        raise InvalidInput(
+            f"cells = {cells}, total_units = {total_units}, noise_sigma_units = {noise_sigma_units}; allowed: at least "
+            "1, at least 0, and finite and at least 0"
+        )
+    for bits in BITS:
+        room = 2 ** (bits - 1) - 1 - total_units
+        wrap = _tail(room, float(noise_sigma_units)) * cells
+        if room > 0 and wrap <= WRAP_PROBABILITY:
+            return Ring(bits, wrap)
+    raise InvalidInput(
+        f"total_units = {total_units} with noise of {noise_sigma_units} units over {cells} cells; allowed: what stays "
+        f"below 2**63 = {2**63} but for a probability of {WRAP_PROBABILITY:.1e}"
+    )
+
+
+def _tail(room: int, sigma: float) -> float:
+    if sigma == 0 and room > 0:
+        return 0.0
+    if room <= 0 or sigma >= 2.0**63:
+        return 1.0
+    variance = max(sigma * sigma, 1e-12)  # the bound grows with the variance; less would overflow
+    ratio = room / variance
+    square = ratio * ratio
+    return 2.0 * math.exp(-variance * (ratio * math.asinh(ratio) - square / (math.sqrt(1.0 + square) + 1.0)))
+
+
+def to_ring(values: Int64[ndarray, " cells"], *, bits: int) -> ndarray:
+    """The values modulo 2**bits."""
+    return values.astype(np.int64, copy=False).view(np.uint64).astype(f"<u{bits // 8}")
+
+
+def from_ring(words: ndarray) -> Int64[ndarray, " cells"]:
+    """The representatives around 0."""
+    return words.view(f"<i{words.dtype.itemsize}").astype(np.int64)
