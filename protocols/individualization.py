@@ -73,8 +73,8 @@ def weights(
     )
     left = np.maximum(budgets[1] - reserve, np.finfo(float).tiny)
     caps = accountant.affords(budgets[0], left)
-    units = Sensitivity.always(sensitivity_per_weight * _GRID)
-    cost = accountant.query_cost(mechanism, units, view=view, classes=classes)
+    moved = Sensitivity.always(sensitivity_per_weight * _GRID)
+    cost = accountant.query_cost(mechanism, moved, view=view, classes=classes)
     queries = np.empty((len(sizes), len(_GRID)))
     step = max(1, _CHUNK // cost.ask.size)
     for start in range(0, len(sizes), step):

@@ -1,4 +1,4 @@
-"""Who signs for whom in steps that parties relay through the coordinator: certificates on nodes, known keys in tests."""
+"""Who signs for whom in steps that parties relay through the coordinator: certificates, or known keys in tests."""
 
 from __future__ import annotations
 
