@@ -25,6 +25,7 @@ from protocols.errors import (
     StorageFailed,
 )
 from simulations.accountants import accountant_table
+from simulations.ask_command import ask_flags
 from simulations.audit.command import audit_flags
 from simulations.experiment import Experiment, read_config, write_config
 from simulations.inputs import read_inputs
@@ -233,6 +234,7 @@ def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
 
 
 cli.add_command(audit_flags)
+cli.add_command(ask_flags)
 
 
 def run_command(arguments: list[str]) -> int:
