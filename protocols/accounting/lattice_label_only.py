@@ -2,12 +2,14 @@
 
 The continuous label-only bound (label_only.py) does not carry over to integer noise: a label of integer counts is no
 function of a label of real ones. These bounds do: the noise is a slightly smaller continuous Gaussian, rounded at
-random, and all but a share of the rounding is as good as a shift of the counts. Proofs and margins:
+random, and all but a share of it hides how ties are broken. Proofs and margins:
 docs/explanation/lattice-noise.md. Adjacency is replace-one; one unit of total weight k moves its votes, and its
 abstentions, in any way.
 """
 
 from __future__ import annotations
+
+from math import hypot
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -20,12 +22,13 @@ from protocols.accounting.lattice_smoothing import (
     continuous_shift,
     ripple,
     ripple_cost,
+    tie_share,
 )
 from protocols.errors import InvalidInput
 
-# Standard deviations of the rounding tried for a label, in units of sigma^(2/3): the least bound is the bound.
-# 0.482 minimises 0.5625 * 0.3989/t + t^2/s^2, the excess for small moves; the others serve moves of many nats.
-_TIE_ROUNDINGS = (0.482, 0.8, 1.4)
+# Standard deviations t of the Gaussian that hides ties, in units of sigma^(2/3): the least of the bounds is the bound.
+# 0.43 minimises 0.5625 * 0.2821/t + t^2/s^2, the excess for small moves; the others serve moves of many nats.
+_TIE_SIGMAS = (0.43, 0.7, 1.2)
 _ROUNDING_UP = 1.0 + 1e-12
 
 
@@ -41,7 +44,7 @@ def lattice_label_rdp(
     votes_units: total weight k of each unit in lattice units, >= 0; orders > 1; classes >= 2. Holds in both directions,
     for any order in which ties are broken, and for any number of votes of total weight k. Never above the Gaussian
     bound a k^2/sigma^2 (Canonne, Kamath, Steinke 2020, Prop. 5, in two coordinates). It exceeds the continuous
-    bound by up to 4.9 % at 64 units, 0.8 % at 1,000, 0.42 % at 2,560; with two classes by 0.24 % at 64.
+    bound by up to 4.0 % at 64 units, 0.6 % at 1,000, 0.33 % at 2,560; with two classes by 0.24 % at 64.
     Raises InvalidInput where sigma_units < 64 or a value is out of range.
     """
     check_lattice(votes_units, orders, sigma_units=sigma_units)
@@ -91,19 +94,18 @@ def _several_classes(
 ) -> Float64[ndarray, "units orders"]:
     """(1/b) ln[(1 - e) e^(b R) + e e^(b G)], b = a - 1, least over some t: R the continuous label's, G the Gaussian's.
 
-    With noise of variance s^2 - t^2, rounded with variance t^2, all but a share e = 1/(t sqrt(2 pi)) of the rounding
-    moves the three outcomes' boundaries alike: a shift of the counts. The rest is at most the Gaussian's.
+    The continuous noise that is rounded has a part of variance t^2 a count. But for a share e = erf(1/(4 t)) of that
+    part, integer ties are as good as a shift of the counts by half a unit; the rest costs at most the Gaussian's.
     """
     beta = orders[None, :] - 1.0
     least = np.full((len(votes_units), len(orders)), np.inf)
-    for share in _TIE_ROUNDINGS:
-        rounding = max(share * sigma_units ** (2.0 / 3.0), ROUNDING_SIGMA)
-        d = continuous_shift(votes_units, sigma_units=sigma_units, rounding_sigma=rounding)
+    for share in _TIE_SIGMAS:
+        hiding = share * sigma_units ** (2.0 / 3.0)
+        d = continuous_shift(votes_units, sigma_units=sigma_units, rounding_sigma=hypot(hiding, ROUNDING_SIGMA))
         label = label_only.label_rdp(d[:, None], orders[None, :], classes=3)
         gaussian = orders[None, :] * d[:, None] ** 2
-        mixed = _mixture(label, gaussian, beta, 1.0 / (rounding * np.sqrt(2.0 * np.pi)))
-        least = np.minimum(least, mixed + ripple_cost(orders, sigma=rounding, coordinates=2))
-    return _ROUNDING_UP * least
+        least = np.minimum(least, _mixture(label, gaussian, beta, tie_share(hiding)))
+    return _ROUNDING_UP * (least + ripple_cost(orders, sigma=ROUNDING_SIGMA, coordinates=2))
 
 
 def _mixture(

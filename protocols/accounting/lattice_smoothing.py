@@ -7,6 +7,8 @@ Peikert 2010 (CRYPTO, Thm 3.1) and Kairouz, Liu, Steinke 2021 (arXiv 2102.06387,
 
 from __future__ import annotations
 
+from math import erf
+
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
@@ -44,6 +46,14 @@ def continuous_shift(
 ) -> Float64[ndarray, " units"]:
     """d = k / sqrt(s^2 - t^2): the move in standard deviations of the continuous Gaussian that is rounded."""
     return votes_units / np.sqrt((sigma_units - rounding_sigma) * (sigma_units + rounding_sigma))
+
+
+def tie_share(sigma: float) -> float:
+    """erf(1/(4 sigma)): total variation distance of N(0, sigma^2 I) in the plane and its shift by (-1/2, 1/2).
+
+    As much of a Gaussian's part of the noise is lost in making the ways to break a tie alike.
+    """
+    return erf(0.25 / sigma) * (1.0 + 1e-12)
 
 
 def check_lattice(

@@ -96,7 +96,7 @@ def test_no_integer_counts_cost_more_than_the_label_bound_at_the_least_noise(k, 
     reach = 160 + int(k * order / 2)
     exact = largest_label(64.0, k, order, -reach, reach)
     bound = float(lattice_label_rdp(np.array([k]), np.array([order]), sigma_units=64.0, classes=10)[0, 0])
-    assert exact < bound < 1.05 * exact
+    assert exact < bound < 1.045 * exact
 
 
 def test_the_label_bound_is_within_four_thousandths_of_the_truth_at_the_noise_of_a_study() -> None:
@@ -107,7 +107,7 @@ def test_the_label_bound_is_within_four_thousandths_of_the_truth_at_the_noise_of
     before, after = three_outcomes(lattice, sigma, x, y, 0), three_outcomes(lattice, sigma, x - k, y + k, 0)
     found = renyi(before, after, order).max()
     bound = float(lattice_label_rdp(np.array([k]), np.array([order]), sigma_units=sigma, classes=3)[0, 0])
-    assert found < bound < 1.0045 * found
+    assert found < bound < 1.0037 * found
 
 
 def largest_bit(lattice, k, order, reach) -> float:
@@ -226,7 +226,7 @@ def test_bounds_lie_between_the_continuous_and_the_gaussian_bound_and_rise_with_
 
 def test_bounds_tend_to_the_continuous_ones_as_the_lattice_becomes_finer() -> None:
     d, orders = 0.05, ORDERS[20:100:20]
-    for scale, label_excess, bit_excess in ((2**6, 0.055, 1.1e-3), (2**12, 3.3e-3, 1e-6), (2**18, 2e-4, 1e-9)):
+    for scale, label_excess, bit_excess in ((2**6, 0.042, 1.1e-3), (2**12, 2.7e-3, 1e-6), (2**18, 2e-4, 1e-9)):
         units = np.array([round(d * scale)])
         shift = units[0] / scale
         label = lattice_label_rdp(units, orders, sigma_units=float(scale), classes=3)

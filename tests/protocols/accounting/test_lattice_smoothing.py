@@ -3,8 +3,9 @@
 import mpmath
 import numpy as np
 import pytest
+from scipy.signal import fftconvolve
 
-from protocols.accounting.lattice_smoothing import check_lattice, continuous_shift, ripple, ripple_cost
+from protocols.accounting.lattice_smoothing import check_lattice, continuous_shift, ripple, ripple_cost, tie_share
 from protocols.errors import InvalidInput
 
 ORDERS = np.array([1.05, 2.0, 32.0])
@@ -28,49 +29,54 @@ def passes(u, t):
     return (weights * (n + centre >= 0)).sum(axis=1) / weights.sum(axis=1)
 
 
-@pytest.mark.parametrize("t", [2.0, 3.3, 7.7])
-def test_the_share_of_ties_is_the_probability_of_zero(t: float) -> None:
-    """Half the integral of |K'(u) - K'(u - 1)| is Pr[N_Z(0, t^2) = 0], which is at most 1/(t sqrt(2 pi))."""
-    u = np.linspace(-12 * t, 12 * t, 40_001)
-    difference = passes(u, t) - passes(u - 1, t)
-    zero = 1 / np.exp(-(np.arange(-100, 101) ** 2) / (2 * t * t)).sum()
-    assert np.abs(np.diff(difference)).sum() / 2 == pytest.approx(zero, rel=1e-6)
-    assert zero <= 1 / (t * np.sqrt(2 * np.pi)) * (1 + 1e-12)
+@pytest.mark.parametrize("t", [0.5, 2.0, 7.7])
+def test_the_share_of_ties_is_the_total_variation_distance_of_a_half_units_shift(t: float) -> None:
+    """1 - integral of min(density, density shifted by (-1/2, 1/2)), in the plane."""
+    z = np.linspace(-7 * t - 1, 7 * t + 1, 1201)
+    density, back, forth = (np.exp(-((z + shift) ** 2) / (2 * t * t)) for shift in (0.0, -0.5, 0.5))
+    common = np.minimum(density[:, None] * density, back[:, None] * forth).sum() * (z[1] - z[0]) ** 2
+    assert tie_share(t) == pytest.approx(1 - common / (2 * np.pi * t * t), abs=1e-5)
 
 
 @pytest.mark.parametrize("c", [0, 1])
 @pytest.mark.parametrize("centre", [(0.0, 0.0), (1.3, -2.4), (-4.0, 3.5), (6.2, 5.9), (-5.1, -4.4), (-0.5, -0.5)])
 def test_the_label_of_rounded_counts_dominates_the_share_of_shifted_cones(centre, c: int) -> None:
-    """K_i(u) >= Pr[u + Z in the cone i and Z kept], Z of density min(f f, f f shifted), for each outcome i.
+    """K_i(u) >= Pr[u + Z in the cone i and Z kept] for each outcome i (lattice-noise.md, section 3).
 
-    The integral over cells of a grid; a cell that a boundary crosses counts by half, with 2 % of slack for it.
+    Z = theta + V, kept with V's density min(phi(v), phi(v + h)); integer counts have the law N_Z(u, t^2 + r^2), r that
+    of theta's rounding. The integral runs over a grid; a cell that a boundary crosses counts by half, which leaves
+    an error of 1 %.
     """
-    t = 2.5
+    r, t = 2.0, 2.5
     u = np.array(centre)
-    edges = np.linspace(-14.0, 14.0, 561)
-    middle, width = (edges[1:] + edges[:-1]) / 2, edges[1] - edges[0]
-    density, moved = (-np.diff(passes(-(edges + shift), t)) / width for shift in (0.0, 1.0))
-    kept = np.minimum(density, moved)
-    # Ties at c = 0 go to A: B's cone is the one that moves, and B's dither loses the share; at c = 1 it is A's.
-    weight = (density[:, None] * kept[None, :] if c == 0 else kept[:, None] * density[None, :]) * width**2
-    a, b = middle[:, None] + u[0], middle[None, :] + u[1]
+    width = 0.05
+    v = np.arange(-240, 241) * width
+    density = np.exp(-(v**2) / (2 * t * t)) / (t * np.sqrt(2 * np.pi))
+    back, forth = (np.exp(-((v + shift) ** 2) / (2 * t * t)) / (t * np.sqrt(2 * np.pi)) for shift in (-0.5, 0.5))
+    shifted = np.outer(back, forth) if c == 0 else np.outer(forth, back)
+    kept = np.minimum(np.outer(density, density), shifted) * width**2
+    theta = -np.diff(passes(-(np.arange(-202, 202) + 0.5) * width, r))
+    weight = fftconvolve(fftconvolve(kept, theta[:, None]), theta[None, :])
+    assert weight.sum() == pytest.approx(1 - tie_share(t), rel=1e-3)
+    z = (np.arange(len(weight)) - (len(weight) - 1) / 2) * width
+    a, b = z[:, None] + u[0], z[None, :] + u[1]
     cones = [
         np.heaviside(a, 0.5) * np.heaviside(a - b, 0.5),
         np.heaviside(b, 0.5) * np.heaviside(b - a, 0.5),
         np.heaviside(-a, 0.5) * np.heaviside(-b, 0.5),
     ]
-    n = np.arange(-40, 41)
-    first, second = (np.exp(-((n - x) ** 2) / (2 * t * t)) for x in u)
-    joint = (first / first.sum())[:, None] * (second / second.sum())[None, :]
-    counts_a, counts_b = n[:, None], n[None, :]
+    n = np.arange(-50, 51)
+    first, second = (np.exp(-((n - x) ** 2) / (2 * (t * t + r * r))) for x in u)
+    joint = np.outer(first / first.sum(), second / second.sum())
+    counts_a, counts_b = np.meshgrid(n, n, indexing="ij")
     label = [
         joint[(counts_a >= 0) & (counts_a >= counts_b + c)].sum(),
-        joint[np.broadcast_to((counts_b >= 0), joint.shape) & (counts_b > counts_a - c)].sum(),
+        joint[(counts_b >= 0) & (counts_b > counts_a - c)].sum(),
         joint[(counts_a < 0) & (counts_b < 0)].sum(),
     ]
     assert sum(label) == pytest.approx(1.0)
     for lattice, cone in zip(label, cones, strict=True):
-        assert lattice >= (weight * cone).sum() * 0.98
+        assert lattice >= (weight * cone).sum() * 0.99
 
 
 @pytest.mark.parametrize("t", [2.0, 5.0])
