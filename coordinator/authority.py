@@ -1,7 +1,8 @@
 """The consortium's authority: who gets a certificate, for how long, and who is denied.
 
-A certificate is issued when the operator has compared the fingerprint of a key with what the hospital read out. It is
-renewed for the same name and key without being asked again; another key needs a new invitation and a new approval.
+A certificate is issued when the operator has compared the fingerprint of a key with what the hospital, or a guardian,
+read out. A hospital's is renewed for the same name and key without being asked again; another key needs a new
+invitation and a new approval.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from protocols.identity import (
     fingerprint,
     issue,
     key_to_pem,
+    may_dial,
     new_authority,
     new_key,
     request_fingerprint,
@@ -38,6 +40,7 @@ from protocols.identity import (
 
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
+GUARDIAN_DAYS = 365
 # The coordinator's own certificate is renewed with less than this left, also while serve runs.
 _RENEW_DAYS_LEFT = 30
 _TOKEN_BYTES = 32
@@ -135,6 +138,31 @@ class Authority:
         self._store.members.approve(party, issued)
         return issued
 
+    def certify_guardian(self, pem: bytes, *, key_fingerprint: str) -> Issued:
+        """Issues a guardian's certificate for its request (PEM); a later one, for the same key, renews it.
+
+        key_fingerprint: as the guardian read it out. Raises InvalidInput, and Refused: "fingerprint_mismatch",
+        "same_organisation", "revoked_key".
+        """
+        request = request_from_pem(pem)
+        name, print_of_key = check_name(_common_name(request.subject)), request_fingerprint(request)
+        read_out = normal_fingerprint(key_fingerprint)
+        if read_out != print_of_key:
+            self._store.trail.append("fingerprint_mismatch", party=name)
+            raise Refused(
+                "fingerprint_mismatch",
+                f"the key of the request of {name!r} is {print_of_key}, not {read_out}; do not certify it: somebody "
+                "may have exchanged the file",
+            )
+        if name == self._settings.coordinator:
+            raise Refused("same_organisation", f"{name!r} is this coordinator; allowed: another organisation")
+        key = request.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
+        certificate = _issue(self.certificate, self._key, key, name, "guardian", self._now, GUARDIAN_DAYS)
+        issued = _issued(certificate, name, "guardian")
+        self._store.members.record(issued, instead_of=None)
+        return issued
+
     def renew(self, identity: Identity, pem: bytes) -> bytes:
         """A new certificate (PEM) for the same name and the same key, once half of the old one's time is over.
 
@@ -170,12 +198,14 @@ class Authority:
         return self._store.members.revoke(name=party, serial=serial, reason=reason, now_s=self._store.now_s)
 
     def own_certificate(self) -> x509.Certificate:
-        """The coordinator's certificate; a new one, of the same key, if little of its time is left.
+        """The coordinator's certificate; a new one, of the same key, if little of its time is left or it is not fit.
 
         Raises Refused("authority_expired") where it ended and the authority's own time bears no new one.
         """
         certificate, now = self._home.certificate(), self._now
-        if not self.renewal_due(certificate) and now <= certificate.not_valid_after_utc:
+        # One that was issued before there were guardians cannot dial them.
+        fit = may_dial(certificate) and now <= certificate.not_valid_after_utc
+        if fit and not self.renewal_due(certificate):
             return certificate
         name = self._settings.coordinator
         renewed = _issue(self.certificate, self._key, self._home.key().public_key(), name, "coordinator", now,

@@ -14,7 +14,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator.guardian_greeting import CONVERSE_METHOD, WELCOME_BYTES, Opening, read_welcome
+from coordinator.guardian_greeting import CONVERSE_METHOD, WELCOME_BYTES, Opening, check_terms_apart, read_welcome
 from coordinator.guardian_port import SILENCE_S, STREAM_OPTIONS
 from coordinator.guardian_stream import Goodbye, Stream
 from protocols.channel import Channel
@@ -29,7 +29,7 @@ from protocols.identity import (
     key_to_pem,
     to_pem,
 )
-from protocols.study import Study, party_of
+from protocols.study import Study
 
 _WELCOME_WAIT_S = 20.0
 _LAST_WORDS_S = 5.0
@@ -141,18 +141,6 @@ def _check_study(study: Study, line: GuardianLine) -> None:
             'allowed: guardian = "HOST:PORT"'
         )
     check_terms_apart(study)
-
-
-def check_terms_apart(study: Study) -> None:
-    """Raises Refused("same_organisation") where the terms name the coordinator or a party as the guardian."""
-    guardian, terms = study.confidentiality.guardian, study.terms
-    names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
-    if guardian in names:
-        raise Refused(
-            "same_organisation",
-            f"the guardian {guardian!r} is also the coordinator or a party of study {study.name!r}; allowed: another "
-            "organisation, as both shares of a vote together are the vote",
-        )
 
 
 def _check_apart(guardian: Identity, line: GuardianLine) -> None:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import datetime
 import os
+import threading
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from protocols.channel import Channel
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.identity import PEM_BYTES, Identity, certificate_from_der, identify, sign
+from protocols.study import Study, party_of
 
 CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
 VERSION = 1
@@ -24,6 +28,22 @@ OPENING_BYTES = 2 + NONCE_BYTES + DIGEST_BYTES
 _SIGNATURE_BYTES = 72
 WELCOME_BYTES = 1 + _SIGNATURE_BYTES + PEM_BYTES
 _PURPOSES = ("check", "batch")
+
+
+class ServesBatches(Protocol):
+    """What speaks for a guardian; protocols.aggregation.guardian.Guardian does."""
+
+    def serve(self, channel: Channel) -> None:
+        """One conversation about one batch. Raises ConclaveError, after telling the other side what it may know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """A study that a guardian approved, and who speaks in it. busy: held while a conversation is open."""
+
+    study: Study
+    guardian: ServesBatches
+    busy: threading.Lock
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,18 @@ def read_welcome(data: bytes, opening: Opening, *, authority: x509.Certificate, 
     guardian = identify(certificate, authority=authority, now=now, role="guardian")
     guardian.verify(signature, _statement(opening))
     return guardian
+
+
+def check_terms_apart(study: Study) -> None:
+    """Raises Refused("same_organisation") where the terms name the coordinator or a party as the guardian."""
+    guardian, terms = study.confidentiality.guardian, study.terms
+    names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
+    if guardian in names:
+        raise Refused(
+            "same_organisation",
+            f"the guardian {guardian!r} is also the coordinator or a party of study {study.name!r}; allowed: another "
+            "organisation, as both shares of a vote together are the vote",
+        )
 
 
 def _statement(opening: Opening) -> bytes:

@@ -10,16 +10,13 @@ import datetime
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator.guardian_greeting import CONVERSE_METHOD, OPENING_BYTES, Opening, read_opening, welcome
+from coordinator.guardian_greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
 from coordinator.guardian_stream import CARRIED_BYTES, Stream
-from protocols.channel import Channel
 from protocols.errors import (
     BudgetExceeded,
     ChannelClosed,
@@ -30,7 +27,6 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.identity import Identity, certificate_from_pem, fingerprint, identify, key_to_pem, to_pem
-from protocols.study import Study
 
 Event = Callable[[str, dict[str, str | int]], None]
 
@@ -53,22 +49,6 @@ _OPTIONS = [
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.so_reuseport", 0),
 ]
-
-
-class ServesBatches(Protocol):
-    """What speaks for a guardian; protocols.aggregation.guardian.Guardian does."""
-
-    def serve(self, channel: Channel) -> None:
-        """One conversation about one batch. Raises ConclaveError, after telling the other side what it may know."""
-
-
-@dataclass(frozen=True, eq=False)
-class Guarded:
-    """A study that a guardian approved, and who speaks in it. busy: held while a conversation is open."""
-
-    study: Study
-    guardian: ServesBatches
-    busy: threading.Lock
 
 
 class GuardianPort:

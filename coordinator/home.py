@@ -28,6 +28,7 @@ _COMMENTS = {
     "enrol_listen": "Where new hospitals ask for their certificate (server TLS), HOST:PORT.",
     "address": "How hospitals reach `listen`: the public HOST:PORT; it stands in invitations.",
     "enrol_address": "How hospitals reach `enrol_listen`: the public HOST:PORT.",
+    "guardian": "How this coordinator reaches the guardian of studies of level two_server, HOST:PORT; empty for none.",
     "certificate_days": "Validity of a hospital's certificate; its node renews it by itself.",
     "invitation_days": "Days within which an invitation must be used.",
     "metrics_port": "Port on 127.0.0.1 of /healthz and /metrics; 0 for none.",
@@ -45,6 +46,7 @@ class Settings:
     enrol_listen: str
     address: str
     enrol_address: str
+    guardian: str = ""
     certificate_days: int = 90
     invitation_days: int = 14
     metrics_port: int = 9464
@@ -55,6 +57,8 @@ class Settings:
         check_name(self.coordinator)
         for key in ("listen", "enrol_listen", "address", "enrol_address"):
             check_address(key, getattr(self, key))
+        if self.guardian:
+            check_address("guardian", self.guardian)
         for key, least, most in (
             ("certificate_days", 1, 825),
             ("invitation_days", 1, 365),

@@ -147,15 +147,18 @@ class Membership:
             self._trail.append("approved", party=party, fingerprint=issued.fingerprint, serial=issued.serial)
 
     def record(self, issued: Issued, *, instead_of: str | None) -> None:
-        """Records a certificate that needs no approval: the coordinator's own, or a renewal of serial `instead_of`.
+        """Records a certificate that no request waits for: the coordinator's, a guardian's, a renewal of `instead_of`.
 
-        Raises Refused("revoked") if the one that is renewed is denied by now, or is unknown, or any of its key is.
+        Raises Refused("revoked") if the one that is renewed is denied by now, or is unknown, or any of its key is;
+        "revoked_key" for another one of such a key; "same_organisation" for a guardian that has another role too.
         """
         with self._database.transaction():
             if instead_of is not None:
                 revoked = self._denied(instead_of) or self._revoked_key(issued.fingerprint)
                 if revoked or self.certificate(instead_of) is None:
                     raise Refused("revoked", "the certificate that is to be renewed is revoked, or not of this store")
+            elif self._revoked_key(issued.fingerprint):
+                raise Refused("revoked_key", "a certificate of this key was revoked; make a new key")
             self._insert(issued)
             self._trail.append("issued", name=issued.name, serial=issued.serial, until_s=issued.not_after_s)
 
@@ -163,14 +166,14 @@ class Membership:
         """Denies the key of one certificate, or all of a name with its open invitations and requests.
 
         Whoever holds a key holds all of its certificates, so they are denied together, whatever names they bear; no
-        more are issued for it. Returns the serials denied now. Raises InvalidInput when there is nothing of that name
-        or serial.
+        more are issued for it. A guardian is denied like a party. Returns the serials denied now. Raises InvalidInput
+        when there is nothing of that name or serial.
         """
         with self._database.transaction():
             rows = self._database.rows(
                 "SELECT serial, serial IN (SELECT serial FROM denied) FROM certificate "
-                "WHERE role = 'party' AND fingerprint IN "
-                "(SELECT fingerprint FROM certificate WHERE role = 'party' AND (name = ? OR serial = ?))",
+                "WHERE role <> 'coordinator' AND fingerprint IN "
+                "(SELECT fingerprint FROM certificate WHERE role <> 'coordinator' AND (name = ? OR serial = ?))",
                 (name, serial),
             )
             withdrawn = 0 if name is None else self._withdraw(name)
@@ -217,6 +220,17 @@ class Membership:
         return [row[0] for row in rows]
 
     def _insert(self, issued: Issued) -> None:
+        """Inserts a certificate. Raises Refused("same_organisation") where a guardian is, or would be, another too."""
+        others = self._database.rows(
+            "SELECT role FROM certificate WHERE role <> ? AND (name = ? OR fingerprint = ?) LIMIT 1",
+            (issued.role, issued.name, issued.fingerprint),
+        )
+        if others and "guardian" in (issued.role, others[0][0]):
+            raise Refused(
+                "same_organisation",
+                f"{issued.name!r}, or its key, has a certificate as a {others[0][0]}; allowed: a {issued.role} of "
+                "another name and key, as a guardian is another organisation",
+            )
         self._database.execute(
             "INSERT INTO certificate VALUES (?, ?, ?, ?, ?, ?)",
             (issued.serial, issued.name, issued.role, issued.fingerprint, issued.not_after_s, issued.pem),

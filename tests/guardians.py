@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coordinator.guardian_dialling import GuardianLine
-from coordinator.guardian_port import Guarded, GuardianPort
+from coordinator.guardian_greeting import Guarded
+from coordinator.guardian_port import GuardianPort
 from protocols.confidentiality import Confidentiality
 from protocols.errors import Refused
 from protocols.identity import issue, new_authority, new_key

@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, str]] = {
     "train": "coordinator.commands.labelling:train",
     "release": "coordinator.release.commands:release",
     "verify": "coordinator.release.commands:verify",
+    "guardian": "coordinator.commands.guardian:guardian",
 }
 _ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
     (InvalidInput, 3, "invalid_input", "correct the value and run the command again"),
@@ -55,6 +56,7 @@ _NEXT: Final[dict[str, str]] = {
     "revoked_key": "ask the hospital to make a new key with conclave-party init, under a new invitation",
     "unproven_charges": "keep serve running until those nodes have connected and settled, then release again; where a "
     "receipt is lost for good, state it: release --unproven SEAT",
+    "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
     "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }
 INTERRUPTED: Final = 130

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -27,6 +28,11 @@ def serve(home_folder: Path) -> int:
     Example:
       conclave-coordinator serve
     """
+    return until_signalled(lambda stop: serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr)))
+
+
+def until_signalled(work: Callable[[threading.Event], None]) -> int:
+    """Runs what ends when its event is set, which SIGTERM and Ctrl-C do; the exit code."""
     stop, interrupted = threading.Event(), threading.Event()
 
     def end(received: int, _: object) -> None:
@@ -36,7 +42,7 @@ def serve(home_folder: Path) -> int:
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr))
+        work(stop)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
