@@ -30,7 +30,7 @@ _MOST_AT_ONCE = 1 << 18
 def discrete_gaussian(source: RandomSource, *, sigma: Fraction | int, size: int) -> Int64[ndarray, " size"]:
     """`size` independent draws of N_Z(0, sigma^2): exactly this law, if the source's bytes are uniform.
 
-    sigma > 0 is above the standard deviation, and within 1e-6 of it from sigma = 1 on (CKS20, Cor. 9).
+    sigma > 0 is above the standard deviation, and within 1e-6 of it from sigma = 1 on (CKS20, on its variance).
     The same bytes give the same draws. Raises InvalidInput where (floor(sigma) + 1) times sigma's denominator
     exceeds 2^29 (`lattice_sigma` gives one that fits), or sigma or size is out of range.
     """

@@ -77,8 +77,9 @@ def tail_mass(*, bound_units: int, sigma_units: float | int | Fraction, draws: i
     """An upper bound of the probability that any of `draws` discrete Gaussians exceeds bound_units in absolute value.
 
     draws * 2 exp(-(bound_units + 1)^2/(2 sigma^2)): a discrete Gaussian is subgaussian with its sigma (Canonne, Kamath,
-    Steinke 2020, Cor. 17), so a sum of independent ones is with the root of its sigmas' squares, which may be given
-    here. Goes into delta. Raises InvalidInput for a negative bound or count, or sigma out of range.
+    Steinke 2020: E e^(l Z) = e^(l^2 sigma^2/2) Theta(l sigma^2)/Theta(0), and Theta is largest at 0), so a sum of
+    independent ones is with the root of its sigmas' squares, which may be given here. Goes into delta. Raises
+    InvalidInput for a negative bound or count, or sigma out of range.
     """
     sigma = float(sigma_units)
     if not (isfinite(sigma) and sigma > 0):

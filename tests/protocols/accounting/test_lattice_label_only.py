@@ -2,6 +2,7 @@
 
 import warnings
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,6 +51,22 @@ def three_outcomes(lattice, sigma, x, y, c):
         n = np.arange(0, max(0, mean) + reach)
         b[:, j] = logsumexp(lattice.pmf(n - mean)[:, None] + lattice.cdf(n[:, None] + c - 1 - x[None, :]), axis=0)
     return np.stack([a, b, lattice.cdf(-1 - x)[:, None] + lattice.cdf(-1 - y)[None, :]])
+
+
+@pytest.mark.parametrize(("x", "y", "c"), [(0, 0, 0), (0, 0, 1), (-4, 7, 0), (5, 3, 1), (-9, -8, 1)])
+def test_the_enumeration_agrees_with_a_plain_double_sum(x, y, c) -> None:
+    with mpmath.workdps(40):
+        weight = {z: mpmath.exp(-mpmath.mpf(z * z) / 18) for z in range(-40, 41)}
+        total = mpmath.fsum(weight.values()) ** 2
+        mass = [mpmath.mpf(0)] * 3
+        for u, first in weight.items():
+            for v, second in weight.items():
+                a, b = x + u, y + v
+                wins = 2 if max(a, b) < 0 else 0 if a >= b + c else 1
+                mass[wins] += first * second
+        expected = [float(mpmath.log(part / total)) for part in mass]
+    found = three_outcomes(Lattice(3.0), 3.0, np.array([x]), np.array([y]), c)[:, 0, 0]
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 def renyi(log_p, log_q, order):
@@ -118,7 +135,7 @@ def largest_bit(lattice, k, order, reach) -> float:
     return max(renyi(before, after, order).max(), renyi(after, before, order).max())
 
 
-@pytest.mark.parametrize("sigma", [5.0, 9.3, 64.0, 1000.0])
+@pytest.mark.parametrize("sigma", [5.3, 64.0, 1000.0])
 @pytest.mark.parametrize("order", [1.05, 2.0, 8.0, 64.0])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.2, 1.5])
 def test_no_integer_count_costs_more_than_the_bit_bound_in_either_direction(sigma, order, share) -> None:
@@ -166,7 +183,7 @@ LATTICE_64 = Lattice(64.0)
     counts=st.lists(st.integers(-160, 160), min_size=3, max_size=8), pair=st.permutations(range(3)),
     k=st.integers(1, 96), order=st.sampled_from([1.05, 1.5, 2.0, 8.0, 32.0]),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(counts, pair, k, order) -> None:
     moved = np.array(counts)
     moved[pair[0]] -= k
@@ -182,7 +199,7 @@ def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(counts, pair
     counts=st.lists(st.integers(-120, 120), min_size=3, max_size=6), seed=st.integers(0, 2**32),
     k=st.integers(2, 96), order=st.sampled_from([1.05, 2.0, 8.0, 32.0]),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(counts, seed, k, order) -> None:
     """A unit of k units spreads them over classes and abstention in any two ways."""
     rng = np.random.default_rng(seed)
@@ -193,7 +210,7 @@ def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(c
 
 
 @given(counts=st.lists(st.integers(-200, 200), min_size=3, max_size=6), seed=st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_a_class_wins_with_a_log_concave_probability(counts, seed) -> None:
     """Section 4 of the proof, at midpoints of integer moves."""
     move = np.random.default_rng(seed).integers(-60, 61, size=len(counts))
@@ -206,7 +223,7 @@ sigmas = st.floats(64.0, 1e6)
 
 
 @given(k=votes, sigma=sigmas, classes=st.sampled_from([2, 3, 10, 150]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_bounds_lie_between_the_continuous_and_the_gaussian_bound_and_rise_with_order_and_votes(
     k, sigma, classes
 ) -> None:
