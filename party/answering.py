@@ -23,6 +23,7 @@ from party.watermarks import check_ledger, remember_policy
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.levels import ballot_of
 from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.identity import key_from_pem
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
 from protocols.study import Study
@@ -127,6 +128,7 @@ class Answering:
         path = self._home.ledger(study.digest, name)
         check_ledger(path, self._policy.marks.of(path))
         ledger = Ledger(path)
+        signs = study.confidentiality.level == "secure_sum"
         try:
             party = Party(
                 name,
@@ -135,7 +137,13 @@ class Answering:
                 voter=_Voter(self._policy, study, name, self._settings.data.name, ledger, path, teachers, pool),
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
-                ballot=ballot_of(study, name, source=system_source),
+                ballot=ballot_of(
+                    study,
+                    name,
+                    ledger=ledger,
+                    source=system_source,
+                    key=key_from_pem(self._home.key.read_bytes()) if signs else None,
+                ),
             )
         except BaseException:
             ledger.close()

@@ -159,6 +159,11 @@ def fingerprint(public_key: ec.EllipticCurvePublicKey) -> str:
     return digest.finalize().hex(":").upper()
 
 
+def encoded_point(public_key: ec.EllipticCurvePublicKey) -> str:
+    """A public key as a study's roster names it: the compressed point (SEC 1) in hexadecimal digits."""
+    return public_key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint).hex()
+
+
 def request_fingerprint(request: x509.CertificateSigningRequest) -> str:
     """The fingerprint of the key that asks for a certificate."""
     key = request.public_key()

@@ -15,12 +15,15 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
+from protocols.aggregation.secure_sum.graph import graph_parameters
+from protocols.aggregation.secure_sum.ring import check_ring as check_ring_of_sums
 from protocols.aggregation.two_server.ring import check_ring
 from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.errors import InvalidInput
@@ -51,7 +54,8 @@ class Seat:
 
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
     one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
-    the queries in which it takes part, see participation.py; 1 where participation is "all".
+    the queries in which it takes part, see participation.py; 1 where participation is "all". signing_key: at the level
+    secure_sum, the public key of the party's certificate, a compressed point of P-256 in hexadecimal; None at others.
     """
 
     party: str
@@ -59,6 +63,7 @@ class Seat:
     delta: float
     weight: float
     rate: float
+    signing_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +211,31 @@ class Study:
 
         if level == "two_server":
             self._check_ring(units)
+        if level == "secure_sum":
+            self._check_sum()
+
+    def _check_sum(self) -> None:
+        """Raises InvalidInput unless parties may leave and collude as the study says, and the sum fits a ring."""
+        if self.stop != "first-exhausted":
+            raise InvalidInput(
+                f"stop is {self.stop!r}; allowed at level 'secure_sum': first-exhausted, as every party of "
+                "the roster masks every batch"
+            )
+        for seat in self.roster:
+            try:
+                ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
+            except ValueError:
+                raise InvalidInput(
+                    f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum': "
+                    "a compressed point of P-256 in hexadecimal, as `study create` fills it in"
+                ) from None
+        colluders, dropouts, lattice = self.confidentiality.colluders, len(self.roster) - self.quorum, self.lattice
+        assert colluders is not None
+        assert lattice is not None
+        assert self.sigma is not None
+        graph_parameters(parties=len(self.roster), dropouts=dropouts, colluders=colluders)
+        noise = self.sigma * lattice.units * (len(self.roster) / lattice.shares) ** 0.5
+        check_ring_of_sums(total_units=self.total_units, noise_sigma_units=noise, cells=self.query_limit * self.classes)
 
     def _check_ring(self, units: int) -> None:
         """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
@@ -346,6 +376,9 @@ class Study:
             del values["terms"]
         if self.confidentiality == CLEAR:  # likewise
             del values["confidentiality"]
+        if self.confidentiality.level != "secure_sum":
+            for seat in values["roster"]:
+                del seat["signing_key"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 

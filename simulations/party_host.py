@@ -6,10 +6,11 @@ a party is the same whichever worker its message lands in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Int64, Integer
 from numpy import ndarray
 
@@ -18,6 +19,7 @@ from party.party import Party, Voter
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.levels import ballot_of
 from protocols.errors import MalformedMessage
+from protocols.identity import key_from_pem, key_to_pem
 from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode, encode
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
@@ -41,11 +43,15 @@ class PartyHost:
             with Ledger(self._folder / "ledgers" / f"{self._study.seats[name]}.sqlite") as ledger:
                 secret = self._study.participation_name == "secret"
                 source = system_source if secret else None
-                ballot = ballot_of(self._study, name, source=system_source)
+                ballot = ballot_of(self._study, name, ledger=ledger, source=system_source, key=self._key(name))
                 party = Party(
                     name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source, ballot=ballot
                 )
                 yield name, party.handle_bytes(request)
+
+    def _key(self, name: str) -> ec.EllipticCurvePrivateKey | None:
+        path = self._folder / "keys" / f"{self._study.seats[name]}.pem"
+        return key_from_pem(path.read_bytes()) if path.exists() else None
 
     def _voter(self, name: str) -> Voter:
         votes: Integer[ndarray, "teachers queries"] = self._votes[self._study.seats[name]]
@@ -61,11 +67,23 @@ def open_host(*, folder: str) -> PartyHost:
     return PartyHost(Path(folder))
 
 
-def party_host(folder: Path, study: Study, votes: Integer[ndarray, "parties teachers queries"]) -> HostSpec:
-    """Writes what the workers need into `folder` and says how to open it."""
+def party_host(
+    folder: Path,
+    study: Study,
+    votes: Integer[ndarray, "parties teachers queries"],
+    *,
+    keys: Sequence[ec.EllipticCurvePrivateKey] = (),
+) -> HostSpec:
+    """Writes what the workers need into `folder` and says how to open it.
+
+    keys: of the seats in order of the roster, for the level `secure_sum`.
+    """
     write_atomically(folder / "study.toml", write_study(study))
     (folder / "ledgers").mkdir(parents=True, exist_ok=True)
     np.save(folder / "votes.npy", votes, allow_pickle=False)
+    for position, key in enumerate(keys):
+        (folder / "keys").mkdir(exist_ok=True)
+        write_atomically(folder / "keys" / f"{position}.pem", key_to_pem(key).decode())
     return HostSpec("simulations.party_host:open_host", {"folder": str(folder)})
 
 

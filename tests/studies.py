@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.accounting.accountant import accountant
 from protocols.confidentiality import CLEAR, Confidentiality
+from protocols.identity import encoded_point
 from protocols.individualization import weights
 from protocols.mechanisms import make_mechanism
 from protocols.study import Seat, Study, votes_per_unit
@@ -33,6 +37,7 @@ def make_study(
     participation: str = "all",
     rates: list[float] | None = None,
     confidentiality: Confidentiality = CLEAR,
+    keys: Sequence[ec.EllipticCurvePrivateKey] = (),
     **more: float | None,
 ) -> Study:
     """A study of one party per epsilon; everything that a product function has no default for is said here."""
@@ -71,7 +76,14 @@ def make_study(
         round_one=round_one,
         confidentiality=confidentiality,
         roster=tuple(
-            Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w), rate=r)
+            Seat(
+                party=f"p{i}",
+                epsilon=e,
+                delta=delta,
+                weight=float(w),
+                rate=r,
+                signing_key=encoded_point(keys[i].public_key()) if keys else None,
+            )
             for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
         ),
     )

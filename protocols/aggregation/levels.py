@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Ballot
 from protocols.aggregation.clear import Clear, ClearBallot
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
+from protocols.aggregation.summed_votes import SecureSum, SummedBallot
 from protocols.aggregation.two_servers import lattice_noise
 from protocols.channel import Channel
 from protocols.errors import InvalidInput
@@ -19,15 +23,25 @@ from protocols.study import Study
 Dial = Callable[[], AbstractContextManager[Channel]]
 
 
-def ballot_of(study: Study, seat: str, *, source: RandomSource) -> Ballot:
-    """A seat's side of the study's level. source: must be the operating system's on a node."""
+def ballot_of(
+    study: Study, seat: str, *, ledger: Ledger, source: RandomSource, key: ec.EllipticCurvePrivateKey | None
+) -> Ballot:
+    """A seat's side of the study's level.
+
+    ledger: the seat's; source: must be the operating system's on a node; key: the party's, of its certificate, for
+    `secure_sum` alone. Raises InvalidInput if it is missing there.
+    """
     match study.confidentiality.level:
+        case "secure_sum":
+            if key is None:
+                raise InvalidInput("the party's key is missing; level 'secure_sum' needs it for signatures")
+            return SummedBallot(study, seat, ledger=ledger, key=key, source=source)
         case "two_server":
             return SharedBallot(study, seat, source=source)
         case "clear":
             return ClearBallot()
         case level:
-            raise InvalidInput(f"level is {level!r}; allowed: clear, two_server")
+            raise InvalidInput(f"level is {level!r}; allowed: clear, secure_sum, two_server")
 
 
 def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> Aggregation:
@@ -36,6 +50,8 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
     dial: for `two_server`. Raises InvalidInput if it is missing.
     """
     match study.confidentiality.level:
+        case "secure_sum":
+            return SecureSum()
         case "two_server":
             if dial is None:
                 raise InvalidInput(
@@ -46,4 +62,4 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
             lattice = study.lattice
             return Clear(cryptographic(source) if lattice is None else lattice_noise(source, units=lattice.units))
         case level:
-            raise InvalidInput(f"level is {level!r}; allowed: clear, two_server")
+            raise InvalidInput(f"level is {level!r}; allowed: clear, secure_sum, two_server")

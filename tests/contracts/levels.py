@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -20,6 +21,14 @@ from tests.studies import make_study
 UNITS = 64
 SEALING_KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+
+
+SEAT_KEYS = tuple(ec.derive_private_key(1000 + seat, ec.SECP256R1()) for seat in range(6))
+
+
+def secure_sum(*, colluders: int = 2, units: int = UNITS) -> Confidentiality:
+    """The terms of a study in which parties mask their votes."""
+    return Confidentiality(level="secure_sum", units=units, colluders=colluders)
 
 
 def two_server(*, abstention: bool = False, units: int = UNITS) -> Confidentiality:
@@ -46,7 +55,8 @@ def lattice_study(level: Confidentiality, **more):
         "confidentiality": level,
     } | more
     if level.level == "secure_sum":
-        given |= {"view": "histogram", "account": "gaussian", "sigma_threshold": None}
+        given = {"view": "histogram", "account": "gaussian", "quorum": 5, "keys": SEAT_KEYS, "sigma": 4.0} | given
+        given["sigma_threshold"] = None
     return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0], **given)
 
 
