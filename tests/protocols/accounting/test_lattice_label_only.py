@@ -108,6 +108,11 @@ def test_no_integer_counts_cost_more_than_the_label_bound_at_little_noise(sigma,
     assert exact < bound < 1.25 * exact
 
 
+def test_the_continuous_bound_does_not_hold_on_a_coarse_lattice() -> None:
+    """Why these bounds exist, and that the enumeration would notice one that is too small by a thousandth."""
+    assert largest_label(8.0, 8, 2.0, -10, 30) > 1.0007 * float(label_only.label_rdp(1.0, 2.0, classes=3))
+
+
 @pytest.mark.parametrize(("k", "order"), [(1, 8.0), (16, 2.0), (16, 8.0), (64, 2.0)])
 def test_no_integer_counts_cost_more_than_the_label_bound_at_the_least_noise(k, order) -> None:
     reach = 160 + int(k * order / 2)
