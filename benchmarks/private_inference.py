@@ -1,10 +1,13 @@
 """Confidential queries over three processes on loopback: guardian, querying and answering party; time and bytes.
 
-    python benchmarks/private_inference.py [--rtt-ms 40] [--queries 100]
+    python benchmarks/private_inference.py [--rtt-ms 40] [--queries 100] [--spu]
 
 `dealt` is from the querying party's request until both have the guardian's randomness; `prepared` is the exchange of
 masked weights, which needs no query; `online` is from queries to shares of votes. With --rtt-ms each message waits half
 of it on arrival. Medians of the repetitions; a first batch warms up. The votes are checked against plain arithmetic.
+
+--spu adds SPU Cheetah, which needs no guardian, over TLS between two processes of the interpreter that
+CONCLAVE_SPU_PYTHON names: seconds inside the computation, on loopback whatever --rtt-ms says.
 """
 
 from __future__ import annotations
@@ -14,27 +17,42 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
+import datetime
 import multiprocessing
 import socket
 import statistics
+import subprocess
+import tempfile
 import time
+from ipaddress import ip_address
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
 
+import protocols.inference
 from protocols.aggregation.two_server.field import P
 from protocols.aggregation.two_server.shares import expand_guardian
+from protocols.identity import key_to_pem, new_key, to_pem
 from protocols.inference.answerer import Answerer
 from protocols.inference.architecture import Precision
 from protocols.inference.dealer import deal
 from protocols.inference.fixed_point import QuantisedModel, agreement, plain_inference, quantise
 from protocols.inference.material import Arrays
-from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU
+from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU, float_inference
 from protocols.inference.querier import Querier
+from protocols.inference.spu_files import asking_share, private_arrays, public_json
 from protocols.messages import decode_arrays, encode_arrays
 from protocols.randomness import system_source
 
 MODELS = ("linear", "mlp", "cnn")
+SPU_ROLES = ("asking", "answering")
+SPU_FILES = {
+    "authority": "certificate.pem", "certificate": "certificate.pem", "key": "key.pem", "architecture": "public.json",
+}  # fmt: skip
 
 
 def model_of(name: str) -> Model:
@@ -186,6 +204,66 @@ def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[
     return found
 
 
+def measure_spu(names: list[str], queries: int, repeats: int) -> dict[str, tuple[float, float, float]]:
+    """SPU Cheetah by model: ms of the first run, median ms of later ones, agreement with floats."""
+    interpreter = os.environ.get("CONCLAVE_SPU_PYTHON")
+    if not interpreter:
+        raise SystemExit("CONCLAVE_SPU_PYTHON is not set; allowed: the interpreter of an environment with spu 0.9.5")
+    program = Path(protocols.inference.__file__).parent / "spu_program" / "infer.py"
+    # One thread is our rule for NumPy; SPU may take as many as there are.
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    found = {}
+    for name in names:
+        model = model_of(name)
+        inputs = np.random.default_rng(0).random((queries, 28, 28), dtype=np.float32)
+        masks = np.random.default_rng(1).integers(0, P, (queries, 10), dtype=np.uint32)
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            certify(folder)
+            (folder / "public.json").write_text(public_json(model, queries))
+            np.savez(folder / "asking.npz", inputs=inputs)
+            np.savez(folder / "answering.npz", **private_arrays(model, masks))
+            ports = [f"--{role}=127.0.0.1:{free_port()}" for role in SPU_ROLES]
+            shared = [f"--{what}={folder / file}" for what, file in SPU_FILES.items()]
+            running = [
+                subprocess.Popen(
+                    [
+                        interpreter, str(program), f"--role={role}", *ports, *shared, f"--repeats={repeats}",
+                        f"--input={folder / role}.npz", f"--output={folder / role}-out.npz",
+                    ],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                )
+                for role in SPU_ROLES
+            ]  # fmt: skip
+            if any([process.wait(timeout=600) for process in running]):
+                raise SystemExit("SPU failed; run infer.py by hand to see why")
+            outputs = [np.load(folder / f"{role}-out.npz") for role in SPU_ROLES]
+            share = asking_share(outputs[0]["share"], outputs[1]["share"])
+            labels = ((share.astype(np.int64) + masks) % P).argmax(axis=1)
+            first, *later = (outputs[0]["seconds"] * 1e3).tolist()
+        agrees = float(np.mean(labels == float_inference(model, inputs)))
+        found[name] = (first, statistics.median(later), agrees)
+    return found
+
+
+def certify(folder: Path) -> None:
+    """One certificate that signs itself, for both ends: a benchmark on loopback."""
+    key, now = new_key(), datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "benchmark")])
+    day = datetime.timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
+    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    made = made.add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+    (folder / "certificate.pem").write_bytes(to_pem(made.sign(key, hashes.SHA256())))
+    (folder / "key.pem").write_bytes(key_to_pem(key))
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
 def check(share: np.ndarray, seeds: np.ndarray, expected: np.ndarray) -> None:
     """Both shares must make the one-hot votes that plain arithmetic gives."""
     _, queries, classes = share.shape
@@ -202,6 +280,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--spu", action="store_true", help="SPU Cheetah as well")
     options = parser.parse_args()
     found = measure(options.models, options.queries, options.repeats + 1, options.rtt_ms / 1e3)
     print(f"{options.queries} queries, {options.rtt_ms:g} ms of round trip; times in ms, data in kB")
@@ -216,6 +295,12 @@ def main() -> None:
             f"{row['answering']:>10.1f}{row['trips']:>7.0f}{row['to_answerer'] / 1e3:>9.0f}{row['asked'] / 1e3:>8.0f}"
             f"{row['answered'] / 1e3:>8.0f}{row['agreement']:>8.2f}"
         )
+    if options.spu:
+        print(f"\n{'model':<8}{'guardian deals':>15}{'SPU, first':>12}{'SPU, warm':>11}{'ratio':>8}{'SPU agrees':>12}")
+        compared = measure_spu(options.models, options.queries, options.repeats + 1)
+        for name, (first, warm, agrees) in compared.items():
+            total = sum(found[name][part] for part in ("dealt", "prepared", "online"))
+            print(f"{name:<8}{total:>15.1f}{first:>12.0f}{warm:>11.0f}{warm / total:>8.1f}{agrees:>12.2f}")
 
 
 if __name__ == "__main__":

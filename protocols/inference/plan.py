@@ -23,6 +23,8 @@ from protocols.inference.vote import VoteGate
 
 MAX_QUERIES = 2**16
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
+# The request whose reply brings the votes: whoever pays for votes pays before it answers this one.
+LAST_REQUEST = "vote: wins"
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,8 @@ class Plan:
                 found.append(Exchange(f"layer {number}: choices", (lookups, bits), (bits,)))
                 values = ()
         masked, lookups, wins = self.vote.free
-        share = Piece("field", "<u4", (1, *wins.shape))
-        squares = Piece("field", "<u4", (1, self.queries, REPETITIONS))
-        seeds = Piece("xor", "<u1", (1, SEED_BYTES))
         found.append(Exchange("vote: signs", (*values, masked), (masked, lookups)))
-        found.append(Exchange("vote: wins", (lookups, wins), (wins, share, squares, seeds)))
+        found.append(Exchange(LAST_REQUEST, (lookups, wins), last_reply(*wins.shape)))
         return tuple(found)
 
     @staticmethod
@@ -148,3 +147,13 @@ class Plan:
             elif not isinstance(step, PoolShape):
                 pieces += step.derived
         return tuple(pieces)
+
+
+def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
+    """What brings the votes: masked wins, and the querying party's share with its squares and seeds."""
+    return (
+        Piece("ring", "<u1", (queries, classes)),
+        Piece("field", "<u4", (1, queries, classes)),
+        Piece("field", "<u4", (1, queries, REPETITIONS)),
+        Piece("xor", "<u1", (1, SEED_BYTES)),
+    )

@@ -18,11 +18,11 @@ from protocols.errors import MalformedMessage
 from protocols.inference.architecture import Architecture, PoolShape
 from protocols.inference.fixed_point import quantised_inputs
 from protocols.inference.material import Arrays, drawn, received
-from protocols.inference.plan import SEED, LinearGate, Plan
+from protocols.inference.plan import LAST_REQUEST, SEED, LinearGate, Plan, last_reply
 from protocols.inference.relu import ReLU
 from protocols.inference.ring import by_uniform
 from protocols.inference.streams import Stream
-from protocols.inference.vote import Vote
+from protocols.inference.vote import Vote, votes_at
 
 Request = tuple[str, Arrays]
 
@@ -37,6 +37,7 @@ class Querier:
         (self._seed,) = received("the dealt randomness", dealt, (SEED,))
         self._waiting = list(self._plan.exchanges)
         self._share: CoordinatorShare | None = None
+        self._unfinished: Arrays | None = None
         self._over = False
         self._requests = self._asks()
         next(self._requests)
@@ -47,6 +48,13 @@ class Querier:
         if self._share is None:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; there is no vote yet")
         return self._share
+
+    @property
+    def unfinished(self) -> Arrays:
+        """Once the last request is made: all that `finish` needs besides its reply, for who must outlive a crash."""
+        if self._unfinished is None:
+            raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
+        return self._unfinished
 
     def start(self) -> Request:
         """The first request; it brings nothing, and could be made before there are inputs."""
@@ -100,8 +108,15 @@ class Querier:
         their_masked, their_lookups = yield (*opening, masked)
         lookups = vote.lookups(masked, their_masked)
         wins = vote.wins(lookups, their_lookups)
-        their_wins, their_share, squares, seeds = yield lookups, wins
-        return CoordinatorShare(plus(vote.shares(wins, their_wins)[None], their_share), squares, seeds)
+        self._unfinished = wins, vote.table
+        return finish(self._unfinished, (yield lookups, wins))
+
+
+def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
+    """The querying party's share, from Querier.unfinished and the last reply. Raises MalformedMessage for a bad one."""
+    wins, table = unfinished
+    their_wins, their_share, squares, seeds = received(LAST_REQUEST, reply, last_reply(*wins.shape))
+    return CoordinatorShare(plus(votes_at(table, wins, their_wins)[None], their_share), squares, seeds)
 
 
 def converse(

@@ -103,5 +103,19 @@ class Vote:
         self, mine: UInt8[ndarray, "queries classes"], theirs: UInt8[ndarray, "queries classes"]
     ) -> UInt32[ndarray, "queries classes"]:
         """This party's share, over F_p, of the one-hot votes."""
-        opened = (mine + theirs) & np.uint8(self._gate.entries - 1)
-        return np.take_along_axis(self._votes, opened[None].astype(np.intp), axis=0)[0]
+        return votes_at(self._votes, mine, theirs)
+
+    @property
+    def table(self) -> UInt32[ndarray, "entries queries classes"]:
+        """This party's share of the table of votes."""
+        return self._votes
+
+
+def votes_at(
+    table: UInt32[ndarray, "entries queries classes"],
+    mine: UInt8[ndarray, "queries classes"],
+    theirs: UInt8[ndarray, "queries classes"],
+) -> UInt32[ndarray, "queries classes"]:
+    """The table looked up at what the two masked shares of wins open to."""
+    opened = (mine + theirs) & np.uint8(len(table) - 1)
+    return np.take_along_axis(table, opened[None].astype(np.intp), axis=0)[0]

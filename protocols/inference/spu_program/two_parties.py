@@ -4,12 +4,17 @@
 
 Cheetah needs no dealer and is secure against a semi-honest party. It is named explicitly, since the library's default
 for two parties takes its correlated randomness from a trusted first party, which is for debugging.
+
+TLS 1.3 with certificates of the given authority encrypts what is sent and says to whom. The library's server also takes
+plain text on its port, so nobody but the other party may reach that port (a firewall): a stranger could not read, but
+could disturb. Parties that do not get through to each other wait until --limit-s ends them.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import threading
 import time
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -34,6 +39,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--input", required=True, metavar="FILE", help="npz with this party's private numbers")
     parser.add_argument("--output", required=True, metavar="FILE", help="npz that is written")
     parser.add_argument("--repeats", type=int, default=1, help="runs; more than one for timing")
+    parser.add_argument("--limit-s", type=float, default=600.0, help="ends the program, without output, after so long")
     return parser
 
 
@@ -49,6 +55,10 @@ class Party:
     """This process's end of the computation."""
 
     def __init__(self, options: argparse.Namespace) -> None:
+        # The library waits for a peer that TLS refuses, out of reach of exceptions and signals.
+        limit = threading.Timer(options.limit_s, os._exit, (1,))
+        limit.daemon = True
+        limit.start()
         self.rank = ROLES.index(options.role)
         self.config = configuration()
         self.link = libspu.link.create_brpc(self._description(options), self.rank)
@@ -61,7 +71,7 @@ class Party:
         for role in ROLES:
             description.add_party(role, getattr(options, role))
         description.recv_timeout_ms = 120_000
-        description.connect_retry_times, description.connect_retry_interval_ms = 300, 100
+        description.connect_retry_times, description.connect_retry_interval_ms = 40, 500
         description.enable_ssl = True
         for ends in (description.client_ssl_opts, description.server_ssl_opts):
             ends.cert.certificate_path, ends.cert.private_key_path = options.certificate, options.key

@@ -69,7 +69,7 @@ def run_both(folder, program, files, *more):
             "--authority", str(folder / "authority.pem"), "--certificate", str(folder / f"{role}.pem"),
             "--key", str(folder / f"{role}.key"), "--input", str(folder / f"{role}-in.npz"),
             "--output", str(folder / f"{role}-out.npz"),
-            *(word for each in ROLES for word in (f"--{each}", addresses[each])), *more,
+            *(word for each in ROLES for word in (f"--{each}", addresses[each])), "--limit-s", "200", *more,
         ]  # fmt: skip
         running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
     said = []
