@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.errors import InvalidInput
 from simulations.experiment import Experiment, experiment, read_toml
+from simulations.partition import parse_partition
 
 # Kinds of models that private inference computes, so that a record can be asked about without being shown.
 KINDS = ("logistic_regression", "mlp", "cnn")
@@ -83,7 +84,7 @@ def ask_settings(**values: object) -> AskSettings:
     others = settings.parties - 1
     if settings.quorum > others:
         raise InvalidInput(f"quorum is {settings.quorum}; allowed: 1 to {others}, as nobody answers itself")
-    _ = settings.common
+    parse_partition(settings.common.partition)
     return settings
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from protocols.accounting.accountant import accountant
 from protocols.aggregation.two_servers import lattice_noise
 from protocols.confidentiality import Confidentiality
+from protocols.errors import InvalidInput
 from protocols.individualization import weights
 from protocols.mechanisms import PARAMETERS, make_mechanism, mechanism_class
 from protocols.noise import LatticeNoise
@@ -41,6 +42,8 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     for name, share in SHARES.items():
         given = getattr(settings, name)
         noise[name] = given if given is not None or name not in taken else share * parties
+    if settings.threshold is not None and not settings.threshold <= parties:
+        raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {parties} votes")
     confidentiality = Confidentiality(
         level="two_server",
         units=units,
