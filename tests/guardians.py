@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+import socket
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from coordinator.guardian_dialling import GuardianLine
+from coordinator.authority import Authority, authority_pem
+from coordinator.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.guardian_greeting import Guarded
+from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
 from coordinator.guardian_port import GuardianPort
+from coordinator.guardian_studies import approve_study
+from coordinator.in_process import InProcess
+from coordinator.store import Store
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.shared_votes import SharedBallot, TwoServer
+from protocols.channel import Channel
 from protocols.confidentiality import Confidentiality
+from protocols.coordinator import Coordinator
 from protocols.errors import Refused
 from protocols.identity import issue, new_authority, new_key
+from protocols.queries import QueryBatch
+from protocols.randomness import system_source
 from protocols.study import Study
-from tests.consortium import NOW, deployed_study
+from tests.consortium import NOW, deployed_study, pool_of, voter
+from tests.operators import make_home
 
 SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 
@@ -117,3 +136,126 @@ class Guardianship:
     def codes(self) -> list[str]:
         """What happened at the port, in order."""
         return [str(fields.get("code", event)) for event, fields in self.events]
+
+
+@dataclass
+class TwoOrganisations:
+    """A coordinator's and a guardian's home, certified as people do it, and one study that the guardian approved.
+
+    The coordinator runs in this process, over a real line; what runs the guardian is for the test to say.
+    """
+
+    folder: Path
+    parties: int = 3
+    more: dict = field(default_factory=dict)
+    # Called at each message of a conversation, with how many there were in it: to break something there.
+    on_message: Callable[[int], None] = lambda number: None
+
+    def __post_init__(self) -> None:
+        self.home = make_home(self.folder)
+        self.guardian = GuardianHome(self.folder / "guardian")
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        settings = GuardianSettings(name="notary", coordinator="centre", listen=self.address, metrics_port=0)
+        print_of_key = create_guardian(self.guardian, settings)
+        with Store(self.home) as store:
+            authority = Authority(self.home, store, self.home.settings())
+            issued = authority.certify_guardian(self.guardian.request_file.read_bytes(), key_fingerprint=print_of_key)
+        accept_certificate(self.guardian, issued.pem, authority_pem(self.home), now=datetime.datetime.now(datetime.UTC))
+        self.study = guarded_study(
+            self.parties, sealing=self.guardian.sealing_key(), signing=self.guardian.signing_key(), **self.more
+        )
+        approve_study(self.guardian, self.study, today=NOW.date(), source=system_source)
+        self.ledger = Ledger(self.folder / "coordinator.sqlite")
+        self.ledgers = {seat.party: Ledger(":memory:") for seat in self.study.roster}
+        self.messages = 0
+
+    def close(self) -> None:
+        for ledger in (self.ledger, *self.ledgers.values()):
+            ledger.close()
+
+    def line(self, **more) -> GuardianLine:
+        """The coordinator's line, with its own key and certificate."""
+        made = GuardianLine(
+            address=self.address,
+            key=self.home.key(),
+            certificate=self.home.certificate(),
+            authority=self.home.authority(),
+            denied=lambda identity: None,
+            silence_s=20.0,
+        )
+        return replace(made, **more)
+
+    def label(self):
+        """One attempt of a coordinator that begins anew, as after a restart; its parties answer from their ledgers."""
+        parties = {
+            name: Party(
+                name,
+                study=self.study,
+                ledger=ledger,
+                voter=voter(name),
+                coins_from=None,
+                ballot=SharedBallot(self.study, name, source=system_source),
+            )
+            for name, ledger in self.ledgers.items()
+        }
+        coordinator = Coordinator(
+            self.study,
+            ledger=self.ledger,
+            aggregation=TwoServer(self._dial, source=system_source),
+            exchange=InProcess({name: party.handle for name, party in parties.items()}),
+            run=os.urandom(16),
+        )
+        return coordinator.label(pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0]))
+
+    @contextmanager
+    def _dial(self) -> Iterator[Channel]:
+        with dial(self.study, self.line()) as channel:
+            yield _Counted(channel, self)
+
+    def check(self) -> None:
+        """Whether the guardian is there and knows the study."""
+        check_guardian(self.study, self.line())
+
+    def votes(self, query: int) -> np.ndarray:
+        """What the parties vote on one query of the pool: i64[votes, 1]."""
+        pool = pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0])
+        batch = QueryBatch(0, np.array([query]), pool[[query]])
+        return np.concatenate([voter(name)(batch) for name in self.ledgers])
+
+    def guardians_ledger(self) -> Path:
+        return self.guardian.studies / self.study.name / "ledger.sqlite"
+
+    def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
+        """The noise seed of each request that a server has noted and not forgotten."""
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=20) as database:
+            return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
+
+
+class _Counted:
+    """A channel that says so before each message."""
+
+    def __init__(self, channel: Channel, world: TwoOrganisations) -> None:
+        self._channel = channel
+        self._world = world
+        self._number = 0
+
+    def _next(self) -> None:
+        self._world.messages += 1
+        self._world.on_message(self._number)
+        self._number += 1
+
+    def send(self, data: bytes) -> None:
+        self._next()
+        self._channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        self._next()
+        return self._channel.recv(limit)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
