@@ -15,19 +15,16 @@ from math import ceil
 from typing import Literal
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.accountant import accountant
 from protocols.accounting.filter import BudgetFilter, budget_filters
 from protocols.accounting.rdp import check_budget
-from protocols.aggregation.secure_sum.graph import graph_parameters
-from protocols.aggregation.secure_sum.ring import check_ring as check_ring_of_sums
-from protocols.aggregation.two_server.ring import check_ring
 from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.errors import InvalidInput
 from protocols.identity import check_name
+from protocols.level_checks import check_level
 from protocols.mechanisms import (
     PARAMETERS,
     GaussianMechanism,
@@ -149,7 +146,7 @@ class Study:
             )
         self._check_participation()
         self._check_terms()
-        self._check_confidentiality()
+        check_level(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
         if (self.round_one is None) == self.mechanism.interactive:
@@ -185,72 +182,6 @@ class Study:
                 f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
                 "that learn one record"
             )
-
-    def _check_confidentiality(self) -> None:
-        """Raises InvalidInput unless the level can carry the study: view, noise, weights and ring."""
-        terms = self.confidentiality
-        level, units = terms.level, terms.units
-        view = {"secure_sum": "histogram", "two_server": "label"}.get(level, self.view)
-        if self.view != view:
-            raise InvalidInput(f"view is {self.view!r}; allowed: {view!r}, which is what is seen at level {level!r}")
-        if terms.colluders is not None and terms.colluders >= self.quorum:
-            raise InvalidInput(
-                f"confidentiality: colluders is {terms.colluders}; allowed: below the quorum of {self.quorum}, as only "
-                "the noise of the others protects anyone"
-            )
-        if units is None:
-            return
-        if self.pooled_teachers is not None:
-            raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
-        weights = self.weights * units
-        if not (weights == np.rint(weights)).all():
-            raise InvalidInput(
-                f"weights span [{self.weights.min()}, {self.weights.max()}]; allowed: multiples of 1/{units} votes, "
-                "the units of this level"
-            )
-
-        if level == "two_server":
-            self._check_ring(units)
-        if level == "secure_sum":
-            self._check_sum()
-
-    def _check_sum(self) -> None:
-        """Raises InvalidInput unless parties may leave and collude as the study says, and the sum fits a ring."""
-        if self.stop != "first-exhausted":
-            raise InvalidInput(
-                f"stop is {self.stop!r}; allowed at level 'secure_sum': first-exhausted, as every party of "
-                "the roster masks every batch"
-            )
-        for seat in self.roster:
-            try:
-                ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
-            except ValueError:
-                raise InvalidInput(
-                    f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum': "
-                    "a compressed point of P-256 in hexadecimal, as `study create` fills it in"
-                ) from None
-        colluders, dropouts, lattice = self.confidentiality.colluders, len(self.roster) - self.quorum, self.lattice
-        assert colluders is not None
-        assert lattice is not None
-        assert self.sigma is not None
-        graph_parameters(parties=len(self.roster), dropouts=dropouts, colluders=colluders)
-        noise = self.sigma * lattice.units * (len(self.roster) / lattice.shares) ** 0.5
-        check_ring_of_sums(total_units=self.total_units, noise_sigma_units=noise, cells=self.query_limit * self.classes)
-
-    def _check_ring(self, units: int) -> None:
-        """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
-        mechanism = self.mechanism
-        thresholds = [self.threshold_units(second_round=second) for second in (False, True)]
-        assert self.sigma is not None  # the noise of every mechanism on a lattice
-        check_ring(
-            total_units=self.total_units,
-            threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
-            most_offset_units=ceil(self.nominal_weight * units) if mechanism.interactive else 0,
-            label_sigma_units=self.sigma * units,
-            threshold_sigma_units=None if self.sigma_threshold is None else self.sigma_threshold * units,
-            classes=self.classes,
-            queries=self.query_limit,
-        )
 
     def _check_terms(self) -> None:
         terms = self.terms

@@ -16,12 +16,14 @@ from party.node import Node, Seat
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
+from protocols.aggregation.levels import ballot_of
 from protocols.coordinator import Coordinator
 from protocols.enrolment import Enrolled
 from protocols.errors import Refused
 from protocols.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
 from protocols.noise import simulated
 from protocols.queries import pool_digest
+from protocols.randomness import system_source
 from protocols.study import Study
 from protocols.terms import Terms
 from tests.studies import make_study
@@ -79,6 +81,9 @@ class Consortium:
     denied: dict[str, str] = field(default_factory=dict)
     events: list = field(default_factory=list)
     renew_days_left: int = 0
+    keys: dict = field(default_factory=dict)
+    # Made anew at each start of the hub.
+    aggregation: Callable = lambda: Clear(simulated(np.random.default_rng(1)))
     days: int = 30
 
     def __enter__(self):
@@ -87,7 +92,7 @@ class Consortium:
         self.key = new_key()
         self.certificate = self.certify(self.key, "centre", role="coordinator")
         self.address = "127.0.0.1:0"
-        self.keys, self.certificates, self.ledgers, self.parties = {}, {}, {}, {}
+        self.certificates, self.ledgers, self.parties = {}, {}, {}
         self.stops, self.threads, self.ended = {}, {}, {}
         self.hub, self.ledger, self.coordinator = None, None, None
         self.start_hub()
@@ -130,7 +135,7 @@ class Consortium:
         self.coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            aggregation=Clear(simulated(np.random.default_rng(1))),
+            aggregation=self.aggregation(),
             exchange=transport,
             run=b"run",
         )
@@ -146,8 +151,8 @@ class Consortium:
 
     def add_node(self, name: str, *, file: str | None = None, settles: bool = True, vote=None) -> Party:
         """A node of a party, not yet started."""
-        if name not in self.keys:
-            self.keys[name] = new_key()
+        self.keys.setdefault(name, new_key())
+        if name not in self.certificates:
             self.certificates[name] = self.certify(self.keys[name], name)
         ledger = Ledger(self.folder / (file or f"{name}.sqlite"))
         self.ledgers[name] = ledger
@@ -158,6 +163,7 @@ class Consortium:
             voter=vote or voter(name, self.study.teachers),
             coins_from=None,
             settles=settles,
+            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, key=self.keys[name]),
         )
         return self.parties[name]
 

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from protocols.accounting import label_only
 from protocols.accounting.lattice_label_only import lattice_bit_rdp
+from protocols.accounting.lattice_sampling import sampled_lattice_bit_rdp
 from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram, whole_units
@@ -87,7 +88,10 @@ class ConfidentGNMax(GaussianMechanism):
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
         bit = self._bit_rdp(sensitivity, orders, view=view)
-        if sensitivity.sampled and self.lattice is None:
+        if sensitivity.sampled and self.lattice is not None:
+            always = Sensitivity.always(sensitivity.votes)
+            return QueryCost(bit, histogram_rdp(always, orders, sigma=self.sigma, lattice=self.lattice))
+        if sensitivity.sampled:
             whole = histogram_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma, lattice=None)
             return self._one_coin(sensitivity, orders, bit, whole)
         return QueryCost(bit, label)
@@ -99,8 +103,9 @@ class ConfidentGNMax(GaussianMechanism):
         always = Sensitivity.always(sensitivity.votes)
         whole = label_rdp(always, orders, sigma=self.sigma, classes=classes, lattice=lattice)
         if lattice is not None:
-            bit = lattice_bit_rdp(whole_units(sensitivity, lattice), orders, sigma_units=sigma * lattice.units)
-            return QueryCost(bit, whole)
+            # Of a vote under a secret coin the bit is amplified; the label is not, as who knows the bit knows more
+            # about the coin.
+            return QueryCost(self._lattice_bit_rdp(sensitivity, orders, lattice), whole)
         bit = label_only.threshold_rdp(sensitivity.votes[:, None] / sigma, orders[None, :])
         if sensitivity.sampled:
             bit = np.minimum(bit, self._bit_rdp(sensitivity, orders, view="label"))
@@ -143,12 +148,22 @@ class ConfidentGNMax(GaussianMechanism):
     ) -> Float64[ndarray, "units orders"]:
         """a s^2/(2 sigma^2): the maximum moves by at most s (Mironov 2017, Prop. 7; CKS20, Thm 4, on the lattice).
 
-        Less by a secret coin, if noise is real-valued.
+        Less by a secret coin.
         """
         d = sensitivity.votes / self._bit_sigma(view)
-        if sensitivity.sampled and self.lattice is None:
+        if sensitivity.sampled and self.lattice is not None:
+            return self._lattice_bit_rdp(sensitivity, orders, self.lattice)
+        if sensitivity.sampled:
             return sampled_bit_gaussian_rdp(d, sensitivity.rate, orders)
         return orders[None, :] * d[:, None] ** 2 / 2
+
+    def _lattice_bit_rdp(
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], lattice: Lattice
+    ) -> Float64[ndarray, "units orders"]:
+        units, sigma_units = whole_units(sensitivity, lattice), self._bit_sigma("label") * lattice.units
+        if sensitivity.sampled:
+            return sampled_lattice_bit_rdp(units, sensitivity.rate, orders, sigma_units=sigma_units)
+        return lattice_bit_rdp(units, orders, sigma_units=sigma_units)
 
     def _bit_sigma(self, view: View) -> float:
         if self.sigma_threshold is None:

@@ -13,6 +13,7 @@ from numpy import ndarray
 from protocols.accounting import label_only
 from protocols.accounting.distributed_noise import distributed_gaussian_rdp
 from protocols.accounting.lattice_label_only import lattice_label_rdp
+from protocols.accounting.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
 from protocols.accounting.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
@@ -88,8 +89,8 @@ def histogram_rdp(
     """a s^2/sigma^2: the Gaussian mechanism with L2 sensitivity sqrt(2) s (Mironov 2017, Prop. 7).
 
     The same for discrete Gaussians (Canonne, Kamath, Steinke 2020, Thm 4); for a sum of several of them, see
-    distributed_noise.py. Less for a vote that enters by a secret coin (secret_sampling.py), if noise is real-valued:
-    otherwise it is charged as if it always entered, which bounds it (quasi-convexity).
+    distributed_noise.py. Less for a vote that enters by a secret coin (secret_sampling.py, lattice_sampling.py); in a
+    sum of several parties' noise it is charged as if it always entered, which bounds it (quasi-convexity).
     """
     d = sensitivity.votes / sigma
     if lattice is not None and lattice.shares > 1:
@@ -100,7 +101,11 @@ def histogram_rdp(
             honest=lattice.shares,
             dimension=lattice.classes,
         )
-    if sensitivity.sampled and lattice is None:
+    if sensitivity.sampled and lattice is not None:
+        return sampled_lattice_histogram_rdp(
+            whole_units(sensitivity, lattice), sensitivity.rate, orders, sigma_units=sigma * lattice.units
+        )
+    if sensitivity.sampled:
         return sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
     return orders[None, :] * d[:, None] ** 2
 
@@ -115,9 +120,10 @@ def label_rdp(
 ) -> Float64[ndarray, "units orders"]:
     """The label-only bound of one label; the Gaussian one for votes that enter by a secret coin."""
     if lattice is not None:
-        return lattice_label_rdp(
-            whole_units(sensitivity, lattice), orders, sigma_units=sigma * lattice.units, classes=classes
-        )
+        units, sigma_units = whole_units(sensitivity, lattice), sigma * lattice.units
+        if sensitivity.sampled:
+            return sampled_lattice_label_rdp(units, sensitivity.rate, orders, sigma_units=sigma_units, classes=classes)
+        return lattice_label_rdp(units, orders, sigma_units=sigma_units, classes=classes)
     whole = label_only.label_rdp(sensitivity.votes[:, None] / sigma, orders[None, :], classes=classes)
     # Leaving out votes by a coin before the release never costs more than letting them all enter (quasi-convexity).
     return (

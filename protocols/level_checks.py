@@ -1,0 +1,86 @@
+"""Whether a study's level of confidentiality can carry it: view, weights, who may leave, and what a ring must hold."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.aggregation.secure_sum.graph import graph_parameters
+from protocols.aggregation.secure_sum.ring import check_ring as check_sums
+from protocols.aggregation.two_server.ring import check_ring
+from protocols.errors import InvalidInput
+
+if TYPE_CHECKING:  # a study checks itself here
+    from protocols.study import Study
+
+
+def check_level(study: Study) -> None:
+    """Raises InvalidInput unless the level can carry the study: view, noise, weights and ring."""
+    terms = study.confidentiality
+    level, units = terms.level, terms.units
+    view = {"secure_sum": "histogram", "two_server": "label"}.get(level, study.view)
+    if study.view != view:
+        raise InvalidInput(f"view is {study.view!r}; allowed: {view!r}, which is what is seen at level {level!r}")
+    if terms.colluders is not None and terms.colluders >= study.quorum:
+        raise InvalidInput(
+            f"confidentiality: colluders is {terms.colluders}; allowed: below the quorum of {study.quorum}, as only "
+            "the noise of the others protects anyone"
+        )
+    if units is None:
+        return
+    if study.pooled_teachers is not None:
+        raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
+    weights = study.weights * units
+    if not (weights == np.rint(weights)).all():
+        raise InvalidInput(
+            f"weights span [{study.weights.min()}, {study.weights.max()}]; allowed: multiples of 1/{units} votes, "
+            "the units of this level"
+        )
+    _ = study.mechanism  # refuses one that has no integer noise
+    if level == "two_server":
+        _check_servers(study, units)
+    if level == "secure_sum":
+        _check_sum(study)
+
+
+def _check_sum(study: Study) -> None:
+    """Raises InvalidInput unless parties may leave and collude as the study says, and the sum fits a ring."""
+    if study.stop != "first-exhausted":
+        raise InvalidInput(
+            f"stop is {study.stop!r}; allowed at level 'secure_sum': first-exhausted, as every party of "
+            "the roster masks every batch"
+        )
+    for seat in study.roster:
+        try:
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
+        except ValueError:
+            raise InvalidInput(
+                f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum': "
+                "a compressed point of P-256 in hexadecimal, as `study create` fills it in"
+            ) from None
+    colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
+    assert colluders is not None
+    assert lattice is not None
+    assert study.sigma is not None
+    graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
+    noise = study.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
+    check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
+
+
+def _check_servers(study: Study, units: int) -> None:
+    """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
+    mechanism = study.mechanism
+    thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
+    assert study.sigma is not None  # the noise of every mechanism on a lattice
+    check_ring(
+        total_units=study.total_units,
+        threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
+        most_offset_units=ceil(study.nominal_weight * units) if mechanism.interactive else 0,
+        label_sigma_units=study.sigma * units,
+        threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
+        classes=study.classes,
+        queries=study.query_limit,
+    )
