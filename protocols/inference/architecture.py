@@ -17,6 +17,7 @@ from protocols.errors import InvalidInput
 from protocols.inference.ring import MAX_INNER
 
 MAX_FEATURES = 2**20
+MAX_WEIGHTS = 2**25
 MAX_CLASSES = 256
 # A chunk of queries has at most so many numbers in its matrix of columns.
 _CHUNK = 2**21
@@ -52,6 +53,9 @@ class DenseShape:
     inputs: int
     outputs: int
 
+    def __post_init__(self) -> None:
+        _check_sizes(self.inputs, self.outputs)
+
     @property
     def matrix(self) -> tuple[int, int]:
         """Outputs and inputs of the matrix of weights."""
@@ -86,6 +90,13 @@ class ConvolutionShape:
     kernel: tuple[int, int]
     stride: int
     padding: Literal["valid", "same"]
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.channels, self.height, self.width, self.filters, *self.kernel, self.stride)
+        if self.padding not in ("valid", "same"):
+            raise InvalidInput(f"padding is {self.padding!r}; allowed: valid, same")
+        if self.padding == "valid" and (self.kernel[0] > self.height or self.kernel[1] > self.width):
+            raise InvalidInput(f"kernels are {self.kernel}; allowed: at most {self.height} x {self.width}")
 
     @property
     def _rows_columns(self) -> tuple[int, int]:
@@ -151,6 +162,11 @@ class PoolShape:
     width: int
     size: int
 
+    def __post_init__(self) -> None:
+        _check_sizes(self.channels, self.height, self.width, self.size)
+        if self.height % self.size or self.width % self.size:
+            raise InvalidInput(f"squares of {self.size}; allowed: divisors of {self.height}, {self.width}")
+
     @property
     def inputs(self) -> int:
         return self.channels * self.height * self.width
@@ -172,6 +188,9 @@ class ReLUShape:
 
     inputs: int
     shift: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(self.inputs, self.shift + 1)
 
     @property
     def outputs(self) -> int:
@@ -209,6 +228,12 @@ class Architecture:
                 raise InvalidInput(f"layer {number} gives {width} values; allowed: 1 to {MAX_FEATURES}")
             if isinstance(layer, LinearShape) and layer.matrix[1] > MAX_INNER:
                 raise InvalidInput(f"layer {number} sums {layer.matrix[1]} terms; allowed: at most {MAX_INNER}")
+            if isinstance(layer, LinearShape) and layer.matrix[0] * layer.matrix[1] > MAX_WEIGHTS:
+                weights = layer.matrix[0] * layer.matrix[1]
+                raise InvalidInput(f"layer {number} has {weights} weights; allowed: at most {MAX_WEIGHTS}")
+            if isinstance(layer, ReLUShape) and layer.shift > self.precision.accumulator_bits - 2:
+                most = self.precision.accumulator_bits - 2
+                raise InvalidInput(f"layer {number} drops {layer.shift} bits; allowed: 0 to {most}")
         if not any(isinstance(layer, LinearShape) for layer in self.layers):
             raise InvalidInput("the model has no layer with weights; allowed: at least one dense layer or convolution")
         if not 2 <= width <= MAX_CLASSES:
@@ -228,3 +253,9 @@ class Architecture:
     def round_trips(self) -> int:
         """Requests and replies of one batch: one for the masked weights, two for each ReLU layer, two for the vote."""
         return 3 + 2 * self.relus
+
+
+def _check_sizes(*sizes: int) -> None:
+    for size in sizes:
+        if not 1 <= size <= MAX_FEATURES:
+            raise InvalidInput(f"a size is {size}; allowed: 1 to {MAX_FEATURES}")

@@ -6,6 +6,7 @@ Dealer, querying and answering party walk through the same plan, so that their s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from jaxtyping import UInt32
@@ -22,6 +23,8 @@ from protocols.inference.streams import SEED_BYTES
 from protocols.inference.vote import VoteGate
 
 MAX_QUERIES = 2**16
+# What one batch may be dealt; the guardian works in a few times as much memory.
+MAX_DEALT_BYTES = 2**30
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
 # The request whose reply brings the votes: whoever pays for votes pays before it answers this one.
 LAST_REQUEST = "vote: wins"
@@ -82,7 +85,7 @@ class Plan:
 
     @classmethod
     def of(cls, architecture: Architecture, queries: int) -> Plan:
-        """Raises InvalidInput for a batch that is empty or too large."""
+        """Raises InvalidInput for a batch that is empty or too large; nothing large is allocated before."""
         if not 1 <= queries <= MAX_QUERIES:
             raise InvalidInput(f"a batch has {queries} queries; allowed: 1 to {MAX_QUERIES}")
         bits = architecture.precision.accumulator_bits
@@ -94,12 +97,24 @@ class Plan:
                 steps.append(layer)
             else:
                 steps.append(LinearGate(layer, queries))
-        return cls(tuple(steps), VoteGate(queries, architecture.classes, Digits.of(bits, 0)), queries)
+        plan = cls(tuple(steps), VoteGate(queries, architecture.classes, Digits.of(bits, 0)), queries)
+        if plan.dealt_bytes > MAX_DEALT_BYTES:
+            raise InvalidInput(
+                f"{queries} queries need {plan.dealt_bytes / 2**20:.0f} MiB of dealt randomness; allowed: "
+                f"{MAX_DEALT_BYTES // 2**20} MiB: ask fewer at once"
+            )
+        return plan
 
     @property
     def linear(self) -> tuple[LinearGate, ...]:
         """The layers with weights."""
         return tuple(step for step in self.steps if isinstance(step, LinearGate))
+
+    @property
+    def dealt_bytes(self) -> int:
+        """Bytes of all corrections and of the masks of one layer's values."""
+        pieces = (*self.corrections, *(gate.values for gate in self.linear))
+        return sum(prod(piece.shape) * int(piece.dtype[-1]) for piece in pieces)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:

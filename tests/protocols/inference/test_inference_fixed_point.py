@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from inference_parties import cnn, linear_model, mlp, private_votes
 
 from protocols.errors import InvalidInput
-from protocols.inference.architecture import Architecture, DenseShape, Precision, ReLUShape
+from protocols.inference.architecture import Architecture, ConvolutionShape, DenseShape, Precision, ReLUShape
 from protocols.inference.fixed_point import agreement, plain_inference, quantise, quantised_inputs
 from protocols.inference.model import AveragePool, Dense, Model, ReLU
 
@@ -106,8 +106,8 @@ def test_precisions_out_of_range_are_refused(given) -> None:
         (3, (ReLUShape(3, 0),), "no layer with weights"),
         (3, (DenseShape(3, 1),), "1 classes; allowed: 2 to 256"),
         (3, (DenseShape(3, 257),), "257 classes"),
-        (3, (DenseShape(3, 2**20 + 1),), "layer 1 gives"),
-        (2**21, (DenseShape(2**21, 2),), "layer 1 sums"),
+        (2**20, (ConvolutionShape(1, 1024, 1024, 2, (1, 1), 1, "valid"),), "layer 1 gives"),
+        (2**20, (ConvolutionShape(1024, 32, 32, 2, (64, 64), 1, "same"),), "layer 1 sums"),
     ],
 )
 def test_architectures_that_do_not_fit_together_are_refused(features, layers, said) -> None:
