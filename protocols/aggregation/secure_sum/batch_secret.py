@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -11,9 +10,9 @@ from numpy import ndarray
 
 from protocols.aggregation.secure_sum import shamir
 from protocols.aggregation.secure_sum.context import Context
-from protocols.aggregation.secure_sum.masks import KEY_BYTES, agreed, derived, key_stream, mac, pairwise
-from protocols.aggregation.secure_sum.wire import SEALED_BYTES, octets
-from protocols.errors import InvalidInput
+from protocols.aggregation.secure_sum.masks import KEY_BYTES, derived, key_stream, pairwise
+from protocols.aggregation.secure_sum.wire import octets
+from protocols.errors import InvalidInput, MalformedMessage
 
 SECRET_BYTES = 32
 # Each sealing key encrypts one plaintext.
@@ -56,9 +55,20 @@ class Secrets:
         secret = octets(self.seed + self.mask_key_bytes)
         return shamir.split(secret, random.reshape(degree, width), shares=self._context.graph.degree)
 
-    def receipt(self, message: bytes) -> bytes:
-        """What this party recognises as its own word when the coordinator brings it back."""
-        return mac(self._derived(b"receipt"), message)
+    def keep(self, plaintext: bytes, about: bytes) -> bytes:
+        """Sealed to this party itself, for the coordinator to bring back; `about` must say which plaintext it is."""
+        return self._own_cipher(about).encrypt(_NONCE, plaintext, about)
+
+    def recall(self, sealed: bytes, about: bytes) -> bytes:
+        """What this party sealed to itself. Raises MalformedMessage for anything else."""
+        try:
+            return self._own_cipher(about).decrypt(_NONCE, sealed, about)
+        except InvalidTag:
+            raise MalformedMessage("receipt: it is not this party's, for these keys in this batch") from None
+
+    def _own_cipher(self, about: bytes) -> ChaCha20Poly1305:
+        # A key for each `about`, so that no key ever encrypts two plaintexts.
+        return ChaCha20Poly1305(derived(self._derived(b"receipt"), b"receipt", about))
 
     def _derived(self, purpose: bytes) -> bytes:
         return derived(self._secret, purpose, self._about)
@@ -71,31 +81,28 @@ def pair_mask_key(secret: bytes, about: bytes, pair: tuple[int, int], publics: t
     return pairwise(secret, b"pair mask", about + places + first_key + second_key)
 
 
-class Envelope:
-    """Seals shares between two parties with authenticated encryption, bound to the batch, sender and receiver."""
-
-    def __init__(self, own_key: X25519PrivateKey, their_key: bytes, context: Context, *, own: int, their: int) -> None:
-        self._secret = agreed(own_key, their_key)
-        self._digest, self._own, self._their = context.digest, own.to_bytes(4, "big"), their.to_bytes(4, "big")
-
-    def seal(self, shares: UInt8[ndarray, " 64"]) -> UInt8[ndarray, " 80"]:
-        """For the other party alone."""
-        cipher, about = self._cipher(self._own + self._their)
-        return octets(cipher.encrypt(_NONCE, shares.tobytes(), about))
-
-    def open(self, sealed: UInt8[ndarray, " 80"]) -> UInt8[ndarray, " 64"] | None:
-        """What the other party sealed for this one in this batch; None for anything else."""
-        cipher, about = self._cipher(self._their + self._own)
-        try:
-            return octets(cipher.decrypt(_NONCE, sealed.tobytes(), about))
-        except InvalidTag:
-            return None
-
-    def _cipher(self, direction: bytes) -> tuple[ChaCha20Poly1305, bytes]:
-        about = self._digest + direction
-        return ChaCha20Poly1305(pairwise(self._secret, b"sealed shares", about)), about
+def sealing_keys(secret: bytes, context: Context, *, own: int, their: int) -> tuple[bytes, bytes]:
+    """Of an X25519 secret: the key to seal shares to the other party, and the one to open theirs."""
+    outward, inward = _about(context, own, their), _about(context, their, own)
+    return pairwise(secret, b"sealed shares", outward), pairwise(secret, b"sealed shares", inward)
 
 
-def no_shares(neighbours: int) -> UInt8[ndarray, "neighbours 80"]:
-    """Room for the sealed shares of one party."""
-    return np.zeros((neighbours, SEALED_BYTES), dtype=np.uint8)
+def seal(
+    shares: UInt8[ndarray, " 64"], key: bytes, context: Context, *, sender: int, receiver: int
+) -> UInt8[ndarray, " 80"]:
+    """Authenticated encryption, bound to the batch, sender and receiver."""
+    return octets(ChaCha20Poly1305(key).encrypt(_NONCE, shares.tobytes(), _about(context, sender, receiver)))
+
+
+def unseal(
+    sealed: UInt8[ndarray, " 80"], key: bytes, context: Context, *, sender: int, receiver: int
+) -> UInt8[ndarray, " 64"] | None:
+    """What the sender sealed for the receiver in this batch; None for anything else."""
+    try:
+        return octets(ChaCha20Poly1305(key).decrypt(_NONCE, sealed.tobytes(), _about(context, sender, receiver)))
+    except InvalidTag:
+        return None
+
+
+def _about(context: Context, sender: int, receiver: int) -> bytes:
+    return context.digest + sender.to_bytes(4, "big") + receiver.to_bytes(4, "big")

@@ -19,12 +19,12 @@ from protocols.aggregation.secure_sum.context import Context
 from protocols.aggregation.secure_sum.party import Verify
 from protocols.aggregation.secure_sum.wire import (
     KEYS,
-    RECEIPT_BYTES,
     SEALED_BYTES,
     SIGNATURE_BYTES,
     Arrays,
     checked,
     keys_statement,
+    receipt_bytes,
     survivors_statement,
     unpadded,
 )
@@ -69,7 +69,7 @@ class Shared:
     keys: Keys
     present: Bool[ndarray, " parties"]
     sealed: UInt8[ndarray, "parties neighbours 80"] = field(repr=False)
-    receipts: UInt8[ndarray, "parties 32"] = field(repr=False)
+    receipts: UInt8[ndarray, "parties kept"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
@@ -146,13 +146,14 @@ def collect_shares(keys: Keys, replies: Replies) -> Shared:
     """Step 2's replies. What is sealed in them shows at step 5. Raises QuorumLost."""
     context = keys.context
     sealed = np.zeros((context.parties, context.graph.degree, SEALED_BYTES), dtype=np.uint8)
-    receipts = np.zeros((context.parties, RECEIPT_BYTES), dtype=np.uint8)
+    kept = receipt_bytes(context.graph.degree)
+    receipts = np.zeros((context.parties, kept), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> None:
         sealed[index], receipts[index] = checked(
             reply,
             ("sealed", "|u1", (context.graph.degree, SEALED_BYTES)),
-            ("receipt", "|u1", (RECEIPT_BYTES,)),
+            ("receipt", "|u1", (kept,)),
         )
 
     present, left_out = _collect(context, keys.present, replies, take, keys.left_out, "sealed shares", context.fewest)

@@ -5,7 +5,6 @@ All that a party needs in one batch follows from one secret of 32 random bytes, 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
 import numpy as np
@@ -37,11 +36,6 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
 def pairwise(secret: bytes, purpose: bytes, about: bytes) -> bytes:
     """32 bytes for one purpose, of an X25519 secret, which is not uniform."""
     return HKDF(hashes.SHA256(), KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
-
-
-def mac(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256."""
-    return hmac.digest(key, message, hashlib.sha256)
 
 
 def same(left: bytes, right: bytes) -> bool:

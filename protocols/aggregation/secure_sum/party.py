@@ -12,7 +12,8 @@ exists for one set of survivors only, masks are bound to the set of sharers, and
 another. Nothing here checks what is added up: a party can add any vector.
 
 Differences from the paper: sealed shares are relayed at the last step, where they are opened; a survivor gives its own
-seed itself; the signed statement names the sharers too; public keys come back with the party's own receipt (a MAC).
+seed itself; the signed statement names the sharers too; public keys come back with the party's receipt of them, in
+which it has sealed, to itself, what opens its neighbours' shares.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
-from protocols.aggregation.secure_sum.batch_secret import Envelope, Secrets, no_shares, pair_mask_key
+from protocols.aggregation.secure_sum.batch_secret import Secrets, pair_mask_key, seal, sealing_keys, unseal
 from protocols.aggregation.secure_sum.context import Context
 from protocols.aggregation.secure_sum.masks import KEY_BYTES, MaskSum, agreed, same
 from protocols.aggregation.secure_sum.ring import to_ring
@@ -33,7 +34,6 @@ from protocols.aggregation.secure_sum.wire import (
     KEY_SHARE,
     KEYS,
     NOT_OPENED,
-    RECEIPT_BYTES,
     SEALED_BYTES,
     SEED_SHARE,
     SIGNATURE_BYTES,
@@ -44,6 +44,7 @@ from protocols.aggregation.secure_sum.wire import (
     keys_statement,
     octets,
     padded,
+    receipt_bytes,
     survivors_statement,
     unpadded,
 )
@@ -81,11 +82,15 @@ def share(batch_secret: bytes, context: Context, index: int, request: Arrays, *,
         name = context.members[neighbours[row]]
         if not verify(name, keys_statement(context.digest, int(neighbours[row]), keys[row]), unpadded(signatures[row])):
             raise MalformedMessage(f"keys of {name!r}: the signature is not that member's")
-    shares, sealed, own_key = secrets.shares(), no_shares(graph.degree), secrets.sealing_key()
+    shares, own_key = secrets.shares(), secrets.sealing_key()
+    sealed = np.zeros((graph.degree, SEALED_BYTES), dtype=np.uint8)
+    opening = np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
     for row in np.flatnonzero(present).tolist():
-        envelope = Envelope(own_key, keys[row, 0].tobytes(), context, own=index, their=int(neighbours[row]))
-        sealed[row] = envelope.seal(shares[row])
-    return sealed, octets(_receipt(secrets, present, keys))
+        secret, other = agreed(own_key, keys[row, 0].tobytes()), int(neighbours[row])
+        outward, inward = sealing_keys(secret, context, own=index, their=other)
+        sealed[row] = seal(shares[row], outward, context, sender=index, receiver=other)
+        opening[row] = octets(inward)
+    return sealed, octets(secrets.keep(opening.tobytes(), _verified(present, keys)))
 
 
 def masking_note(context: Context, index: int, request: Arrays) -> bytes:
@@ -113,7 +118,7 @@ def mask(
     about = context.mask_context(asked.sharers)
     if not same(about, noted):
         raise Refused("other_sharers", "the batch was masked before, for another set of sharers")
-    asked.keys.check_receipt(secrets)
+    asked.keys.recall(secrets)
     masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), asked.keys.neighbours
     own_public = own_key.public_key().public_bytes_raw()
     for row in np.flatnonzero(asked.sharers[neighbours]).tolist():
@@ -156,7 +161,7 @@ def unmask(
         ("survivors", "|u1", (context.parties,)),
         ("present", "|u1", (graph.degree,)),
         ("keys", "|u1", (graph.degree, *KEYS)),
-        ("receipt", "|u1", (RECEIPT_BYTES,)),
+        ("receipt", "|u1", (receipt_bytes(graph.degree),)),
         ("signed", "|u1", (context.parties,)),
         ("signatures", "|u1", (context.quorum, SIGNATURE_BYTES)),
         ("sealed", "|u1", (graph.degree, SEALED_BYTES)),
@@ -164,15 +169,13 @@ def unmask(
     sharers, survivors = _sets(context, index, (here, there))
     _check_notes(context, sharers, survivors, masked, noted)
     keys = _Keys.read(context, index, present, table, receipt)
-    keys.check_receipt(secrets)
     keys.check_cover(sharers)
+    opening = keys.recall(secrets)
     _check_quorum(context, sharers, survivors, flags(signed, "signed"), signatures, verify)
     kinds, shares = np.zeros(graph.degree, dtype=np.uint8), np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
-    own_key = secrets.sealing_key()
     for row in np.flatnonzero(sharers[keys.neighbours]).tolist():
         other = int(keys.neighbours[row])
-        envelope = Envelope(own_key, keys.table[row, 0].tobytes(), context, own=index, their=other)
-        both = envelope.open(sealed[row])
+        both = unseal(sealed[row], opening[row].tobytes(), context, sender=other, receiver=index)
         if both is None:
             kinds[row] = NOT_OPENED
         elif survivors[other]:
@@ -195,9 +198,10 @@ class _Keys:
     def read(cls, context: Context, index: int, present: ndarray, table: ndarray, receipt: ndarray) -> _Keys:
         return cls(context.graph.neighbours(index), flags(present, "present"), table, receipt.tobytes())
 
-    def check_receipt(self, secrets: Secrets) -> None:
-        if not same(_receipt(secrets, self.present, self.table), self.receipt):
-            raise MalformedMessage("receipt: it is not this party's, for these keys in this batch")
+    def recall(self, secrets: Secrets) -> UInt8[ndarray, "neighbours 32"]:
+        """The keys that open the neighbours' shares, which only a receipt for verified keys gives."""
+        opening = secrets.recall(self.receipt, _verified(self.present, self.table))
+        return octets(opening).reshape(-1, KEY_BYTES)
 
     def check_cover(self, sharers: Bool[ndarray, " parties"]) -> None:
         if (sharers[self.neighbours] & ~self.present).any():
@@ -219,7 +223,7 @@ class _Masking:
             ("sharers", "|u1", (context.parties,)),
             ("present", "|u1", (degree,)),
             ("keys", "|u1", (degree, *KEYS)),
-            ("receipt", "|u1", (RECEIPT_BYTES,)),
+            ("receipt", "|u1", (receipt_bytes(degree),)),
         )
         sharers = flags(there, "sharers")
         _enough(int(sharers.sum()), context.fewest, "sharers")
@@ -278,8 +282,8 @@ def _statement_digest(
     return hashlib.sha256(survivors_statement(context.digest, sharers, survivors)).digest()
 
 
-def _receipt(secrets: Secrets, present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 3 32"]) -> bytes:
-    return secrets.receipt(present.tobytes() + keys.tobytes())
+def _verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 3 32"]) -> bytes:
+    return hashlib.sha256(present.tobytes() + keys.tobytes()).digest()
 
 
 def _enough(count: int, needed: int, what: str) -> None:

@@ -17,7 +17,6 @@ SIGNATURE_BYTES = 73
 KEYS = (3, KEY_BYTES)
 # Shares of the seed and of the mask key, and a Poly1305 tag.
 SEALED_BYTES = 2 * KEY_BYTES + 16
-RECEIPT_BYTES = 32
 # What a row of an unmasking reply holds.
 NOTHING, SEED_SHARE, KEY_SHARE, NOT_OPENED = range(4)
 
@@ -37,6 +36,11 @@ def checked(arrays: Arrays, *expected: Expected) -> Arrays:
                 f"{name}: {array.dtype} of shape {array.shape}; allowed: {np.dtype(dtype)} of shape {shape}"
             )
     return tuple(np.ascontiguousarray(array) for array in arrays)
+
+
+def receipt_bytes(neighbours: int) -> int:
+    """Of what a party seals to itself: a key for each neighbour, and a Poly1305 tag."""
+    return KEY_BYTES * neighbours + 16
 
 
 def flags(array: ndarray, name: str) -> Bool[ndarray, " flags"]:
