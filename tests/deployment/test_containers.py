@@ -17,9 +17,11 @@ import pytest
 import yaml
 
 from coordinator.commands.group import COMMANDS as COORDINATOR_COMMANDS
+from coordinator.guardian_home import HOME_VARIABLE as GUARDIAN_HOME
 from coordinator.home import HOME_VARIABLE as COORDINATOR_HOME
 from party.commands.group import COMMANDS as PARTY_COMMANDS
 from party.commands.group import HOME_VARIABLE as PARTY_HOME
+from tests.docs.flag_tables import commands
 from tests.docs.pages import ROOT, blocks
 
 DEPLOY = ROOT / "deploy"
@@ -34,7 +36,11 @@ HARDENED = {
     "UMask": "0077", "LimitCORE": "0", "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
 }  # fmt: skip
 COMMANDS = {"conclave-party": PARTY_COMMANDS, "conclave-coordinator": COORDINATOR_COMMANDS}
-HOMES = {"conclave-party": PARTY_HOME, "conclave-coordinator": COORDINATOR_HOME}
+HOMES = {
+    "conclave-party": PARTY_HOME,
+    "conclave-coordinator": COORDINATOR_HOME,
+    "conclave-guardian": GUARDIAN_HOME,
+}
 
 
 def _service(unit: Path) -> dict[str, str]:
@@ -48,10 +54,10 @@ def _service(unit: Path) -> dict[str, str]:
 def test_a_unit_is_hardened_and_starts_a_command_that_exists(unit: Path) -> None:
     service = _service(unit)
     assert {key: service.get(key) for key in HARDENED} == HARDENED
-    program, command = service["ExecStart"].removeprefix("/opt/conclave/bin/").split()
-    assert program == service["User"] == service["Group"] == unit.stem
-    assert command in COMMANDS[program]
-    assert f"{HOMES[program]}=/var/lib/{service['StateDirectory']}" in service["Environment"]
+    program, *words = service["ExecStart"].removeprefix("/opt/conclave/bin/").split()
+    assert service["User"] == service["Group"] == service["StateDirectory"] == unit.stem
+    assert " ".join(words) in commands(program.removeprefix("conclave-"))
+    assert f"{HOMES[unit.stem]}=/var/lib/{service['StateDirectory']}" in service["Environment"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -74,7 +80,10 @@ def _compose() -> dict[str, Any]:
 
 def test_every_container_is_read_only_unprivileged_and_not_root() -> None:
     compose = _compose()
-    assert set(compose["services"]) == {"coordinator", "north", "south", "west"}
+    assert set(compose["services"]) == {"coordinator", "guardian", "north", "south", "west"}
+    guardian = compose["services"]["guardian"]
+    assert " ".join(guardian["command"]) in commands("coordinator")
+    assert guardian["environment"] == {GUARDIAN_HOME: "/home/conclave"}
     for service in compose["services"].values():
         assert service["user"] == "65532:65532"
         assert service["read_only"] is True
