@@ -1,4 +1,4 @@
-"""Arithmetic modulo the Mersenne prime p = 2^31 - 1 on whole arrays, exact in 64-bit integers.
+"""Arithmetic modulo the Mersenne prime p = 2^31 - 1 on whole arrays, exact.
 
 A vote needs few bits, and a product of two elements fits an unsigned 64-bit word. Since 2^31 = 1 modulo p, a word is
 reduced by adding its upper bits to its lower 31.
@@ -15,10 +15,10 @@ P = 2**BITS - 1
 
 _P = np.uint64(P)
 _SHIFT = np.uint64(BITS)
-_HALF = np.uint64(16)
-_LOW = np.uint64(0xFFFF)
-# A product of 16 bits and 31 bits is below 2^47: so many of them add up in 64 bits.
-_MOST_TERMS = 2**16
+_HALF = np.uint32(16)
+_LOW = np.uint32(0xFFFF)
+# A product of 16 bits and 31 bits is below 2^47: so many of them add up to less than 2^53, which a float64 holds.
+_MOST_TERMS = 64
 
 
 def reduced(words: UInt64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
@@ -59,12 +59,14 @@ def times(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32
 def matrix_product(
     left: UInt32[ndarray, "*batch rows inner"], right: UInt32[ndarray, "*batch inner columns"]
 ) -> UInt32[ndarray, "*batch rows columns"]:
-    """left @ right, of stacks of matrices."""
-    total = np.zeros((*left.shape[:-1], right.shape[-1]), dtype=np.uint32)
+    """left @ right, of stacks of matrices, by products of float64 that are exact: every sum stays below 2^53."""
+    total = np.zeros((*left.shape[:-1], right.shape[-1]), dtype=np.uint64)
     for start in range(0, left.shape[-1], _MOST_TERMS):
-        rows = left[..., start : start + _MOST_TERMS].astype(np.uint64)
-        columns = right[..., start : start + _MOST_TERMS, :].astype(np.uint64)
-        low = reduced((rows & _LOW) @ columns)
-        high = reduced((rows >> _HALF) @ columns).astype(np.uint64)
-        total = plus(total, reduced((high << _HALF) + low))
-    return total
+        rows = left[..., start : start + _MOST_TERMS]
+        columns = right[..., start : start + _MOST_TERMS, :].astype(np.float64)
+        low = ((rows & _LOW).astype(np.float64) @ columns).astype(np.uint64)
+        high = ((rows >> _HALF).astype(np.float64) @ columns).astype(np.uint64)
+        # Folded once, high is below 2^32, so that it may be shifted; and so is the total, which then stays below 2^55.
+        high = (high & _P) + (high >> _SHIFT)
+        total = (total & _P) + (total >> _SHIFT) + low + (high << _HALF.astype(np.uint64))
+    return reduced(total)

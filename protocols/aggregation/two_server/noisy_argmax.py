@@ -111,10 +111,10 @@ def coordinator_side(
             proofs[at] = found.passed
             opened = opened[:-1]
         labels[at] = (opened.astype(np.int64) << np.arange(len(opened))[:, None]).sum(axis=0)
-    if sizes.threshold:
-        channel.send(proofs.astype("<u8").tobytes())
     if (labels >= sizes.classes).any():
         raise MalformedMessage(f"a label decodes to {int(labels.max())}; allowed: below {sizes.classes}")
+    if sizes.threshold:
+        channel.send(proofs.astype("<u8").tobytes())
     return np.where(passed, labels, ABSTAIN)
 
 

@@ -46,8 +46,8 @@ def test_a_matrix_product_is_that_of_integers(seed, rows, inner, columns) -> Non
     np.testing.assert_array_equal(field.matrix_product(left, right), expected.astype(np.uint32))
 
 
-def test_a_matrix_product_over_more_terms_than_64_bits_hold_is_exact() -> None:
-    count = 2**16 + 7
+@pytest.mark.parametrize("count", [63, 64, 65, 2**16 + 7, 2**18])
+def test_a_matrix_product_of_many_of_the_largest_terms_is_exact(count) -> None:
     left, right = np.full((1, count), P - 1, dtype=np.uint32), np.full((count, 1), P - 2, dtype=np.uint32)
     assert field.matrix_product(left, right).item() == (P - 1) * (P - 2) * count % P
 

@@ -1,0 +1,239 @@
+"""Two servers over loopback, each a process with one thread: seconds, bytes and memory of each step.
+
+    OMP_NUM_THREADS=1 python benchmarks/two_server.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
+    OMP_NUM_THREADS=1 python benchmarks/two_server.py --grow
+
+--rtt-ms delivers each message half of that after it was sent. --grow runs a quarter, a half, the whole and twice the
+queries: the ratios of their times say how the cost grows. Every label is compared with a plain computation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import resource
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+import numpy as np
+
+from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guardian_side
+from protocols.aggregation.two_server.ring import check_ring
+from protocols.aggregation.two_server.shares import CoordinatorShare, GuardianShare, share_votes
+from protocols.aggregation.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from protocols.aggregation.two_server.weighted_sums import coordinator_sums, guardian_sums
+from protocols.errors import ChannelClosed, MalformedMessage
+from protocols.randomness import seeded_source, system_source
+from protocols.votes import ABSTAIN
+
+UNITS, SIGMA_LABEL, SIGMA_THRESHOLD = 64, 10.0, 20.0
+CONTEXT = b"benchmark"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured."""
+
+    parties: int
+    queries: int
+    classes: int
+    rtt_ms: float
+
+
+class SocketChannel:
+    """Messages over TCP, each with its length and the time it was sent."""
+
+    def __init__(self, connected: socket.socket, delay_s: float) -> None:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+        self._delay_s = delay_s
+        self.sent = 0
+
+    def send(self, data: bytes) -> None:
+        self.sent += len(data)
+        self._socket.sendall(struct.pack("<Qd", len(data), time.monotonic()))
+        self._socket.sendall(data)
+
+    def recv(self, limit: int) -> bytes:
+        size, sent_at = struct.unpack("<Qd", self._exactly(16))
+        if size > limit:
+            raise MalformedMessage(f"message has {size} bytes; allowed: at most {limit}")
+        data = self._exactly(size)
+        time.sleep(max(0.0, sent_at + self._delay_s - time.monotonic()))
+        return data
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise ChannelClosed("the other side closed the channel")
+            view = view[got:]
+        return bytes(data)
+
+
+class Stopwatch:
+    """Seconds of each step, on the clock and of this process."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[float, float]] = {}
+
+    def of(self, name: str, work: Callable[[], T]) -> T:
+        start, used = time.perf_counter(), time.process_time()
+        result = work()
+        self.rows[name] = time.perf_counter() - start, time.process_time() - used
+        return result
+
+
+def votes_and_weights(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    leaders = rng.integers(0, case.classes, case.queries)
+    others = rng.integers(0, case.classes, (case.parties, case.queries))
+    votes = np.where(rng.random(others.shape) < 0.6, leaders, others)
+    return votes, rng.integers(UNITS // 2, 2 * UNITS, case.parties)
+
+
+def noise_of(case: Case, server: int) -> tuple[np.ndarray, np.ndarray]:
+    """Only the sizes of the noise matter here, so rounded Gaussians of a simulation's generator do."""
+    rng = np.random.default_rng((2, server))
+    label = np.rint(rng.normal(0, SIGMA_LABEL * UNITS, (case.queries, case.classes))).astype(np.int64)
+    return label, np.rint(rng.normal(0, SIGMA_THRESHOLD * UNITS, case.queries)).astype(np.int64)
+
+
+def threshold_of(case: Case) -> int:
+    return round(0.6 * case.parties * UNITS)
+
+
+def shares_of(case: Case, votes: np.ndarray) -> tuple[CoordinatorShare, GuardianShare]:
+    """Both servers derive what the parties sent, so that no array need be passed between processes."""
+    source = seeded_source(3)
+    pairs = [share_votes(row[None], classes=case.classes, context=CONTEXT, source=source) for row in votes]
+    return CoordinatorShare.of_all([pair[0] for pair in pairs]), GuardianShare.of_all([pair[1] for pair in pairs])
+
+
+def coordinator(case: Case, port: int, report: Connection) -> None:
+    votes, weights = votes_and_weights(case)
+    ballots = Ballots(np.ones(votes.shape, dtype=bool), case.classes, False, CONTEXT)
+    watch = Stopwatch()
+    share = watch.of("shares", lambda: shares_of(case, votes)[0])
+    channel = SocketChannel(socket.create_connection(("127.0.0.1", port)), case.rtt_ms / 2000)
+    channel.recv(1)
+    valid = watch.of("check", lambda: coordinator_checks(channel, share, ballots, source=system_source))
+    checked = channel.sent
+    sums = watch.of("sums", lambda: coordinator_sums(share, ballots, weights=weights, valid=valid))
+    label, bit = noise_of(case, 0)
+    labels = watch.of(
+        "noisy argmax",
+        lambda: coordinator_side(
+            channel, sums, label_noise=label, threshold_noise=bit, threshold=threshold_of(case), offsets=None,
+            total_units=int(weights.sum()), source=system_source,
+        ),
+    )  # fmt: skip
+    report.send((watch.rows, checked, channel.sent, peak_mb(), valid.all(), labels))
+
+
+def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
+    votes, weights = votes_and_weights(case)
+    ballots = Ballots(np.ones(votes.shape, dtype=bool), case.classes, False, CONTEXT)
+    source = seeded_source(3)
+    # As share_votes draws them: the guardian's seed, then the coordinator's.
+    share = GuardianShare(np.stack([np.frombuffer(source(32), np.uint8)[:16] for _ in range(case.parties)]))
+    connected, _ = listening.accept()
+    channel = SocketChannel(connected, case.rtt_ms / 2000)
+    channel.send(b"")
+    watch = Stopwatch()
+    valid = watch.of("check", lambda: guardian_checks(channel, share, ballots, source=system_source))
+    checked = channel.sent
+    sums = watch.of("sums", lambda: guardian_sums(share, ballots, weights=weights, valid=valid))
+    label, bit = noise_of(case, 1)
+    passed = watch.of(
+        "noisy argmax",
+        lambda: guardian_side(
+            channel, sums, label_noise=label, threshold_noise=bit, threshold=True, source=system_source
+        ),
+    )
+    report.send((watch.rows, checked, channel.sent, peak_mb(), valid.all(), passed))
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def plain_labels(case: Case) -> np.ndarray:
+    votes, weights = votes_and_weights(case)
+    counts = np.zeros((case.queries, case.classes), dtype=np.int64)
+    for row, weight in zip(votes, weights, strict=True):
+        counts[np.arange(case.queries), row] += weight
+    (label, bit), (other_label, other_bit) = noise_of(case, 0), noise_of(case, 1)
+    passed = (counts + (bit + other_bit)[:, None] >= threshold_of(case)).any(axis=1)
+    return np.where(passed, (counts + label + other_label).argmax(axis=1), ABSTAIN)
+
+
+def run(case: Case) -> float:
+    """Prints one case; gives the seconds of the servers' work."""
+    tail = check_ring(
+        total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), most_offset_units=0,
+        label_sigma_units=SIGMA_LABEL * UNITS, threshold_sigma_units=SIGMA_THRESHOLD * UNITS, classes=case.classes,
+        queries=case.queries,
+    )  # fmt: skip
+    spawn = multiprocessing.get_context("spawn")
+    listening = socket.create_server(("127.0.0.1", 0))
+    ends = [spawn.Pipe() for _ in range(2)]
+    port = listening.getsockname()[1]
+    processes = [
+        spawn.Process(target=guardian, args=(case, listening, ends[1][1])),
+        spawn.Process(target=coordinator, args=(case, port, ends[0][1])),
+    ]
+    for process in processes:
+        process.start()
+    ours, theirs = (end[0].recv() for end in ends)
+    for process in processes:
+        process.join()
+    labels = ours[5]
+    assert ours[4]
+    assert theirs[4]
+    assert (labels == plain_labels(case)).all()
+    assert (theirs[5] == (labels != ABSTAIN)).all()
+    print(
+        f"{case.parties} parties, {case.queries} queries, {case.classes} classes, round trip {case.rtt_ms:g} ms; "
+        f"{(labels != ABSTAIN).mean():.0%} answered, outside the ring {tail:.0e}"
+    )
+    print(f"  a party's shares: {1e3 * ours[0].pop('shares')[0] / case.parties:.2f} ms")
+    total = 0.0
+    for step, (took, used) in ours[0].items():
+        other = theirs[0][step]
+        total += max(took, other[0])
+        print(f"  {step:<13} {took:7.3f} s   processor: coordinator {used:6.3f} s, guardian {other[1]:6.3f} s")
+    for name, (_, checked, sent, peak, _, _) in (("coordinator", ours), ("guardian", theirs)):
+        print(
+            f"  {name:<12} sent {checked / 1e6:6.2f} MB for the check, {sent / 1e6:7.2f} MB in all; peak {peak:.0f} MB"
+        )
+    print(f"  in all        {total:7.3f} s, {(ours[2] + theirs[2]) / 1e6:.1f} MB between the servers", flush=True)
+    return total
+
+
+def main() -> None:
+    """Runs what the flags say."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parties", type=int, default=250)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--rtt-ms", type=float, default=0.0)
+    parser.add_argument("--grow", action="store_true")
+    flags = parser.parse_args()
+    parts = (1, 2, 4, 8) if flags.grow else (4,)
+    times = [run(Case(flags.parties, flags.queries * part // 4, flags.classes, flags.rtt_ms)) for part in parts]
+    for earlier, later in itertools.pairwise(times):
+        print(f"twice the queries: {later / earlier:.2f} times the seconds")
+
+
+if __name__ == "__main__":
+    main()
