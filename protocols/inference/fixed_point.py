@@ -81,11 +81,17 @@ def quantised_inputs(
     values = inputs.reshape(len(inputs), -1).astype(np.float64)
     if values.shape[1] != architecture.features:
         raise InvalidInput(f"queries have {values.shape[1]} values; the model takes {architecture.features}")
-    bound = architecture.precision.input_bound
+    check_inputs(values, architecture.precision)
+    return np.rint(values * 2.0**architecture.precision.input_bits).astype(np.int64)
+
+
+def check_inputs(inputs: Float[ndarray, "queries ..."], precision: Precision) -> None:
+    """Raises InvalidInput above input_bound, without giving the value."""
+    bound = precision.input_bound
+    values = inputs.reshape(len(inputs), -1)
     if values.size and not (values.min() >= -bound and values.max() <= bound):
         bad = int(np.count_nonzero(~(np.abs(values) <= bound).all(axis=1)))
         raise InvalidInput(f"{bad} of {len(values)} queries have values outside the allowed -{bound:g} to {bound:g}")
-    return np.rint(values * 2.0**architecture.precision.input_bits).astype(np.int64)
 
 
 def plain_inference(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:

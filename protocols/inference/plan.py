@@ -23,8 +23,8 @@ from protocols.inference.streams import SEED_BYTES
 from protocols.inference.vote import VoteGate
 
 MAX_QUERIES = 2**16
-# What one batch may be dealt; the guardian works in a few times as much memory.
-MAX_DEALT_BYTES = 2**30
+# What one batch may be dealt, so that it fits a message; the guardian works in a few times as much memory.
+MAX_DEALT_BYTES = 250 * 2**20
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
 # The request whose reply brings the votes: whoever pays for votes pays before it answers this one.
 LAST_REQUEST = "vote: wins"
@@ -32,7 +32,11 @@ LAST_REQUEST = "vote: wins"
 
 @dataclass(frozen=True)
 class LinearGate:
-    """A layer with weights on `queries` rows. Dealt: a for the weights, b for the values, shares of their product."""
+    """A layer with weights on `queries` rows: a matrix triple (Beaver 1991; Mohassel & Zhang 2017, "SecureML", IV.A).
+
+    Dealt: a for the weights W, b for the values x, shares of a b. Since one party knows W and a, the other b, only
+    W - a and x - b are sent, each one way: W x = W (x - b) + (W - a) b + a b.
+    """
 
     shape: LinearShape
     queries: int

@@ -67,7 +67,7 @@ def test_long_and_deep_texts_are_refused() -> None:
 
 def test_a_batch_that_would_take_too_much_memory_is_refused_before_it_is_dealt() -> None:
     wide = Architecture(4, (DenseShape(4, 2**18), ReLUShape(2**18, 12), DenseShape(2**18, 2)), Precision())
-    with pytest.raises(InvalidInput, match=r"1000 queries need .* MiB of dealt randomness; allowed: 1024 MiB"):
+    with pytest.raises(InvalidInput, match=r"1000 queries need .* MiB of dealt randomness; allowed: 250 MiB"):
         deal(wide, 1000, source=seeded_source(1))
     with pytest.raises(InvalidInput, match="weights; allowed: at most"):
         Architecture(2**13, (DenseShape(2**13, 2**13), DenseShape(2**13, 2)), Precision())
