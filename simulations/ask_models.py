@@ -12,13 +12,13 @@ import math
 from typing import Any  # values of torch modules, whose package is not imported here
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from numpy import ndarray
 
 from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
-from protocols.inference.architecture import Precision
-from protocols.inference.fixed_point import QuantisedModel, quantise
+from protocols.inference.architecture import PoolShape, Precision, ReLUShape
+from protocols.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
 from protocols.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
 from simulations.ask_settings import KINDS
 
@@ -56,6 +56,28 @@ def bounded(inputs: Float[ndarray, "queries ..."], *, images: bool) -> Float[nda
     """A querying party's records within the public bound of inputs."""
     bound = 1.0 if images else TABLE_BOUND
     return np.clip(inputs, -bound, bound)
+
+
+def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+    """What `plain_inference` gives, bit for bit, in a fraction of its time.
+
+    Integers in float64: exact, because `quantise` has made sure that no sum reaches 2^31, and products go to BLAS.
+    """
+    values = quantised_inputs(model.architecture, inputs).astype(np.float64)
+    for shape, weights in zip(model.architecture.layers, model.weights, strict=True):
+        if isinstance(shape, ReLUShape):
+            values = np.floor(np.maximum(values + shape.half, 0.0) * 2.0**-shape.shift)
+        elif isinstance(shape, PoolShape):
+            values = shape.sums(values)
+        else:
+            assert weights is not None
+            matrix, bias = weights.matrix.T.astype(np.float64), weights.bias.astype(np.float64)
+            parts = [
+                shape.gathered(shape.columns(values[start : start + shape.chunk]) @ matrix + bias)
+                for start in range(0, len(values), shape.chunk)
+            ]
+            values = np.concatenate(parts)
+    return values.argmax(axis=1)
 
 
 def _linear(teacher: Any, classes: int) -> Model:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float64
 from matplotlib.axes import Axes
+from numpy import ndarray
 
 from simulations.ask_results import Summary
 from simulations.plots import write_figure
@@ -50,10 +52,10 @@ def before_and_after(figures: Summary) -> Drawing:
         axes.set_xlim(0, 1)
         percent_axis(axes.xaxis)
         axes.set_xlabel(f"test records that are right ({note})")
-        axes.set_title("Before (ring) and after (dot) the labels: all classes, and classes it lacks")
+        axes.set_title("Accuracy before and after")
         for colour, words in ((COLOURS["blue"], "all classes"), (COLOURS["vermillion"], "classes it lacks")):
             axes.plot([], [], color=colour, marker="o", label=words)
-        axes.legend(loc="lower right")
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
         light_grid(axes, "x")
     spoken = "; ".join(f"{q['party']} from {percent(q['before'])} to {percent(q['after'])}" for q in queriers)
     return Drawing(
@@ -71,25 +73,24 @@ def by_class(figures: Summary) -> Drawing:
     queriers = figures["queriers"][:_MOST_PANELS]
     with style():
         figure = new_figure(height=0.5 + 1.75 * len(queriers))
-        panels = np.atleast_1d(figure.subplots(len(queriers), 1, sharex=True))
+        panels = np.atleast_1d(figure.subplots(len(queriers), 1))
         for axes, querier in zip(panels.tolist(), queriers, strict=True):
             classes = querier["classes"]
             place = np.arange(len(classes))
             for key, shift, colour in (("before", -0.2, "grey"), ("after", 0.2, "blue")):
                 heights = [one[key] or 0.0 for one in classes]
-                errors = [one["after_ci95"] or 0.0 for one in classes] if key == "after" else None
+                errors = _reach(heights, [one["after_ci95"] for one in classes]) if key == "after" else None
                 axes.bar(
                     place + shift, heights, width=0.38, color=COLOURS[colour], yerr=errors, label=key,
                     error_kw={"elinewidth": 0.9, "capsize": 2},
                 )  # fmt: skip
             names = [f"{one['class']}\n{one['own_records']} own\n+{one['labels_given']:.0f}" for one in classes]
             axes.set_xticks(place, names, fontsize=7)
-            axes.tick_params(labelbottom=True)
             axes.set_ylim(0, 1.05)
             percent_axis(axes.yaxis)
             axes.set_title(f"{querier['party']}, {querier['model'].replace('_', ' ')}")
             light_grid(axes, "y")
-        panels[0].legend(loc="upper right", ncols=2)
+        panels[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return Drawing(
         "by_class",
         "The same by class. Under each class: how many labelled records of it the party has itself, and how many "
@@ -102,8 +103,14 @@ def by_class(figures: Summary) -> Drawing:
 def _arrow(axes: Axes, row: float, before: float, after: float, half: float | None, colour: str) -> None:
     axes.plot([before, after], [row, row], color=colour, linewidth=1.2)
     axes.plot(before, row, marker="o", markerfacecolor="white", markeredgecolor=colour)
-    reach = None if half is None else [[min(half, after)], [min(half, 1 - after)]]
+    reach = None if half is None else _reach([after], [half])
     axes.errorbar(after, row, xerr=reach, fmt="o", color=colour, ecolor=COLOURS["ink"], elinewidth=1.0, capsize=3)
+
+
+def _reach(values: list[float], halves: list[float | None]) -> Float64[ndarray, "sides bars"]:
+    """How far whiskers go down and up: no share is below 0 or above 1."""
+    half = np.array([0.0 if one is None else one for one in halves])
+    return np.stack([np.minimum(half, values), np.minimum(half, 1 - np.array(values))])
 
 
 def _note(figures: Summary) -> str:

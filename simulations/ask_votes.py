@@ -20,10 +20,9 @@ from numpy import ndarray
 import protocols.inference
 from party.files import write_atomically
 from party.teachers import teacher_kind
-from protocols.inference.fixed_point import plain_inference
 from protocols.randomness import simulation_rng
 from simulations import ask_models
-from simulations.ask_models import bounded, precision, quantised_model
+from simulations.ask_models import bounded, fixed_point_votes, precision, quantised_model
 from simulations.ask_settings import KINDS, AskSettings
 from simulations.cast import Cast, OnStage, cast_votes
 from simulations.datasets.dataset import Dataset, content_digest
@@ -173,7 +172,7 @@ def _fixed_point(
         if row is None:
             teacher = loader.load(cast.folder / f"teacher-{party}-0")
             model = quantised_model(kind, teacher, classes=dataset.classes, images=images)
-            row = plain_inference(model, queries).astype(np.int16)
+            row = fixed_point_votes(model, queries).astype(np.int16)
             sink = io.BytesIO()
             np.save(sink, row, allow_pickle=False)
             folder.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
-from protocols.inference.fixed_point import plain_inference
+from protocols.inference.architecture import Precision
+from protocols.inference.fixed_point import plain_inference, quantise
 from protocols.inference.model import float_inference
-from simulations.ask_models import bounded, precision, private_model, quantised_model
+from simulations.ask_models import bounded, fixed_point_votes, precision, private_model, quantised_model
 from simulations.ask_settings import KINDS
-from tests.protocols.inference.inference_parties import private_votes
+from tests.protocols.inference.inference_parties import cnn, linear_model, mlp, private_votes
 
 SIDE, CLASSES = 9, 5
 
@@ -37,7 +38,9 @@ def test_the_private_model_says_what_the_teacher_says_and_never_a_class_that_it_
     queries = np.random.default_rng(1).random((200, SIDE, SIDE)).astype(np.float32)
     said = teacher.predict(queries)
     assert np.array_equal(float_inference(private_model(kind, teacher, classes=CLASSES), queries), said)
-    fixed = plain_inference(quantised_model(kind, teacher, classes=CLASSES, images=True), queries)
+    model = quantised_model(kind, teacher, classes=CLASSES, images=True)
+    fixed = plain_inference(model, queries)
+    assert np.array_equal(fixed_point_votes(model, queries), fixed)
     assert set(fixed.tolist()) <= set(seen)
     assert (fixed == said).mean() > 0.9
 
@@ -79,3 +82,14 @@ def test_a_kind_that_private_inference_does_not_compute_is_refused():
     teacher = trained("logistic_regression", seen=[0, 1])
     with pytest.raises(InvalidInput, match=r"random_forest.*allowed.*logistic_regression, mlp, cnn"):
         private_model("random_forest", teacher, classes=CLASSES)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([linear_model, mlp, cnn]))
+@settings(max_examples=30, deadline=None)
+def test_votes_in_fixed_point_are_those_of_plain_integer_arithmetic(seed, build):
+    """With few bits, so that ties and rounding are common."""
+    rng = np.random.default_rng(seed)
+    plain = build(rng)
+    model = quantise(plain, Precision(input_bits=3, weight_bits=4))
+    inputs = rng.uniform(-1, 1, (20, *plain.input_shape))
+    assert np.array_equal(fixed_point_votes(model, inputs), plain_inference(model, inputs))
