@@ -127,14 +127,18 @@ class GuardianHome:
         self._check_accepted()
         return certificate_from_pem(read(self.authority_file))
 
+    def certificate(self) -> x509.Certificate:
+        """The guardian's certificate, whatever it says. Raises DataUnavailable before `accept`."""
+        self._check_accepted()
+        return certificate_from_pem(read(self.certificate_file))
+
     def identity(self, *, now: datetime.datetime) -> Identity:
         """Who this guardian is by its certificate. now: UTC.
 
         Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role", and
         "bad_certificate" for one of another name or key.
         """
-        authority = self.authority()
-        return check_certificate(self, certificate_from_pem(read(self.certificate_file)), authority, now=now)
+        return check_certificate(self, self.certificate(), self.authority(), now=now)
 
     def deny(self, key_fingerprint: str) -> str:
         """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""

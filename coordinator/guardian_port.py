@@ -129,12 +129,12 @@ class GuardianPort:
             peer = self._identify(context)
             opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
             guarded = self._find_for(peer, opening)
-        except (Refused, MalformedMessage, StorageFailed) as error:
+        except ChannelClosed:
+            return
+        except ConclaveError as error:
             code = code_of(error)
             self._on_event("turned_away", {"address": address, "code": code, "reason": str(error)[:200]})
             stream.say_goodbye(code, _said(error))
-            return
-        except ChannelClosed:
             return
         if opening.purpose == "check":
             self._welcome(stream, opening)
@@ -161,7 +161,6 @@ class GuardianPort:
             # What a check of shares says may quote them.
             self._on_event("conversation_refused", about | {"code": "malformed"})
         except StorageFailed as error:
-            # The reason names files of this machine: it stays here.
             self._on_event("storage_failed", about | {"reason": str(error)[:300]})
             stream.say_goodbye("storage_failed", _said(error))
         except Exception as error:  # noqa: BLE001  # its text may hold shares: only its kind is told, to anybody
@@ -210,15 +209,21 @@ def code_of(error: ConclaveError) -> str:
             return "budget_exceeded"
         case StorageFailed():
             return "storage_failed"
-        case _:
+        case MalformedMessage():
             return "malformed"
+        case _:
+            return "error"
 
 
 def _said(error: ConclaveError) -> str:
-    """What the coordinator is told."""
-    if isinstance(error, StorageFailed):
-        return "the guardian's disk cannot be written; nothing was released"
-    return str(error).removeprefix(f"{code_of(error)}: ")
+    """What the coordinator is told: what names files of this machine stays here."""
+    match error:
+        case StorageFailed():
+            return "the guardian's disk cannot be written; nothing was released"
+        case Refused() | MalformedMessage():
+            return str(error).removeprefix(f"{code_of(error)}: ")
+        case _:
+            return "something is wrong with the study at the guardian; its operator's log says what"
 
 
 def _carried(pieces: Iterator[bytes]) -> Iterator[bytes]:

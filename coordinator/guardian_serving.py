@@ -63,14 +63,14 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
 
 
 def guardian_status(home: GuardianHome) -> dict[str, Any]:
-    """Everything that `guardian status` shows. Raises as GuardianHome.identity and study_figures do."""
+    """Everything that `guardian status` shows, also when the certificate has ended. Raises DataUnavailable before
+    `accept`, and as study_figures does."""
     studies = ApprovedStudies(home, source=system_source)
-    now = datetime.datetime.now(datetime.UTC)
-    own = home.identity(now=now)
+    settings, now = home.settings(), datetime.datetime.now(datetime.UTC)
     return {
-        "guardian": own.name,
-        "coordinator": home.settings().coordinator,
-        "days_left": (own.certificate.not_valid_after_utc - now).total_seconds() / _DAY_S,
+        "guardian": settings.name,
+        "coordinator": settings.coordinator,
+        "days_left": (home.certificate().not_valid_after_utc - now).total_seconds() / _DAY_S,
         "studies": [study_figures(home, study) for study in studies.listed()],
     }
 

@@ -80,6 +80,9 @@ class Guardianship:
     denied_there: dict[str, str] = field(default_factory=dict)
     events: list = field(default_factory=list)
     silence_s: float = 20.0
+    # Of the guardian's certificate.
+    since: datetime.datetime = NOW
+    days: int = 30
 
     def __post_init__(self) -> None:
         self.authority_key, self.key, self.guardian_key = new_key(), new_key(), new_key()
@@ -103,7 +106,7 @@ class Guardianship:
         key = key or self.guardian_key
         port = GuardianPort(
             key=key,
-            certificate=self.certify(key, name, self.role),
+            certificate=self.certify(key, name, self.role, days=self.days, now=self.since),
             authority=self.authority,
             denied=lambda identity: self.denied_there.get(identity.name),
             find=self.find,

@@ -2,18 +2,21 @@
 
 import datetime
 import json
+import os
 import socket
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 
+import grpc
 import pytest
 
 from coordinator.guardian_dialling import check_guardian, dial
-from coordinator.guardian_greeting import Opening
-from coordinator.guardian_stream import Goodbye
+from coordinator.guardian_greeting import CONVERSE_METHOD, Opening
+from coordinator.guardian_stream import CARRIED_BYTES, Goodbye
 from protocols.channel import Channel
 from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
-from protocols.identity import new_authority, new_key
+from protocols.identity import GUARDIAN_HOST, key_to_pem, new_authority, new_key, to_pem
 from tests.consortium import NOW, deployed_study
 from tests.guardians import Echo, Guardianship, guarded_study
 from tests.operators import wait_until
@@ -255,6 +258,93 @@ def test_a_port_that_is_taken_is_named(served):
     world, line = served
     with pytest.raises(InvalidInput, match="cannot listen at"), world.open(listen=line.address):
         pass
+
+
+def test_a_guardian_whose_certificate_has_ended_is_named_as_such():
+    world = Guardianship(days=3, since=NOW - datetime.timedelta(days=9))
+    with world.open() as line, pytest.raises(Refused, match="certificate_expired"):
+        check_guardian(world.study, line)
+
+
+def test_a_study_that_the_guardian_can_no_longer_open_is_an_error_without_its_files(monkeypatch):
+    world = Guardianship()
+
+    def find(digest):
+        raise InvalidInput("/secret/path was changed")
+
+    monkeypatch.setattr(world, "find", find)
+    with world.open() as line, pytest.raises(Refused, match="log says what") as refused:
+        check_guardian(world.study, line)
+    assert refused.value.code == "error"
+    assert "/secret" not in str(refused.value)
+    assert "/secret" in json.dumps(world.events)
+
+
+@contextmanager
+def raw_stream(line, pieces):
+    """The pieces that a port answers to any pieces, from whoever holds this line's key."""
+    credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
+    options = [("grpc.ssl_target_name_override", GUARDIAN_HOST), ("grpc.max_send_message_length", 2**24)]
+    with grpc.secure_channel(line.address, credentials, options) as channel:
+        yield channel.stream_stream(CONVERSE_METHOD)(iter(pieces), timeout=20)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [],
+        [b""],
+        [b"\x07"],
+        [b"\x01"],
+        [b"\x01" + bytes(50)],
+        [b"\x01" + bytes(CARRIED_BYTES)],
+        [b"\x00" + bytes(CARRIED_BYTES - 1)],
+        [b"\x02busy\nnobody"],
+        [b"\x01"] * 1000,
+        [bytes(2**23)],
+    ],
+    ids=["nothing", "no kind", "no such kind", "empty", "zeros", "too long", "a part alone", "goodbye", "many", "huge"],
+)
+def test_whatever_a_coordinator_sends_the_port_answers_or_hangs_up_and_serves_on(served, pieces):
+    world, line = served
+    with raw_stream(line, pieces) as answers:
+        try:
+            assert all(len(piece) <= CARRIED_BYTES for piece in answers)
+        except grpc.RpcError as error:
+            assert error.code() in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED)  # noqa: PT017
+    check_guardian(world.study, line)
+
+
+def test_without_a_certificate_nobody_gets_through(served):
+    world, line = served
+    credentials = grpc.ssl_channel_credentials(to_pem(world.authority))
+    options = [("grpc.ssl_target_name_override", GUARDIAN_HOST)]
+    with grpc.secure_channel(line.address, credentials, options) as channel:
+        call = channel.stream_stream(CONVERSE_METHOD)(iter([b""]), timeout=20)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(call)
+    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_conversation_leaves_no_thread_and_no_file_open(served):
+    world, line = served
+
+    def converse():
+        with dial(world.study, line) as channel:
+            channel.send(b"end")
+        wait_until(lambda: not world.busy.locked())
+
+    def held():
+        ours = ("guardian-conversation", "guardian-reader")
+        return sum(each.name in ours for each in threading.enumerate()), len(os.listdir("/proc/self/fd"))
+
+    converse()
+    wait_until(lambda: held()[0] == 0)
+    before = held()[1]
+    for _ in range(20):
+        converse()
+    wait_until(lambda: held()[0] == 0)
+    wait_until(lambda: held()[1] <= before + 4)
 
 
 def test_an_opening_of_another_version_is_refused(served, monkeypatch):

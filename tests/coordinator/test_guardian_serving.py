@@ -1,5 +1,6 @@
 """guardian serve in a thread, with the real protocol on its port: labels, ledgers, figures, and what is logged."""
 
+import datetime
 import io
 import json
 import stat
@@ -15,7 +16,7 @@ from coordinator.guardian_serving import guardian_status, serve_guardian
 from coordinator.logs import FIELDS, Log
 from protocols.accounting.ledger import Ledger
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused
-from protocols.identity import fingerprint
+from protocols.identity import fingerprint, issue, to_pem
 from tests.guardians import TwoOrganisations, free_port
 from tests.operators import wait_until
 
@@ -184,6 +185,23 @@ def test_every_message_of_a_conversation_may_be_its_last(world):
         at_guardian = [guardians.balance(seat.party).spent for seat in world.study.roster]
         assert guardians.unsettled() == []
     assert labelling.spent.tolist() == at_guardian
+
+
+def test_a_certificate_that_ended_stops_serve_and_not_the_status(world):
+    past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
+    ended = issue(
+        authority=world.home.authority(),
+        authority_key=world.home.authority_key(),
+        public_key=world.guardian.key().public_key(),
+        name="notary",
+        role="guardian",
+        now=past,
+        days=2,
+    )
+    world.guardian.certificate_file.write_bytes(to_pem(ended))
+    with pytest.raises(Refused, match="certificate_expired"), serving(world):
+        pass
+    assert -7.1 < guardian_status(world.guardian)["days_left"] < -6.9
 
 
 def test_the_guardians_files_are_its_owners_alone(world):
