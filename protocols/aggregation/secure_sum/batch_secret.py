@@ -78,13 +78,14 @@ def pair_mask_key(secret: bytes, about: bytes, pair: tuple[int, int], publics: t
     """The key of the mask of two parties, from their X25519 secret; the same whichever of them is named first."""
     (first, first_key), (second, second_key) = sorted(zip(pair, publics, strict=True))
     places = first.to_bytes(4, "big") + second.to_bytes(4, "big")
-    return pairwise(secret, b"pair mask", about + places + first_key + second_key)
+    return pairwise(secret, b"pair mask", about + places + first_key + second_key, keys=1)
 
 
 def sealing_keys(secret: bytes, context: Context, *, own: int, their: int) -> tuple[bytes, bytes]:
     """Of an X25519 secret: the key to seal shares to the other party, and the one to open theirs."""
-    outward, inward = _about(context, own, their), _about(context, their, own)
-    return pairwise(secret, b"sealed shares", outward), pairwise(secret, b"sealed shares", inward)
+    both = pairwise(secret, b"sealed shares", _about(context, min(own, their), max(own, their)), keys=2)
+    upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
+    return (upward, downward) if own < their else (downward, upward)
 
 
 def seal(

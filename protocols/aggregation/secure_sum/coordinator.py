@@ -1,8 +1,8 @@
 """The coordinator's side of a secure sum: it relays, keeps who is left, and opens the sum.
 
 Each `collect_...` takes the replies of one step and names who is left out and why; the rest goes on. The requests of a
-step follow from what was collected. Fewer than `fewest` parties end it in QuorumLost; nothing but masked vectors was
-seen then.
+step follow from what was collected. Fewer than `fewest` parties end it in QuorumLost: nothing but masked vectors was
+seen then. A party whose votes are in the sum, and that neither gives its seed nor dealt shares of it, can end it too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ Replies = Mapping[int, Arrays | None]
 
 
 class QuorumLost(ConclaveError):
-    """Too few parties are left for the sum, which stays masked for ever. `left_out`: why, by name."""
+    """Too few parties answered a step; the sum is masked. `left_out`: why, by name.
+
+    Asking those that were absent again, with the same request, and collecting all replies again goes on. Without them
+    the sum stays masked for ever.
+    """
 
     def __init__(self, message: str, left_out: dict[str, str]) -> None:
         super().__init__(message)

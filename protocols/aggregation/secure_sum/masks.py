@@ -33,9 +33,9 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
         raise MalformedMessage("a public key has low order; allowed: keys that X25519 agrees with") from None
 
 
-def pairwise(secret: bytes, purpose: bytes, about: bytes) -> bytes:
-    """32 bytes for one purpose, of an X25519 secret, which is not uniform."""
-    return HKDF(hashes.SHA256(), KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
+def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes:
+    """`keys` times 32 bytes for one purpose, of an X25519 secret, which is not uniform."""
+    return HKDF(hashes.SHA256(), keys * KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
 
 
 def same(left: bytes, right: bytes) -> bool:

@@ -112,8 +112,10 @@ def mask(
     noted: the masking_note that was kept. Raises Refused("other_sharers") if it is of another request,
     Refused("too_few_parties"), MalformedMessage, and InvalidInput for values of another length.
     """
-    if values.shape != (context.cells,):
-        raise InvalidInput(f"values of shape {values.shape}; allowed: ({context.cells},)")
+    if values.shape != (context.cells,) or values.dtype != np.int64:
+        raise InvalidInput(
+            f"values: {values.dtype} of shape {values.shape}; allowed: int64 of shape ({context.cells},)"
+        )
     asked, secrets = _Masking.read(context, index, request), Secrets(batch_secret, context, index)
     about = context.mask_context(asked.sharers)
     if not same(about, noted):
@@ -130,7 +132,10 @@ def mask(
 
 
 def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
-    """What to keep before `agree`: the survivors that this party signs. The first one stands."""
+    """What to keep before `agree`: the survivors that this party signs. The first one stands.
+
+    request: of step 4, or the first two arrays of step 5's, for a party that step 4 did not reach.
+    """
     return _statement_digest(context, *_sets(context, index, request))
 
 

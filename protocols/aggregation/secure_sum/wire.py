@@ -62,10 +62,11 @@ def padded(signature: bytes) -> UInt8[ndarray, " bytes"]:
 
 def unpadded(row: UInt8[ndarray, " bytes"]) -> bytes:
     """The signature in a row; b"", which nobody's signature is, for a row that holds none."""
-    length = int(row[0])
-    if not 1 <= length < SIGNATURE_BYTES or row[1 + length :].any():
+    content = row.tobytes()
+    length = content[0]
+    if not 1 <= length < SIGNATURE_BYTES or content[1 + length :].strip(b"\0"):
         return b""
-    return row[1 : 1 + length].tobytes()
+    return content[1 : 1 + length]
 
 
 def octets(value: bytes) -> UInt8[ndarray, " bytes"]:

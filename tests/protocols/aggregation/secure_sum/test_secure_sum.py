@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sum_parties import STEPS, Sum, make_context
 
 from protocols.aggregation.secure_sum.coordinator import QuorumLost
+from protocols.aggregation.secure_sum.opening import open_sum
 
 
 def random_values(context, rng):
@@ -59,6 +60,18 @@ def test_one_drop_out_too_many_opens_nothing(step) -> None:
     with pytest.raises(QuorumLost) as lost:
         Sum(context, values, absent=absent).run()
     assert lost.value.left_out
+
+
+def test_a_coordinator_that_asks_the_absent_again_goes_on() -> None:
+    context = make_context(9, 2, 2)
+    values = random_values(context, np.random.default_rng(2))
+    holders = context.graph.neighbours(0).tolist()
+    running = Sum(context, values, absent={"unmask": [0, *holders[: len(holders) - context.threshold + 1]]})
+    with pytest.raises(QuorumLost):
+        running.run()
+    running.absent = {}
+    again = running.ask("unmask", running.agreed.present, running.agreed.request)
+    np.testing.assert_array_equal(open_sum(running.agreed, again).sums, values.sum(axis=0))
 
 
 def test_a_sum_of_60_parties_with_10_drop_outs_at_all_steps_is_right() -> None:

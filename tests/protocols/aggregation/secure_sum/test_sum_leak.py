@@ -134,8 +134,8 @@ def test_the_same_test_catches_masks_that_do_not_depend_on_the_pairs_secret(monk
     """They are the same in every trial, so that residuals differ by the votes alone."""
     real = batch_secret.pairwise
 
-    def public(secret, purpose, about):
-        return real(b"", purpose, b"") if purpose == b"pair mask" else real(secret, purpose, about)
+    def public(secret, purpose, about, *, keys):
+        return real(b"", purpose, b"", keys=1) if purpose == b"pair mask" else real(secret, purpose, about, keys=keys)
 
     monkeypatch.setattr(batch_secret, "pairwise", public)
     assert leaks(*PAIRS["all or one"], 3)
