@@ -13,6 +13,9 @@ from protocols.aggregation.secure_sum.ring import check_ring as check_sums
 from protocols.aggregation.two_server.ring import check_ring
 from protocols.errors import InvalidInput
 
+# The digest of the pool of a study whose queries nobody but their owner sees.
+NO_POOL = "0" * 64
+
 if TYPE_CHECKING:  # a study checks itself here
     from protocols.study import Study
 
@@ -42,6 +45,8 @@ def check_level(study: Study) -> None:
     _ = study.mechanism  # refuses one that has no integer noise
     if level == "two_server":
         _check_servers(study, units)
+    if terms.querier is not None:
+        _check_querier(study, terms.querier)
     if level == "secure_sum":
         _check_sum(study)
 
@@ -53,14 +58,7 @@ def _check_sum(study: Study) -> None:
             f"stop is {study.stop!r}; allowed at level 'secure_sum': first-exhausted, as every party of "
             "the roster masks every batch"
         )
-    for seat in study.roster:
-        try:
-            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
-        except ValueError:
-            raise InvalidInput(
-                f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum': "
-                "a compressed point of P-256 in hexadecimal, as `study create` fills it in"
-            ) from None
+    _check_keys(study)
     colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
     assert colluders is not None
     assert lattice is not None
@@ -68,6 +66,39 @@ def _check_sum(study: Study) -> None:
     graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
     noise = study.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
     check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
+
+
+def _check_keys(study: Study) -> None:
+    """Raises InvalidInput unless every seat names the key that its party signs with."""
+    for seat in study.roster:
+        try:
+            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
+        except ValueError:
+            raise InvalidInput(
+                f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum', and "
+                "with a querier: a compressed point of P-256 in hexadecimal, as `study create` fills it in"
+            ) from None
+
+
+def _check_querier(study: Study, querier: str) -> None:
+    """Raises InvalidInput unless queries can be hidden: from parties with one private model, which all take part."""
+    terms = study.terms
+    for what, value, allowed in (
+        ("teachers", study.teachers, 1),
+        ("participation_name", study.participation_name, "all"),
+        ("confidentiality: abstention", study.confidentiality.abstention, False),
+        ("round_one", study.round_one, None),
+        ("terms: pool_sha256", NO_POOL if terms is None else terms.pool_sha256, NO_POOL),
+    ):
+        if value != allowed:
+            raise InvalidInput(f"{what} is {value!r}; allowed with a querier: {allowed!r}")
+    taken = {seat.party.partition("/")[0] for seat in study.roster} | {study.confidentiality.guardian}
+    if querier in taken | {None if terms is None else terms.coordinator}:
+        raise InvalidInput(
+            f"confidentiality: querier is {querier!r}, which is a party of the roster, the guardian or the "
+            "coordinator; allowed: another organisation"
+        )
+    _check_keys(study)
 
 
 def _check_servers(study: Study, units: int) -> None:

@@ -52,7 +52,8 @@ class Seat:
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
     one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
     the queries in which it takes part, see participation.py; 1 where participation is "all". signing_key: at the level
-    secure_sum, the public key of the party's certificate, a compressed point of P-256 in hexadecimal; None at others.
+    secure_sum, and with a querier, the public key of the party's certificate, a compressed point of P-256 in
+    hexadecimal; None at others.
     """
 
     party: str
@@ -307,7 +308,10 @@ class Study:
             del values["terms"]
         if self.confidentiality == CLEAR:  # likewise
             del values["confidentiality"]
-        if self.confidentiality.level != "secure_sum":
+        for key in ("querier", "input_bound"):
+            if "confidentiality" in values and values["confidentiality"][key] is None:
+                del values["confidentiality"][key]
+        if not self.confidentiality.signs:
             for seat in values["roster"]:
                 del seat["signing_key"]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)

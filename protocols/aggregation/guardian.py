@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.dealing import DEAL, serve_deals
 from protocols.aggregation.two_server.noisy_argmax import guardian_side
 from protocols.aggregation.two_server.shares import GuardianShare, check_guardian_share
 from protocols.aggregation.two_server.sketch import guardian_checks
@@ -152,13 +153,16 @@ class Guardian:
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
     def serve(self, channel: Channel) -> None:
-        """One batch, to its signed outcome.
+        """One batch, to its signed outcome; or, for queries that are hidden, the deals that come before a batch.
 
         Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
         the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
         """
         try:
-            submission = Submission.read(receive(channel))
+            arrays = receive(channel)
+            if arrays and np.array_equal(arrays[0], DEAL):
+                return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
+            submission = Submission.read(arrays)
             shares, faulty = self._open(submission)
             self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Ballot
 from protocols.aggregation.clear import Clear, ClearBallot
+from protocols.aggregation.private_ballot import PrivateBallot, PrivateModel
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
 from protocols.aggregation.summed_votes import SecureSum, SummedBallot
 from protocols.aggregation.two_servers import lattice_noise
@@ -24,18 +25,28 @@ Dial = Callable[[], AbstractContextManager[Channel]]
 
 
 def ballot_of(
-    study: Study, seat: str, *, ledger: Ledger, source: RandomSource, key: ec.EllipticCurvePrivateKey | None
+    study: Study,
+    seat: str,
+    *,
+    ledger: Ledger,
+    source: RandomSource,
+    key: ec.EllipticCurvePrivateKey | None,
+    private: PrivateModel | None = None,
 ) -> Ballot:
     """A seat's side of the study's level.
 
     ledger: the seat's; source: must be the operating system's on a node; key: the party's, of its certificate, for
-    `secure_sum` alone. Raises InvalidInput if it is missing there.
+    `secure_sum` alone; private: where a querier asks. Raises InvalidInput if one is missing.
     """
     match study.confidentiality.level:
         case "secure_sum":
             if key is None:
                 raise InvalidInput("the party's key is missing; level 'secure_sum' needs it for signatures")
             return SummedBallot(study, seat, ledger=ledger, key=key, source=source)
+        case "two_server" if study.confidentiality.querier is not None:
+            if private is None:
+                raise InvalidInput("the private model is missing; a study with a querier is answered by one")
+            return PrivateBallot(study, seat, private=private, source=source)
         case "two_server":
             return SharedBallot(study, seat, source=source)
         case "clear":
@@ -52,6 +63,11 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
     match study.confidentiality.level:
         case "secure_sum":
             return SecureSum()
+        case "two_server" if study.confidentiality.querier is not None:
+            raise InvalidInput(
+                f"{study.confidentiality.querier!r} asks in study {study.name!r}, about records that it alone has; a "
+                "coordinator only relays"
+            )
         case "two_server":
             if dial is None:
                 raise InvalidInput(

@@ -27,27 +27,31 @@ from protocols.randomness import RandomSource
 from protocols.study import Study
 
 NOISE_SEED_BYTES = 32
+GUARDIAN_NOISE = "guardian noise"
 SIGNATURE_BYTES = 64
+_SHARE = b"conclave guardian share 1\n"
 _HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
-def seal(share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes, seat: str) -> bytes:
-    """A guardian's share, for the holder of the sealing key alone, bound to study, request and seat (RFC 9180)."""
-    return _HPKE.encrypt(
-        encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=_about(study, request, seat)
-    )
+def seal(
+    share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes, seat: str, purpose: bytes = _SHARE
+) -> bytes:
+    """A guardian's share, for the holder of the sealing key alone, bound to study, request and seat (RFC 9180).
+
+    purpose: what else is sealed, which never opens as something else.
+    """
+    about = purpose + study + request + seat.encode()
+    return _HPKE.encrypt(encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=about)
 
 
-def unseal(sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str) -> tuple[ndarray, ...]:
+def unseal(
+    sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str, purpose: bytes = _SHARE
+) -> tuple[ndarray, ...]:
     """The share. Raises MalformedMessage for anything that was not sealed to this key about this request and seat."""
     try:
-        return decode_arrays(_HPKE.decrypt(sealed, key, info=_about(study, request, seat)))
+        return decode_arrays(_HPKE.decrypt(sealed, key, info=purpose + study + request + seat.encode()))
     except (InvalidTag, ValueError):
-        raise MalformedMessage("the share is not sealed to this guardian for this seat and request") from None
-
-
-def _about(study: bytes, request: bytes, seat: str) -> bytes:
-    return b"conclave guardian share 1\n" + study + request + seat.encode()
+        raise MalformedMessage("this is not sealed to this key for this seat and request") from None
 
 
 def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " queries"]) -> bytes:
