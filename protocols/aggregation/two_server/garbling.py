@@ -11,6 +11,8 @@ evaluator works while the garbler garbles.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from jaxtyping import Bool, UInt64
 from numpy import ndarray
@@ -30,19 +32,19 @@ def colours(labels: UInt64[ndarray, "*wires 2"]) -> Bool[ndarray, "*wires"]:
     return (labels[..., 0] & np.uint64(1)).astype(np.bool_)
 
 
-def chosen(bits: Bool[ndarray, "..."], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+def chosen(bits: Bool[ndarray, "*wires"], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
     """The labels where the bit is set, zero elsewhere, without a branch on the bit; both broadcast."""
-    return (np.uint64(0) - bits.astype(np.uint64))[..., None] & labels
+    return _kept(bits.astype(np.uint64), labels)
 
 
 class TableWriter:
-    """Sends tables in whole frames; `flush` sends the rest, at the end of a circuit."""
+    """Sends tables, of a batch first the garbler's halves, in whole frames; `flush` sends what is left of a circuit."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._pending = bytearray()
 
-    def write(self, table: UInt64[ndarray, "gates 4"]) -> None:
+    def write(self, table: UInt64[ndarray, "2 *gates 2"]) -> None:
         self._pending += memoryview(table.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # an array has a buffer
         while len(self._pending) >= FRAME_BYTES:
             self._channel.send(bytes(self._pending[:FRAME_BYTES]))
@@ -62,13 +64,13 @@ class TableReader:
         self._coming = gates * GATE_BYTES
         self._pending = bytearray()
 
-    def read(self, gates: int) -> UInt64[ndarray, "gates 4"]:
-        size = gates * GATE_BYTES
+    def read(self, gates: tuple[int, ...]) -> UInt64[ndarray, "2 *gates 2"]:
+        size = math.prod(gates) * GATE_BYTES
         while len(self._pending) < size:
             frame = receive(self._channel, min(FRAME_BYTES, self._coming), "a frame of garbled tables")
             self._coming -= len(frame)
             self._pending += frame
-        table = np.frombuffer(bytes(self._pending[:size]), dtype="<u8").astype(np.uint64).reshape(gates, 4)
+        table = np.frombuffer(self._pending[:size], dtype="<u8").astype(np.uint64, copy=False).reshape(2, *gates, 2)
         del self._pending[:size]
         return table
 
@@ -83,28 +85,35 @@ class Garbler:
         self._tweak = 0
 
     def negation(self, wires: UInt64[ndarray, "*wires 2"]) -> UInt64[ndarray, "*wires 2"]:
-        return wires ^ self._offset
+        return _flipped(wires, self._offset)
 
     def conjunction(self, left: UInt64[ndarray, "..."], right: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
         shape = np.broadcast_shapes(left.shape, right.shape)
         tweaks = _tweaks(self._tweak, shape[:-1])
         self._tweak += 2 * tweaks.size
-        one = np.uint64(1)
-        of_left, of_left_one = (
-            self._hash.finished(np.broadcast_to(self._hash.permuted(x), shape), tweaks)
-            for x in (left, left ^ self._offset)
-        )
-        of_right, of_right_one = (
-            self._hash.finished(np.broadcast_to(self._hash.permuted(x), shape), tweaks + one)
-            for x in (right, right ^ self._offset)
-        )
+        of_left, left_difference = self._both(left, shape, tweaks)
+        of_right, right_difference = self._both(right, shape, tweaks + np.uint64(1))
+        table = np.empty((2, *shape), dtype=np.uint64)
         # The garbler's half: its hidden bit is the right wire's colour.
-        garblers = of_left ^ of_left_one ^ chosen(colours(right), self._offset)
+        garblers = np.bitwise_xor(left_difference, _coloured(right, self._offset), out=table[0])
         # The evaluator's half: the evaluator sees the masked right wire.
-        evaluators = of_right ^ of_right_one
-        table = np.concatenate([garblers, evaluators ^ left], axis=-1)
-        self._writer.write(table.reshape(-1, 4))
-        return of_left ^ chosen(colours(left), garblers) ^ of_right ^ chosen(colours(right), evaluators)
+        np.bitwise_xor(right_difference, left, out=table[1])
+        self._writer.write(table)
+        of_left ^= of_right
+        of_left ^= _coloured(left, garblers)
+        of_left ^= _coloured(right, right_difference)
+        return of_left
+
+    def _both(
+        self, wires: UInt64[ndarray, "..."], shape: tuple[int, ...], tweaks: UInt64[ndarray, "*gates"]
+    ) -> tuple[UInt64[ndarray, "*gates 2"], UInt64[ndarray, "*gates 2"]]:
+        """Hash of each label of zero, and its difference from the hash of the label of one."""
+        of_zero, of_one = (
+            self._hash.finished(np.broadcast_to(self._hash.permuted(labels), shape), tweaks)
+            for labels in (wires, _flipped(wires, self._offset))
+        )
+        of_one ^= of_zero
+        return of_zero, of_one
 
 
 class Evaluator:
@@ -127,14 +136,41 @@ class Evaluator:
         shape = np.broadcast_shapes(left.shape, right.shape)
         tweaks = _tweaks(self._tweak, shape[:-1])
         self._tweak += 2 * tweaks.size
-        table = self._reader.read(tweaks.size).reshape(*shape[:-1], 4)
+        table = self._reader.read(shape[:-1])
         of_left = self._hash.finished(np.broadcast_to(self._hash.permuted(left), shape), tweaks)
         of_right = self._hash.finished(np.broadcast_to(self._hash.permuted(right), shape), tweaks + np.uint64(1))
-        garblers = chosen(colours(left), table[..., :2])
-        return of_left ^ garblers ^ of_right ^ chosen(colours(right), table[..., 2:] ^ left)
+        of_left ^= of_right
+        of_left ^= _coloured(left, table[0])
+        of_left ^= _coloured(right, table[1] ^ left)
+        return of_left
+
+
+def _coloured(wires: UInt64[ndarray, "..."], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+    """The labels where the wire's colour is one, zero elsewhere."""
+    return _kept(wires[..., 0] & np.uint64(1), labels)
+
+
+# Word by word: NumPy is several times slower where it must broadcast along an axis of two.
+
+
+def _kept(ones: UInt64[ndarray, "..."], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
+    """The labels where there is a one, zero elsewhere."""
+    masks = np.uint64(0) - ones
+    kept = np.empty((*np.broadcast_shapes(masks.shape, labels.shape[:-1]), 2), dtype=np.uint64)
+    for word in range(2):
+        np.bitwise_and(masks, labels[..., word], out=kept[..., word])
+    return kept
+
+
+def _flipped(labels: UInt64[ndarray, "*wires 2"], offset: UInt64[ndarray, "2"]) -> UInt64[ndarray, "*wires 2"]:
+    """labels ^ offset."""
+    flipped = np.empty_like(labels)
+    for word in range(2):
+        np.bitwise_xor(labels[..., word], offset[word], out=flipped[..., word])
+    return flipped
 
 
 def _tweaks(first: int, shape: tuple[int, ...]) -> UInt64[ndarray, "*gates"]:
     """first, first + 2, ...: one for the garbler's half of each gate; the next is the evaluator's half's."""
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     return np.arange(first, first + 2 * count, 2, dtype=np.uint64).reshape(shape)

@@ -39,7 +39,7 @@ class CoordinatorShare:
 
     def arrays(self) -> tuple[ndarray, ndarray, ndarray]:
         """As they travel."""
-        return self.votes.astype("<u4"), self.squares.astype("<u4"), self.seeds
+        return self.votes.astype("<u4", copy=False), self.squares.astype("<u4", copy=False), self.seeds
 
     @staticmethod
     def of_all(shares: Sequence[CoordinatorShare]) -> CoordinatorShare:

@@ -23,6 +23,7 @@ refused, or learn a bit of it by shifting its share; the MAC'd sketch of the sam
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -88,11 +89,12 @@ def coordinator_checks(
     source: fresh cryptographic randomness in every attempt. Raises MalformedMessage, ChannelClosed, InvalidInput.
     """
     _check_sizes(ballots, share.votes.shape, share.seeds.shape)
-    commitment = derived_key("submissions", source(_HASH_BYTES), *(part.tobytes() for part in share.arrays()))
+    commitment = _commitment(source(_HASH_BYTES), share.arrays())
     number, opening = source(_HASH_BYTES), source(_HASH_BYTES)
     channel.send(ballots.digest + commitment + derived_key("coin", number, opening))
     answer = receive(channel, 3 * _HASH_BYTES, "the guardian's commitment")
     _check_digest(answer, ballots)
+    channel.send(number + opening)
     coin = derived_key("challenge", ballots.digest, commitment, answer[_HASH_BYTES:], number)
     points = expand_coordinator(share.seeds, queries=ballots.queries, context=ballots.context)
     challenge = _challenge(coin, ballots)
@@ -100,7 +102,7 @@ def coordinator_checks(
     for at in voter_blocks(len(points), ballots.queries * ballots.classes):
         products[at] = _products(share.votes[at], challenge)
     blinded = minus(products[:, :, _LINEAR], points)
-    channel.send(number + opening + blinded.astype("<u4").tobytes())
+    channel.send(blinded.astype("<u4").tobytes())
     voters, size = len(share.seeds), blinded.nbytes
     answer = receive(channel, size + 4 * voters * REPETITIONS * _COMBINATIONS, "the guardian's sketch")
     opened = plus(blinded, elements(answer[:size], blinded.shape, "the guardian's sketch"))
@@ -117,15 +119,14 @@ def guardian_checks(
     """As `coordinator_checks`, for the guardian."""
     voters, queries = ballots.takes_part.shape
     _check_sizes(ballots, (voters, queries, ballots.classes), share.seeds.shape)
-    commitment = derived_key("submissions", source(_HASH_BYTES), share.seeds.tobytes())
+    commitment = _commitment(source(_HASH_BYTES), share.arrays())
     number = source(_HASH_BYTES)
     question = receive(channel, 3 * _HASH_BYTES, "the coordinator's commitment")
     _check_digest(question, ballots)
     channel.send(ballots.digest + commitment + number)
-    size = 4 * voters * queries * REPETITIONS
-    answer = receive(channel, 2 * _HASH_BYTES + size, "the coordinator's sketch")
-    theirs, opening, sketch = answer[:_HASH_BYTES], answer[_HASH_BYTES : 2 * _HASH_BYTES], answer[2 * _HASH_BYTES :]
-    if derived_key("coin", theirs, opening) != question[2 * _HASH_BYTES :]:
+    answer = receive(channel, 2 * _HASH_BYTES, "the coordinator's number")
+    theirs = answer[:_HASH_BYTES]
+    if derived_key("coin", theirs, answer[_HASH_BYTES:]) != question[2 * _HASH_BYTES :]:
         raise MalformedMessage("the coordinator opened another number than it had committed to")
     coin = derived_key(
         "challenge", ballots.digest, question[_HASH_BYTES : 2 * _HASH_BYTES], commitment + number, theirs
@@ -139,7 +140,8 @@ def guardian_checks(
         )
         products[at] = _products(masks, challenge)
     blinded = minus(products[:, :, _LINEAR], points)
-    opened = plus(blinded, elements(sketch, blinded.shape, "the coordinator's sketch"))
+    answer = receive(channel, blinded.nbytes, "the coordinator's sketch")
+    opened = plus(blinded, elements(answer, blinded.shape, "the coordinator's sketch"))
     mine = _combined(_results(opened, products, points, squares), products[:, :, _SUM], challenge, ballots)
     channel.send(blinded.astype("<u4").tobytes() + mine.astype("<u4").tobytes())
     answer = receive(channel, 4 * mine.size, "the coordinator's result")
@@ -208,6 +210,15 @@ def voter_blocks(voters: int, cells: int) -> Iterator[slice]:
 
 def _all_zero(total: UInt32[ndarray, "repetitions voters combinations"]) -> Bool[ndarray, " voters"]:
     return np.asarray(~total.any(axis=(0, 2)))
+
+
+def _commitment(nonce: bytes, arrays: tuple[ndarray, ...]) -> bytes:
+    """Binds a server to what it holds, and hides it: the guardian could otherwise try votes out."""
+    hashed = hashlib.blake2b(nonce, digest_size=_HASH_BYTES, person=b"submissions")
+    for array in arrays:
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        hashed.update(memoryview(flat))  # type: ignore[arg-type]  # an array has a buffer
+    return hashed.digest()
 
 
 def _check_sizes(ballots: Ballots, votes: tuple[int, ...], seeds: tuple[int, ...]) -> None:

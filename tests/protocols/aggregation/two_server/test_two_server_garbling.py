@@ -125,7 +125,7 @@ def test_a_frame_of_another_size_is_refused(size) -> None:
     here, there = pair(wait_s=0.1)
     there.send(bytes(size))
     with pytest.raises(MalformedMessage):
-        TableReader(here, 1).read(1)
+        TableReader(here, 1).read((1,))
 
 
 def test_the_hash_is_the_cited_function_of_two_calls_of_aes() -> None:

@@ -129,16 +129,16 @@ def test_messages_that_stop_close_the_run(name) -> None:
 
 
 def test_a_number_that_was_not_committed_to_is_refused() -> None:
-    first, second, third = HONEST["the guardian's check"]
+    first, number, *rest = HONEST["the guardian's check"]
     with pytest.raises(MalformedMessage, match="committed"):
-        SIDES["the guardian's check"](Scripted([first, b"\x00" * 32 + second[32:], third]))
+        SIDES["the guardian's check"](Scripted([first, bytes(32) + number[32:], *rest]))
 
 
 def test_an_element_of_p_or_more_is_refused() -> None:
-    first, second, third = HONEST["the guardian's check"]
-    for messages in ([first, second[:-4] + b"\xff" * 4, third], [first, second, b"\xff\xff\xff\x7f" + third[4:]]):
+    *before, sketch, result = HONEST["the guardian's check"]
+    for messages in ([sketch[:-4] + b"\xff" * 4, result], [sketch, b"\xff\xff\xff\x7f" + result[4:]]):
         with pytest.raises(MalformedMessage, match="allowed: below"):
-            SIDES["the guardian's check"](Scripted(messages))
+            SIDES["the guardian's check"](Scripted([*before, *messages]))
 
 
 @pytest.mark.parametrize("bit", [0, 1, 127])

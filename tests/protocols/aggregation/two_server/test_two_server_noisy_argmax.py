@@ -27,7 +27,7 @@ def expected(counts, noise, threshold_noise, threshold, offsets):
     total=st.sampled_from([1, 3, 64, 16_000, 10**6, 2**29]), sigma=st.sampled_from([1, 70, 9_000, 10**6]),
     threshold=st.sampled_from([None, "low", "high"]), interactive=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_labels_and_passes_are_those_of_the_integers(
     seed, queries, classes, total, sigma, threshold, interactive
 ) -> None:
@@ -78,7 +78,7 @@ def test_comparisons_hold_up_to_the_ends_of_the_ring() -> None:
     np.testing.assert_array_equal(labels_of(counts, zero, None, None, None, total_units=total)[0], [1, 1, 2, 0])
     counts = np.array([[0, -(2**30) + 1], [-1, 0], [-1, -1], [2**30 - 2, -(2**30) + 1], [-(2**30) + 1, -1]])
     zero, bit = np.zeros((2, 5, 2), dtype=np.int64), np.zeros((2, 5), dtype=np.int64)
-    for seed in range(3):
+    for seed in range(2):
         passed = labels_of(counts, zero, bit, 0, None, total_units=total, seed=seed)[1]
         np.testing.assert_array_equal(passed, [True, True, False, True, False])
 

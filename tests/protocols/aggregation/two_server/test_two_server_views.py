@@ -76,14 +76,14 @@ def views_of_the_check(choices, seed):
     valid = checked(coordinator, guardian, votes.shape, seed, ends)
     assert valid.all()
     sizes = {"queries": QUERIES, "context": b"view"}
-    of_guardian, of_coordinator = ends[0].received[1], ends[1].received[1][64:]
+    of_guardian, of_coordinator = ends[0].received[1], ends[1].received[2]
     from_guardian, from_coordinator = (
         np.frombuffer(sent, "<u4", count=VOTERS * QUERIES * REPETITIONS).reshape(VOTERS, QUERIES, REPETITIONS)
         for sent in (of_guardian, of_coordinator)
     )
     guardians_result, coordinators_result = (
         np.frombuffer(sent, "<u4").reshape(REPETITIONS, VOTERS, -1).transpose(1, 0, 2)
-        for sent in (of_guardian[from_guardian.nbytes :], ends[1].received[2])
+        for sent in (of_guardian[from_guardian.nbytes :], ends[1].received[3])
     )
     opened = plus(from_guardian, from_coordinator)
     own = (*coordinator.arrays(), expand_coordinator(coordinator.seeds, **sizes))
@@ -178,7 +178,7 @@ def views_of_the_argmax(counts, seed, monkeypatch):
     assert (labels == (0 if max(counts) >= THRESHOLD else -1)).all()
     _, *frames, masks = ends[0].received
     gates = conjunctions_a_query(classes=classes, threshold=True)
-    tables = np.frombuffer(b"".join(frames), np.uint8).reshape(gates, SAMPLES, 32).transpose(1, 0, 2)
+    tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
     opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T
     coordinators_view = np.concatenate(
         [bits(coordinators, tables), opened.astype(bool), np.concatenate(seen).T], axis=1
