@@ -1,0 +1,313 @@
+"""One batch between a coordinator and a guardian's process, over gRPC with mutual TLS on loopback, and the line alone.
+
+    OMP_NUM_THREADS=1 python benchmarks/guardian.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
+
+The guardian is `guardian serve` in a process of its own, with its ledger on disk; what is timed is what a coordinator
+waits for once every party has answered: submission, check, garbled circuit, the signature. --rtt-ms puts a process in
+between that delivers every byte half of that later. Beside it: 64 MiB through the same line in each direction, and the
+seconds of one small message there and back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import io
+import json
+import multiprocessing
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.authority import Authority, authority_pem, create_consortium
+from coordinator.guardian_dialling import GuardianLine, dial
+from coordinator.guardian_greeting import Guarded
+from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from coordinator.guardian_port import GuardianPort
+from coordinator.guardian_serving import serve_guardian
+from coordinator.guardian_studies import approve_study
+from coordinator.home import Home, Settings
+from coordinator.logs import Log
+from coordinator.store import Store
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.aggregation import Asked
+from protocols.aggregation.shared_votes import SharedBallot, TwoServer
+from protocols.channel import Channel
+from protocols.confidentiality import Confidentiality
+from protocols.messages import VoteRequest
+from protocols.queries import QueryBatch
+from protocols.randomness import system_source
+from protocols.study import Seat, Study
+from protocols.study_file import read_study
+from protocols.terms import Terms
+
+LARGE = 64 * 2**20
+PINGS = 50
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+class Line:
+    """What serves for the line alone: keeps what is large, says back what is small."""
+
+    def serve(self, channel: Channel) -> None:
+        while (data := channel.recv(LARGE)) != b"end":
+            channel.send(bytes(LARGE) if data == b"give" else b"" if len(data) == LARGE else data)
+
+
+class Counting:
+    """A channel that counts the bytes that it moves."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.moved = self.messages = 0
+
+    def send(self, data: bytes) -> None:
+        self.moved += len(data)
+        self.messages += 1
+        self._channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        data = self._channel.recv(limit)
+        self.moved += len(data)
+        self.messages += 1
+        return data
+
+
+def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) -> Study:
+    """As many parties and queries as are asked for, in one batch."""
+    names = tuple(f"class-{number}" for number in range(classes))
+    return Study(
+        name="benchmark",
+        classes=classes,
+        mechanism_name="confident_gnmax",
+        sigma=20.0,
+        sigma_threshold=40.0,
+        threshold=parties / 2,
+        unit="record",
+        view="label",
+        accountant_name="label_only",
+        teachers=1,
+        query_limit=queries,
+        batch_limit=queries,
+        answer_rate=1.0,
+        stop="first-exhausted",
+        quorum=1,
+        participation_name="all",
+        confidentiality=Confidentiality(
+            level="two_server", units=64, abstention=False, guardian="notary", **home.public_keys()
+        ),
+        roster=tuple(Seat(party=f"p{n}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0) for n in range(parties)),
+        terms=Terms(
+            task="benchmark",
+            class_names=names,
+            label="label",
+            input_shape=(1,),
+            pool_size=queries,
+            pool_sha256="0" * 64,
+            deadline_s=60.0,
+            coordinator="centre",
+            ends="2999-12-31",
+        ),
+    )
+
+
+def certified(folder: Path) -> tuple[Home, GuardianHome]:
+    """A coordinator's and a guardian's home."""
+    home, guardian = Home(folder / "centre"), GuardianHome(folder / "notary")
+    address = "127.0.0.1:1"
+    create_consortium(
+        home,
+        Settings(consortium="benchmark", coordinator="centre", listen=address, enrol_listen=address, address=address,
+                 enrol_address=address),
+    )  # fmt: skip
+    settings = GuardianSettings(name="notary", coordinator="centre", listen="127.0.0.1:0", metrics_port=0)
+    fingerprint = create_guardian(guardian, settings)
+    with Store(home) as store:
+        authority = Authority(home, store, home.settings())
+        issued = authority.certify_guardian(guardian.request_file.read_bytes(), key_fingerprint=fingerprint)
+    accept_certificate(guardian, issued.pem, authority_pem(home), now=NOW)
+    return home, guardian
+
+
+def run_guardian(folder: Path, ports: Connection) -> None:
+    """The guardian's process: `guardian serve`, and another port for the line alone. Ends when `ports` is closed."""
+    guardian, stop = GuardianHome(folder), threading.Event()
+    (approved,) = (each.name for each in guardian.studies.iterdir())
+    study = read_study(guardian.studies / approved / "study.toml")
+    line = GuardianPort(
+        key=guardian.key(),
+        certificate=guardian.certificate(),
+        authority=guardian.authority(),
+        denied=lambda identity: None,
+        find=lambda digest: Guarded(study, Line(), threading.Lock()),
+        on_event=lambda event, fields: None,
+    )
+    out = io.StringIO()
+    thread = threading.Thread(target=lambda: serve_guardian(guardian, listen=None, stop=stop, log=Log(out)))
+    thread.start()
+    while "\n" not in out.getvalue():
+        time.sleep(0.01)
+    ports.send((json.loads(out.getvalue().partition("\n")[0])["port"], line.start("127.0.0.1:0")))
+    with ports:
+        ports.poll(None)
+    stop.set()
+    thread.join()
+    line.stop()
+
+
+def run_delay(targets: list[int], delay_s: float, ports: Connection) -> None:
+    """A process that forwards connections, every byte `delay_s` late in each direction."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def deliver() -> None:
+            while True:
+                due, data = await waiting.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                writer.write(data)
+                if not data:
+                    writer.close()
+                    return
+
+        task = asyncio.ensure_future(deliver())
+        try:
+            while data := await reader.read(2**18):
+                waiting.put_nowait((time.monotonic() + delay_s, data))
+        finally:
+            waiting.put_nowait((time.monotonic() + delay_s, b""))
+            await task
+
+    async def serve() -> None:
+        servers = []
+        for target in targets:
+
+            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target) -> None:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
+                await asyncio.gather(forward(reader, far_writer), forward(far_reader, writer), return_exceptions=True)
+
+            servers.append(await asyncio.start_server(accept, "127.0.0.1", 0))
+        ports.send([server.sockets[0].getsockname()[1] for server in servers])
+        await asyncio.get_running_loop().run_in_executor(None, ports.poll, None)
+        os._exit(0)  # what is still on its way need not arrive
+
+    asyncio.run(serve())
+
+
+@contextmanager
+def process(target: Callable[..., None], *arguments: object) -> Iterator[Connection]:
+    """A process of its own, until the block ends; the connection to it."""
+    spawning = multiprocessing.get_context("spawn")
+    here, there = spawning.Pipe()
+    running = spawning.Process(target=target, args=(*arguments, there))
+    running.start()
+    there.close()
+    try:
+        yield here
+    finally:
+        here.close()
+        running.join(10)
+        running.kill()
+
+
+def measure_line(study: Study, line: GuardianLine) -> tuple[float, float, float]:
+    """MB/s to the guardian, MB/s from it, and milliseconds there and back, after one of each to warm up."""
+    with dial(study, line) as channel:
+        rates = []
+        for question in (bytes(LARGE), b"give"):
+            for _ in range(2):
+                began = time.monotonic()
+                channel.send(question)
+                channel.recv(LARGE)
+            rates.append(LARGE / 1e6 / (time.monotonic() - began))
+        began = time.monotonic()
+        for _ in range(PINGS):
+            channel.send(b"ping")
+            channel.recv(4)
+        ping_ms = 1000 * (time.monotonic() - began) / PINGS
+        channel.send(b"end")
+    return rates[0], rates[1], ping_ms
+
+
+def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, float, int]:
+    """Seconds of one whole batch, megabytes between the servers, and messages."""
+    queries = np.arange(study.query_limit)
+    request = VoteRequest(
+        study.digest, bytes([run]) * 16, QueryBatch(0, queries, np.zeros((len(queries), 1), np.float32))
+    )
+    rng = np.random.default_rng(run)
+    truth = rng.integers(0, study.classes, len(queries))
+    replies = {}
+    for seat in study.roster:
+        votes = np.where(rng.random(len(queries)) < 0.8, truth, rng.integers(0, study.classes, len(queries)))
+        replies[seat.party] = SharedBallot(study, seat.party, source=system_source).cast(
+            request, lambda votes=votes: votes[None]
+        )
+    channels: list[Counting] = []
+
+    @contextmanager
+    def counted() -> Iterator[Channel]:
+        with dial(study, line) as channel:
+            channels.append(Counting(channel))
+            yield channels[-1]
+
+    with Ledger(":memory:") as ledger:
+        takes_part = study.participation.votes(queries)
+        names = tuple(seat.party for seat in study.roster)
+        asked = Asked(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
+        began = time.monotonic()
+        found = TwoServer(counted, source=system_source).count(asked)
+        seconds = time.monotonic() - began
+    assert found.labels is not None
+    assert (found.labels[found.labels >= 0] == truth[found.labels >= 0]).mean() > 0.95
+    return seconds, channels[0].moved / 1e6, channels[0].messages
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parties", type=int, default=250)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--rtt-ms", type=float, default=0.0)
+    parser.add_argument("--repeat", type=int, default=3)
+    given = parser.parse_args()
+    print(
+        f"{given.parties} parties x {given.queries} queries x {given.classes} classes, {given.rtt_ms:g} ms round trip"
+    )
+    print(f"{'run':>3}  {'batch s':>8}  {'MB':>7}  {'messages':>8}  {'to MB/s':>8}  {'from MB/s':>9}  {'ping ms':>7}")
+    for run in range(given.repeat):
+        # A ledger answers each query once: every run has a guardian of its own.
+        with tempfile.TemporaryDirectory() as folder:
+            home, guardian = certified(Path(folder))
+            study = study_of(guardian, parties=given.parties, queries=given.queries, classes=given.classes)
+            approve_study(guardian, study, today=NOW.date(), source=system_source)
+            with process(run_guardian, guardian.folder) as there:
+                ports = list(there.recv())
+                with process(run_delay, ports, given.rtt_ms / 2000) as between:
+                    if given.rtt_ms:
+                        ports = between.recv()
+                    lines = [
+                        GuardianLine(
+                            address=f"127.0.0.1:{port}",
+                            key=home.key(),
+                            certificate=home.certificate(),
+                            authority=home.authority(),
+                            denied=lambda identity: None,
+                        )
+                        for port in ports
+                    ]
+                    seconds, megabytes, messages = measure_batch(study, lines[0], run)
+                    to, back, ping_ms = measure_line(study, lines[1])
+            print(f"{run:3}  {seconds:8.2f}  {megabytes:7.1f}  {messages:8}  {to:8.0f}  {back:9.0f}  {ping_ms:7.2f}")
+
+
+if __name__ == "__main__":
+    main()
