@@ -1,14 +1,26 @@
 """Opening and welcome: what is said before a conversation, and what is refused of it."""
 
 import datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.guardian_greeting import OPENING_BYTES, WELCOME_BYTES, Opening, read_opening, read_welcome, welcome
+from coordinator.guardian_greeting import (
+    CONVERSE_METHOD,
+    OPENING_BYTES,
+    VERSION,
+    WELCOME_BYTES,
+    Opening,
+    read_opening,
+    read_welcome,
+    welcome,
+)
+from coordinator.guardian_port import SILENCE_S
+from coordinator.guardian_stream import PIECE_BYTES
 from protocols.errors import MalformedMessage, Refused
-from protocols.identity import issue, new_authority, new_key
+from protocols.identity import GUARDIAN_HOST, issue, new_authority, new_key
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT_KEY, KEY = new_key(), new_key()
@@ -24,6 +36,15 @@ def certificate(role="guardian", key=KEY):
 
 def read(data, opening=OPENING, now=NOW):
     return read_welcome(data, opening, authority=ROOT, now=now)
+
+
+def test_the_page_on_the_wire_says_what_is_said_here():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "wire.md").read_text(encoding="utf-8")
+    assert f"`{CONVERSE_METHOD}`" in page
+    assert f"`{GUARDIAN_HOST}`" in page
+    assert f"version ({VERSION}), purpose (0: a check, 1: a batch), a nonce of 16 bytes" in page
+    assert f"{PIECE_BYTES // 2**10} KiB and a byte" in page
+    assert (SILENCE_S, OPENING_BYTES) == (120.0, 50), "two minutes"
 
 
 @given(st.binary(min_size=32, max_size=32), st.sampled_from(["check", "batch"]))
