@@ -7,9 +7,10 @@ sent once: the caller stores the reply, and a retry gets the stored one, for the
 drawn again) would reveal their difference.
 
 A coordinator that does as it should learns the sum over the survivors, and what up to `colluders` parties tell it. One
-that does not learns the same sum, over at least `fewest` parties, or nothing: keys are signed, a quorum of signatures
-exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens both secrets of
-another. Nothing here checks what is added up: a party can add any vector.
+that does not learns one sum over at least `fewest` parties, which it may choose, or nothing: keys are signed, a quorum
+of signatures exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens
+both secrets of another. Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its
+own charge. Nothing here checks what is added up: a party can add any vector.
 
 Differences from the paper: sealed shares are relayed at the last step, where they are opened; a survivor gives its own
 seed itself; the signed statement names the sharers too; public keys come back with the party's receipt of them, in
