@@ -1,9 +1,14 @@
-"""The transport of one process: parties are objects that handle messages directly."""
+"""The transport of one process: parties are objects that handle messages directly, and a guardian is a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
+from protocols.aggregation.guardian import Guardian
+from protocols.channel import Channel, pair
+from protocols.errors import ConclaveError
 from protocols.messages import Reply, Request
 
 
@@ -28,3 +33,38 @@ class InProcess:
         return {
             party: None if party in missing else self._handlers[party](request) for party, request in requests.items()
         }
+
+
+class GuardianInProcess:
+    """A guardian in threads of this process. dial: what an aggregation dials with; faults: how conversations ended.
+
+    wrap: around the guardian's end of each channel, for tests.
+    """
+
+    def __init__(self, guardian: Guardian, *, wrap: Callable[[Channel], Channel] = lambda channel: channel) -> None:
+        self.guardian = guardian
+        self.faults: list[ConclaveError | None] = []
+        self._wrap = wrap
+
+    @contextmanager
+    def dial(self) -> Iterator[Channel]:
+        """A channel to the guardian for one conversation."""
+        here, there = pair()
+
+        def serve() -> None:
+            fault: ConclaveError | None = None
+            try:
+                self.guardian.serve(self._wrap(there))
+            except ConclaveError as error:  # the other end is told, or sees that the channel is closed
+                fault = error
+            finally:
+                there.close()
+            self.faults.append(fault)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield here
+        finally:
+            here.close()
+            thread.join()

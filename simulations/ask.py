@@ -18,6 +18,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.schedule import Stop
 from protocols.study import Study
 from protocols.votes import count_votes, plurality
+from simulations.ask_models import check_turn
 from simulations.ask_retraining import Retrained, retrain
 from simulations.ask_schedule import Asked, ask_all, next_round
 from simulations.ask_settings import KINDS, AskSettings
@@ -86,7 +87,10 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
     budgets, study = ask_study(settings, classes=dataset.classes)
     scheme = parse_partition(settings.common.partition)
     shards = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
-    return AskInputs(settings, dataset, budgets, study, consortium(settings, dataset, shards))
+    who = consortium(settings, dataset, shards)
+    for kind in dict.fromkeys(who.kinds):
+        check_turn(kind, dataset, turn=settings.turn)
+    return AskInputs(settings, dataset, budgets, study, who)
 
 
 def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:

@@ -9,18 +9,22 @@ it never wins, and the public architecture does not tell which classes a party h
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any  # values of torch modules, whose package is not imported here
 
 import numpy as np
 from jaxtyping import Float, Int64
 from numpy import ndarray
 
+from party.teachers import teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
 from protocols.inference.architecture import PoolShape, Precision, ReLUShape
 from protocols.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
 from protocols.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
+from protocols.inference.plan import Plan
 from simulations.ask_settings import KINDS
+from simulations.datasets.dataset import Dataset
 
 # Inputs of tables are standardised; the querying party clips what lies beyond, which is public.
 TABLE_BOUND = 8.0
@@ -50,6 +54,26 @@ def private_model(kind: str, teacher: Teacher, *, classes: int) -> Model:
 def quantised_model(kind: str, teacher: Teacher, *, classes: int, images: bool) -> QuantisedModel:
     """The same in fixed point. Raises InvalidInput where the model could overflow it; nothing was shared then."""
     return quantise(private_model(kind, teacher, classes=classes), precision(kind, images=images))
+
+
+def check_turn(kind: str, dataset: Dataset, *, turn: int) -> None:
+    """Raises InvalidInput, before anything is trained, unless a turn of that many queries fits one batch of private
+    inference. What that takes follows from the public architecture alone, so a model without weights tells it."""
+    record = (dataset.private_inputs[:1], dataset.private_labels[:1])
+    trial = teacher_kind(kind, device="cpu").fit([record], classes=dataset.classes, seeds=[0])[0]
+    model = private_model(kind, trial, classes=dataset.classes)
+    layers: list[object] = []
+    for layer in model.layers:
+        if isinstance(layer, Dense):
+            layer = Dense(0.0 * layer.weights, 0.0 * layer.bias)
+        elif isinstance(layer, Convolution):
+            layer = replace(layer, kernels=0.0 * layer.kernels, bias=0.0 * layer.bias)
+        layers.append(layer)
+    blank = quantise(replace(model, layers=tuple(layers)), precision(kind, images=dataset.kind == "image"))
+    try:
+        Plan.of(blank.architecture, turn)
+    except InvalidInput as error:
+        raise InvalidInput(f"--turn {turn} is too much for one batch of a {kind}: {error}") from None
 
 
 def bounded(inputs: Float[ndarray, "queries ..."], *, images: bool) -> Float[ndarray, "queries ..."]:

@@ -14,6 +14,8 @@ from simulations.partition import parse_partition
 
 # Kinds of models that private inference computes, so that a record can be asked about without being shown.
 KINDS = ("logistic_regression", "mlp", "cnn")
+# Settings of data and budgets, which mean the same in a run.
+_SHARED = "parties dataset schema_file private_size classes budgets delta unit weights stop answer_rate seeds data_seed".split()
 
 
 class AskSettings(BaseModel):
@@ -55,9 +57,8 @@ class AskSettings(BaseModel):
     @property
     def common(self) -> Experiment:
         """What it has in common with a run, for the stages that both go through."""
-        shared = set(Experiment.model_fields) & set(AskSettings.model_fields)
         return experiment(
-            **{name: getattr(self, name) for name in shared},
+            **{name: getattr(self, name) for name in _SHARED},
             partition="iid" if self.skew is None else f"dirichlet:{self.skew!r}",
             queries=self.queriers * self.unlabelled,
         )

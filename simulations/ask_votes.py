@@ -160,7 +160,10 @@ def _fixed_point(
     *,
     on_party: Callable[[int, int], None],
 ) -> Integer[ndarray, "parties queries"]:
-    """The votes of the cast's teachers in fixed point; each party's are kept as soon as they are there."""
+    """The votes of the cast's teachers in fixed point; each party's are kept as soon as they are there.
+
+    Raises InvalidInput for a model that private inference would refuse.
+    """
     images = dataset.kind == "image"
     about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {_source()}"
     folder = cast.folder.parent.parent / "votes" / content_digest(queries, text=about)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,16 +17,17 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.accounting.accountant import Accountant, accountant, default_accountant
-from protocols.confidentiality import CLEAR
 from protocols.errors import InvalidInput
 from protocols.individualization import weights
-from protocols.mechanisms import PARAMETERS, Mechanism, check_view, make_mechanism, mechanism_class
+from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, check_view, make_mechanism, mechanism_class
 from protocols.participation import Pattern
 from protocols.schedule import check_stop
 from protocols.study import Seat, Study, Unit, votes_per_unit
 from protocols.vanishing import vanishing
+from protocols.votes import LATTICE
 from simulations.accountants import named_accountants
 from simulations.budgets import Budgets, parse_budgets
+from simulations.levels import lattice_of, signing_keys, simulated_terms
 from simulations.record_budgets import group_budgets, upsampling
 
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
@@ -78,7 +80,10 @@ class Experiment(BaseModel):
     weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
-    quorum: int = Field(1, ge=1)
+    quorum: int | None = Field(None, ge=1)
+    confidentiality: Literal["clear", "secure_sum", "two_server"] = "clear"
+    units: int | None = Field(None, ge=2)
+    colluders: int | None = Field(None, ge=0)
     dropout: float = Field(0.0, ge=0, lt=1)
     student: str | None = None
     baselines: bool = True
@@ -171,7 +176,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
     teachers = 1 if pooled else settings.teachers_per_party
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
-    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    terms = simulated_terms(settings.confidentiality, units=settings.units, colluders=settings.colluders)
+    quorum = settings.quorum or (ceil(0.9 * len(budgets.names)) if terms.level == "secure_sum" else 1)
+    lattice = lattice_of(terms, quorum=quorum, classes=classes)
+    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale, lattice=lattice)
     account = charging_accountant(settings, mechanism)
     common: dict[str, Any] = {  # Any: keyword arguments of two functions
         "accountant": account,
@@ -194,13 +202,24 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         weight = np.full(seats, each)
     else:
         # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
-        weight = weights(settings.weights, **common, sigma=_label_noise(mechanism) / teachers**0.5)
+        weight = weights(
+            settings.weights,
+            **common,
+            sigma=_label_noise(mechanism) / teachers**0.5,
+            units=terms.units or LATTICE,
+        )
     noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
     # Rounding weights down to the lattice must not push a threshold at the very top above the total.
     if noise["threshold"] is not None and ensemble is None:
         noise["threshold"] = min(noise["threshold"], float(teachers * weight.sum()))
     rows = zip(
-        budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), rate.tolist(), strict=True
+        budgets.names,
+        budgets.epsilon.tolist(),
+        budgets.delta.tolist(),
+        weight.tolist(),
+        rate.tolist(),
+        signing_keys(terms, seats),
+        strict=True,
     )
     study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
@@ -217,10 +236,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         batch_limit=queries,
         answer_rate=settings.answer_rate,
         stop=check_stop(settings.stop),
-        quorum=settings.quorum,
+        quorum=quorum,
         participation_name=pattern,
-        confidentiality=CLEAR,
-        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
+        confidentiality=terms,
+        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r, signing_key=k) for p, e, d, w, r, k in rows),
     )
     if not mechanism.interactive or settings.round_one is not None:
         return study
@@ -250,7 +269,7 @@ def _label_noise(mechanism: Mechanism) -> float:
     return 2**0.5 / getattr(mechanism, "gamma", 1.0) if sigma is None else sigma
 
 
-def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
+def _mechanism(settings: Experiment, total: float, *, scale: float, lattice: Lattice | None) -> Mechanism:
     """The mechanism with its noise: as given, times `scale`, or a share of the `total` votes that are cast."""
     if settings.threshold is not None and not settings.threshold * scale <= total:
         raise InvalidInput(
@@ -273,7 +292,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
         elif name in taken and name == "reinforce_confidence":
             given = REINFORCE if given is None else given
         noise[name] = given
-    return make_mechanism(settings.mechanism, view=view, lattice=None, **noise)
+    return make_mechanism(settings.mechanism, view=view, lattice=lattice, **noise)
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:

@@ -13,15 +13,14 @@ from scipy.stats import t
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.errors import EngineFailed
 from protocols.messages import Request, VoteRequest
-from protocols.noise import simulated
 from protocols.queries import QueryBatch
 from protocols.randomness import simulation_rng
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
+from simulations.levels import batch_noise, simulated_aggregation, simulated_ballot
 from simulations.replay import (
     Presence,
     Replay,
@@ -78,7 +77,7 @@ def label_seed(
     result: Replay = replay(
         study,
         stored,
-        noise=simulated(simulation_rng(seed, "noise")),
+        batch_noise=batch_noise(study, seed=seed),
         presence=presence,
         entering=secret_coins(study, seed=seed),
         train=train,
@@ -110,7 +109,7 @@ def live_study(
 
     secret = study.participation_name == "secret"
     ledgers = [Ledger(":memory:") for _ in study.roster]
-    with Ledger(":memory:") as ledger:
+    with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
         parties = {
             seat.party: Party(
                 seat.party,
@@ -118,6 +117,7 @@ def live_study(
                 ledger=ledgers[i],
                 voter=voter(i),
                 coins_from=coin_source(seed, i) if secret else None,
+                ballot=simulated_ballot(study, i, ledger=ledgers[i], seed=seed),
             )
             for i, seat in enumerate(study.roster)
         }
@@ -128,7 +128,7 @@ def live_study(
         coordinator = Coordinator(
             study,
             ledger=ledger,
-            aggregation=Clear(simulated(simulation_rng(seed, "noise"))),
+            aggregation=simulated_aggregation(study, guardians=guardians, seed=seed),
             exchange=exchange,
             run=simulation_rng(seed, "run").bytes(16),
         )

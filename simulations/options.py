@@ -86,7 +86,12 @@ _SETTINGS = [
     _flag("--stop", "A budget that is out ends the study, or its party stops voting [first-exhausted].",
           type=click.Choice(["first-exhausted", "drop-exhausted"])),
     _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),
-    _flag("--quorum", "Parties that must answer each batch [1].", type=int),
+    _flag("--quorum", "Parties that must answer each batch [1; 90 % of them at level secure_sum].", type=int),
+    _flag("--confidentiality", "Who may see a vote: clear (a trusted coordinator), secure_sum (nobody; the coordinator "
+          "sees the noisy histogram, give --view histogram), two_server (nobody; coordinator and a guardian) [clear].",
+          type=click.Choice(["clear", "secure_sum", "two_server"])),
+    _flag("--units", "Lattice units a vote of integer noise, a power of two [64; clear: real-valued noise].", type=int),
+    _flag("--colluders", "secure_sum: parties that may collude with the coordinator [0].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),

@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.coordinator import Labelling, TrainStudent
 from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax
-from protocols.noise import StandardNormal
+from protocols.noise import Noise
 from protocols.participation import coins
 from protocols.randomness import RandomSource, simulation_rng
 from protocols.schedule import Batch, Stop, check_stop, next_batch
@@ -31,6 +31,8 @@ _GROUPS = 64
 _MASKED_CELLS = 20_000_000
 
 Presence = Callable[[int], Bool[ndarray, " parties"]]
+# The noise of the next batch, given who voted.
+BatchNoise = Callable[[Bool[ndarray, " parties"]], Noise]
 # coins(voting parties, size of the batch) -> whether each vote of each party enters each of the next queries.
 Entering = Bool[ndarray, "parties teachers queries"]
 Coins = Callable[[Bool[ndarray, " parties"], int], Entering]
@@ -90,15 +92,17 @@ def replay(
     study: Study,
     stored: StoredVotes,
     *,
-    noise: StandardNormal,
+    noise: Noise | None = None,
+    batch_noise: BatchNoise | None = None,
     presence: Presence | None,
     entering: Coins | None = None,
     train: TrainStudent | None = None,
 ) -> Replay:
     """What the study would have released had these votes been cast live.
 
-    presence(batch number) says which parties answer that batch (None: all); entering: the secret coins, for
-    participation "secret"; train: as for Coordinator.label. Raises InvalidInput when the votes do not fit the study.
+    noise: of all batches in order; batch_noise: of each batch, given who voted, where a level makes that matter. One of
+    them is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
+    for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when votes do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.participation_name == "secret"):
@@ -138,7 +142,9 @@ def replay(
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
         enters = None if entering is None else entering(voting, step.size)
-        released = study.release(count(voting, batch, enters), noise, predictions=of_batch)
+        drawn = noise if batch_noise is None else batch_noise(voting)
+        assert drawn is not None  # one of them is given
+        released = study.release(count(voting, batch, enters), drawn, predictions=of_batch)
         labels[batch] = released
         if of_batch is not None and isinstance(study.mechanism, InteractiveGNMax):
             reinforced[batch] = study.mechanism.reinforced(released, of_batch)

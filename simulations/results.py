@@ -89,6 +89,8 @@ def summary(result: RunResult) -> Summary:
         },
         "individualization": result.settings.individualization,
         "participation": study.participation_name,
+        "confidentiality": study.confidentiality.level,
+        "units": study.confidentiality.units,
         "pooled_teachers": study.pooled_teachers,
         "weights": result.settings.weights if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,

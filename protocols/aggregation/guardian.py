@@ -22,6 +22,7 @@ from protocols.aggregation.two_server.shares import GuardianShare, check_guardia
 from protocols.aggregation.two_server.sketch import guardian_checks
 from protocols.aggregation.two_server.weighted_sums import guardian_sums
 from protocols.aggregation.two_servers import (
+    GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     ballots_of,
     check_bytes,
@@ -136,7 +137,9 @@ class Guardian:
         sealing_key: X25519PrivateKey,
         signing_key: Ed25519PrivateKey,
         source: RandomSource,
+        noise_source: RandomSource | None = None,
     ) -> None:
+        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
         terms = study.confidentiality
         public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
         if public != (terms.sealing_key, terms.signing_key):
@@ -149,6 +152,7 @@ class Guardian:
         self._sealing_key = sealing_key
         self._signing_key = signing_key
         self._source = source
+        self._noise_source = noise_source or source
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
@@ -202,7 +206,7 @@ class Guardian:
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
             if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
                 raise Refused("other_submission", "the batch was submitted before, with other shares")
-            ledger.note(digest, _NOISE_SEED, self._source(NOISE_SEED_BYTES))
+            ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             if ledger.stored(submission.number) is None:
                 asked = study.participation.votes(submission.ids).sum(axis=1)
                 worst = study.budgets.amount(asked, asked)
@@ -234,7 +238,7 @@ class Guardian:
         assert seed is not None  # noted when the submission was accepted
         lattice = study.lattice
         assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, label="guardian noise"), units=lattice.units)
+        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=lattice.units)
         bit, label = server_noise(study, noise, queries=len(ids))
         answered = guardian_side(
             channel,

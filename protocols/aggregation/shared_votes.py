@@ -44,6 +44,7 @@ from protocols.stream import expanded_source
 from protocols.study import Study
 from protocols.votes import ABSTAIN
 
+COORDINATOR_NOISE = "coordinator noise"
 _GUARDIAN = "guardian"
 _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
 
@@ -92,9 +93,17 @@ class TwoServer(Aggregation):
     at all.
     """
 
-    def __init__(self, dial: Callable[[], AbstractContextManager[Channel]], *, source: RandomSource) -> None:
+    def __init__(
+        self,
+        dial: Callable[[], AbstractContextManager[Channel]],
+        *,
+        source: RandomSource,
+        noise_source: RandomSource | None = None,
+    ) -> None:
+        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
         self._dial = dial
         self._source = source
+        self._noise_source = noise_source or source
 
     def count(self, asked: Asked) -> Counted:
         ledger, digest = asked.ledger, asked.request.digest
@@ -106,7 +115,7 @@ class TwoServer(Aggregation):
                 return Counted(None, tuple(received), left_out)
             noted = ledger.note(digest, _SUBMITTED, _pack(asked, received))
         seats, shares, sealed, offsets = _unpack(noted, asked)
-        seed = ledger.note(digest, _NOISE_SEED, self._source(NOISE_SEED_BYTES))
+        seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
         names = [asked.study.roster[seat].party for seat in seats.tolist()]
         # Whoever answered before a restart is asked no more, and is left out for no reason then.
         left_out |= {seat: "absent" for seat in asked.seats if seat not in names and seat not in left_out}
@@ -173,7 +182,7 @@ class TwoServer(Aggregation):
         )
         lattice = study.lattice
         assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, label="coordinator noise"), units=lattice.units)
+        noise = lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=lattice.units)
         bit, label = server_noise(study, noise, queries=len(ids))
         labels = coordinator_side(
             channel,

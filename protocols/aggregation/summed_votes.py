@@ -65,13 +65,22 @@ class SummedBallot(Ballot):
     """
 
     def __init__(
-        self, study: Study, seat: str, *, ledger: Ledger, key: ec.EllipticCurvePrivateKey, source: RandomSource
+        self,
+        study: Study,
+        seat: str,
+        *,
+        ledger: Ledger,
+        key: ec.EllipticCurvePrivateKey,
+        source: RandomSource,
+        noise_source: RandomSource | None = None,
     ) -> None:
+        """noise_source: of the noise alone, for simulations that draw it again; `source` if None."""
         self._study = study
         self._index = study.seats[seat]
         self._ledger = ledger
         self._key = key
         self._source = source
+        self._noise_source = noise_source or source
         self._verify = roster_verifier(study)
         if not self._verify(seat, b"", sign(key, b"")):
             raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
@@ -97,7 +106,7 @@ class SummedBallot(Ballot):
         counts = count_votes(votes()[None], study.weights[[self._index]], classes=study.classes)
         lattice = study.lattice
         assert lattice is not None
-        noise = discrete_gaussian(self._source, sigma=noise_share(study), size=counts.size)
+        noise = discrete_gaussian(self._noise_source, sigma=noise_share(study), size=counts.size)
         values = np.rint(counts.ravel() * lattice.units).astype(np.int64) + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 

@@ -19,9 +19,9 @@ from party.commands.group import EPILOG as PARTY_EPILOG
 from party.lifetime import LifetimeCap
 from party.policy import Policy
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
+from protocols.confidentiality import Confidentiality
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.errors import Refused
-from protocols.confidentiality import Confidentiality
 from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.identity import PEM_BYTES
 from protocols.messages import MESSAGE_BYTES

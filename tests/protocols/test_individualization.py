@@ -98,6 +98,6 @@ def test_unknown_rules_and_vanishing_weights_are_refused():
     with pytest.raises(InvalidInput, match="uniform, proportional, exhaustive"):
         solve("vanishing", [1.0])
     with pytest.raises(InvalidInput, match="too small"):
-        on_lattice(np.array([1.0, 1e-9]))
+        on_lattice(np.array([1.0, 1e-9]), units=LATTICE)
     with pytest.raises(InvalidInput, match="cannot be guaranteed"):
         solve("exhaustive", [1.0, 0.0005])
