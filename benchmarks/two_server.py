@@ -177,8 +177,8 @@ def plain_labels(case: Case) -> np.ndarray:
     return np.where(passed, (counts + label + other_label).argmax(axis=1), ABSTAIN)
 
 
-def run(case: Case) -> float:
-    """Prints one case; gives the seconds of the servers' work."""
+def run(case: Case) -> tuple[float, float]:
+    """Prints one case; gives the servers' seconds on the clock, and those of both processors."""
     tail = check_ring(
         total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), most_offset_units=0,
         label_sigma_units=SIGMA_LABEL * UNITS, threshold_sigma_units=SIGMA_THRESHOLD * UNITS, classes=case.classes,
@@ -207,17 +207,19 @@ def run(case: Case) -> float:
         f"{(labels != ABSTAIN).mean():.0%} answered, outside the ring {tail:.0e}"
     )
     print(f"  a party's shares: {1e3 * ours[0].pop('shares')[0] / case.parties:.2f} ms")
-    total = 0.0
+    total, processors = 0.0, 0.0
     for step, (took, used) in ours[0].items():
         other = theirs[0][step]
         total += max(took, other[0])
+        processors += used + other[1]
         print(f"  {step:<13} {took:7.3f} s   processor: coordinator {used:6.3f} s, guardian {other[1]:6.3f} s")
     for name, (_, checked, sent, peak, _, _) in (("coordinator", ours), ("guardian", theirs)):
         print(
             f"  {name:<12} sent {checked / 1e6:6.2f} MB for the check, {sent / 1e6:7.2f} MB in all; peak {peak:.0f} MB"
         )
-    print(f"  in all        {total:7.3f} s, {(ours[2] + theirs[2]) / 1e6:.1f} MB between the servers", flush=True)
-    return total
+    sent = (ours[2] + theirs[2]) / 1e6
+    print(f"  in all        {total:7.3f} s, {processors:.3f} s of both processors, {sent:.1f} MB between", flush=True)
+    return total, processors
 
 
 def main() -> None:
@@ -232,7 +234,8 @@ def main() -> None:
     parts = (1, 2, 4, 8) if flags.grow else (4,)
     times = [run(Case(flags.parties, flags.queries * part // 4, flags.classes, flags.rtt_ms)) for part in parts]
     for earlier, later in itertools.pairwise(times):
-        print(f"twice the queries: {later / earlier:.2f} times the seconds")
+        clock, processors = (after / before for before, after in zip(earlier, later, strict=True))
+        print(f"twice the queries: {clock:.2f} times the seconds, {processors:.2f} times those of the processors")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ queries: one call of `conjunction` is one bit of all classes and queries at once
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -55,8 +55,8 @@ class PlainGates:
 class Outcome:
     """Output wires: whether a query passed the threshold (None without one), and the label's bits, lowest first."""
 
-    passed: ndarray | None
-    label: ndarray
+    passed: ndarray | None = field(repr=False)
+    label: ndarray = field(repr=False)
 
 
 def rows(*, classes: int, threshold: bool) -> int:

@@ -112,7 +112,7 @@ def coordinator_side(
             opened = opened[:-1]
         labels[at] = (opened.astype(np.int64) << np.arange(len(opened))[:, None]).sum(axis=0)
     if (labels >= sizes.classes).any():
-        raise MalformedMessage(f"a label decodes to {int(labels.max())}; allowed: below {sizes.classes}")
+        raise MalformedMessage(f"a label is no class; allowed: below {sizes.classes}")
     if sizes.threshold:
         channel.send(proofs.astype("<u8").tobytes())
     return np.where(passed, labels, ABSTAIN)

@@ -152,9 +152,9 @@ def guardian_checks(
 class _Challenge:
     """r and r^2 side by side; the factors that add queries up, of the results and of the sums."""
 
-    powers: UInt32[ndarray, "queries classes both"]
-    of_results: UInt32[ndarray, "repetitions queries combinations"]
-    of_sums: UInt32[ndarray, "repetitions queries combinations"]
+    powers: UInt32[ndarray, "queries classes both"] = field(repr=False)
+    of_results: UInt32[ndarray, "repetitions queries combinations"] = field(repr=False)
+    of_sums: UInt32[ndarray, "repetitions queries combinations"] = field(repr=False)
 
 
 def _challenge(coin: bytes, ballots: Ballots) -> _Challenge:

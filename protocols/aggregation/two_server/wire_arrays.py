@@ -23,5 +23,5 @@ def elements(data: bytes | memoryview, shape: tuple[int, ...], what: str) -> UIn
     """Field elements, four bytes each. Raises MalformedMessage."""
     values = np.frombuffer(data, dtype="<u4")
     if values.size and int(values.max()) >= P:
-        raise MalformedMessage(f"{what} holds {int(values.max())}; allowed: below {P}")
+        raise MalformedMessage(f"{what}: an element is {P} or more; allowed: below {P}")
     return values.reshape(shape)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from two_server_sides import converse, labels_of
 
+from protocols.aggregation.two_server.circuit import conjunctions_a_query
 from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.channel import pair
 from protocols.errors import InvalidInput, MalformedMessage
@@ -92,6 +93,20 @@ def test_more_queries_than_a_chunk_holds_give_the_same_labels(monkeypatch) -> No
     plain_labels, plain_passed = expected(counts, noise, bit, 40, None)
     np.testing.assert_array_equal(labels, plain_labels)
     np.testing.assert_array_equal(passed, plain_passed)
+
+
+@pytest.mark.parametrize("threshold", [None, 10])
+def test_the_servers_exchange_two_ciphertexts_a_gate_and_one_row_an_input_bit(threshold) -> None:
+    """1,000 queries of 10 classes are 46 MB, and with the check of 250 parties 52."""
+    queries, classes = 8, 3
+    zero = np.zeros((2, queries, classes), dtype=np.int64)
+    ends = pair()
+    labels_of(zero[0], zero, zero[:, :, 0], threshold, None, total_units=1, channels=ends)
+    inputs = 31 * classes * (1 if threshold is None else 2)
+    gates = conjunctions_a_query(classes=classes, threshold=threshold is not None)
+    outputs = 2 if threshold is None else 3
+    assert ends[0].sent == 32 + 32 + 16 * inputs * queries + (0 if threshold is None else 16 * queries)
+    assert ends[1].sent == 128 * 32 + 16 + 16 + 32 * gates * queries + outputs * queries // 8
 
 
 def test_a_retry_with_other_randomness_gives_the_same_labels() -> None:

@@ -12,6 +12,7 @@ from protocols.aggregation.two_server.field import P, centred, from_integers, pl
 from protocols.aggregation.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.aggregation.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from protocols.aggregation.two_server.weighted_sums import coordinator_sums, guardian_sums
+from protocols.channel import pair
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.randomness import seeded_source
 
@@ -159,6 +160,19 @@ def test_a_cheat_is_named_and_the_rest_goes_on(name, abstention) -> None:
     )
     rest = np.where(valid, weights, 0)
     np.testing.assert_array_equal(centred(sums), np.einsum("v,vqc->qc", rest, VOTES[:, :, None] == np.arange(CLASSES)))
+
+
+def test_the_servers_exchange_one_element_a_repetition_and_query() -> None:
+    coordinator, guardian = shared()
+    ends = pair()
+    converse(
+        lambda channel: coordinator_checks(channel, coordinator, ballots(), source=seeded_source(1)),
+        lambda channel: guardian_checks(channel, guardian, ballots(), source=seeded_source(2)),
+        channels=ends,
+    )
+    elements = 4 * VOTERS * 3 * (QUERIES + 2)
+    # Digest, commitments and the coordinator's opening are hashes of 32 bytes.
+    assert [end.sent for end in ends] == [elements + 5 * 32, elements + 3 * 32]
 
 
 def test_two_parties_whose_shares_were_swapped_both_fail() -> None:
