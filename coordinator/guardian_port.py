@@ -77,7 +77,7 @@ class GuardianPort:
         self._find = find
         self._on_event = on_event
         self._silence_s = silence_s
-        self._open: set[Stream] = set()
+        self._open: dict[Stream, threading.Thread] = {}
         self._threads = ThreadPoolExecutor(_CONVERSATIONS, thread_name_prefix="guardian-port")
         self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=_CONVERSATIONS)
         _, service, method = CONVERSE_METHOD.split("/")
@@ -96,19 +96,25 @@ class GuardianPort:
         return port
 
     def stop(self) -> None:
-        """Ends every conversation and closes the port: what was reserved stands, and a coordinator asks again."""
-        for stream in list(self._open):
+        """Ends every conversation and closes the port: what was reserved stands, and a coordinator asks again.
+
+        A conversation that computes sees it at its next message, and is waited for.
+        """
+        open_now = dict(self._open)
+        for stream in open_now:
             stream.say_goodbye("going_away", "the guardian stops; ask again when it is back")
         self._server.stop(grace=1.0).wait()
+        for holder in open_now.values():
+            holder.join(_LAST_WORDS_S)
         self._threads.shutdown()
 
     def _converse(self, pieces: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Carries one conversation, which a thread of its own holds."""
         stream = Stream(silence_s=self._silence_s)
         context.add_callback(lambda: stream.abort("the coordinator is gone"))
-        self._open.add(stream)
         reader = threading.Thread(target=stream.feed, args=(_carried(pieces),), name="guardian-reader", daemon=True)
         holder = threading.Thread(target=self._hold, args=(stream, context), name="guardian-conversation", daemon=True)
+        self._open[stream] = holder
         reader.start()
         holder.start()
         yield from stream.outgoing()
@@ -117,11 +123,11 @@ class GuardianPort:
         try:
             self._greet_and_serve(stream, context)
         finally:
-            self._open.discard(stream)
             stream.close()
             # One that does not read its last words is not waited for.
             if not stream.carried(timeout_s=_LAST_WORDS_S):
                 context.cancel()
+            self._open.pop(stream, None)
 
     def _greet_and_serve(self, stream: Stream, context: grpc.ServicerContext) -> None:
         address = context.peer()
@@ -137,6 +143,7 @@ class GuardianPort:
             stream.say_goodbye(code, _said(error))
             return
         if opening.purpose == "check":
+            self._on_event("checked", {"address": address, "study": guarded.study.name})
             self._welcome(stream, opening)
         elif guarded.busy.acquire(blocking=False):
             try:

@@ -254,6 +254,26 @@ def test_a_guardian_that_stops_says_so_and_one_that_comes_back_is_asked_again():
         assert check_guardian(world.study, line).name == "notary"
 
 
+def test_a_port_that_stops_waits_for_a_conversation_that_computes():
+    world, computing, done = Guardianship(), threading.Event(), []
+
+    class Computes:
+        def serve(self, channel):
+            computing.set()
+            hold.wait(20)
+            done.append(True)
+            channel.send(b"late")
+
+    world.guardian, hold = Computes(), threading.Event()
+    with world.open() as line:
+        conversation = dial(world.study, line)
+        conversation.__enter__()
+        assert computing.wait(20)
+        threading.Timer(0.3, hold.set).start()
+    assert done == [True]
+    conversation.__exit__(None, None, None)
+
+
 def test_a_port_that_is_taken_is_named(served):
     world, line = served
     with pytest.raises(InvalidInput, match="cannot listen at"), world.open(listen=line.address):
