@@ -26,27 +26,17 @@ _DAY_S = 86_400.0
 
 
 def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Event, log: Log) -> None:
-    """Serves until `stop` is set. listen: HOST:PORT in the place of the setting.
+    """Serves until `stop` is set; a certificate that is accepted meanwhile is used at once, on the same port.
 
-    Raises Refused("already_serving") and as GuardianHome.identity does, InvalidInput for a port that is taken.
+    listen: HOST:PORT in the place of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
+    InvalidInput for a port that is taken.
     """
     settings = home.settings()
-    own = home.identity(now=datetime.datetime.now(datetime.UTC))
-    studies = ApprovedStudies(home, source=system_source)
-    looked = time.monotonic()
+    address, looked = listen or settings.listen, time.monotonic()
     with _alone(home), ExitStack() as opened:
+        studies = ApprovedStudies(home, source=system_source)
         opened.callback(studies.close)
         studies.listed()
-        port = GuardianPort(
-            key=home.key(),
-            certificate=own.certificate,
-            authority=home.authority(),
-            denied=lambda identity: _denied(home, identity),
-            find=studies.find,
-            on_event=log,
-        )
-        number = port.start(listen or settings.listen)
-        opened.callback(port.stop)
         metrics_port = 0
         if settings.metrics_port:
             monitor = Monitor(
@@ -56,9 +46,27 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
             )
             opened.callback(monitor.close)
             metrics_port = monitor.port
-        log("serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port})
-        while not stop.wait(_LOOK_S):
-            looked = time.monotonic()
+        while not stop.is_set():
+            own = home.identity(now=datetime.datetime.now(datetime.UTC))
+            port = GuardianPort(
+                key=home.key(),
+                certificate=own.certificate,
+                authority=home.authority(),
+                denied=lambda identity: _denied(home, identity),
+                find=studies.find,
+                on_event=log,
+            )
+            number = port.start(address)
+            # A free port that was taken is kept.
+            address = f"{address.rpartition(':')[0]}:{number}"
+            log(
+                "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
+            )
+            try:
+                while not stop.wait(_LOOK_S) and home.certificate() == own.certificate:
+                    looked = time.monotonic()
+            finally:
+                port.stop()
     log("served", {"pid": os.getpid()})
 
 

@@ -160,11 +160,8 @@ class TwoOrganisations:
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         settings = GuardianSettings(name="notary", coordinator="centre", listen=self.address, metrics_port=0)
-        print_of_key = create_guardian(self.guardian, settings)
-        with Store(self.home) as store:
-            authority = Authority(self.home, store, self.home.settings())
-            issued = authority.certify_guardian(self.guardian.request_file.read_bytes(), key_fingerprint=print_of_key)
-        accept_certificate(self.guardian, issued.pem, authority_pem(self.home), now=datetime.datetime.now(datetime.UTC))
+        self.print_of_key = create_guardian(self.guardian, settings)
+        self.accept()
         self.study = guarded_study(
             self.parties, sealing=self.guardian.sealing_key(), signing=self.guardian.signing_key(), **self.more
         )
@@ -172,6 +169,14 @@ class TwoOrganisations:
         self.ledger = Ledger(self.folder / "coordinator.sqlite")
         self.ledgers = {seat.party: Ledger(":memory:") for seat in self.study.roster}
         self.messages = 0
+
+    def accept(self) -> None:
+        """A certificate of the coordinator's authority for the guardian, as it came back."""
+        with Store(self.home) as store:
+            issued = Authority(self.home, store, self.home.settings()).certify_guardian(
+                self.guardian.request_file.read_bytes(), key_fingerprint=self.print_of_key
+            )
+        accept_certificate(self.guardian, issued.pem, authority_pem(self.home), now=datetime.datetime.now(datetime.UTC))
 
     def close(self) -> None:
         for ledger in (self.ledger, *self.ledgers.values()):

@@ -187,6 +187,17 @@ def test_every_message_of_a_conversation_may_be_its_last(world):
     assert labelling.spent.tolist() == at_guardian
 
 
+def test_a_certificate_that_is_accepted_while_it_serves_is_used_on_the_same_port(world):
+    with serving(world) as log:
+        before = check_guardian(world.study, world.line())
+        world.accept()
+        wait_until(lambda: [line["event"] for line in log()].count("serving") == 2)
+        after = check_guardian(world.study, world.line())
+        assert world.label().stop.reason in ("pool_exhausted", "budget_exhausted")
+    assert after.serial != before.serial
+    assert after.fingerprint == before.fingerprint
+
+
 def test_a_certificate_that_ended_stops_serve_and_not_the_status(world):
     past = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=9)
     ended = issue(
