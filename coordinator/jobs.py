@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -20,9 +22,10 @@ from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Asked, Counted, code_of
-from protocols.aggregation.levels import Dial, aggregation_of
+from protocols.aggregation.levels import aggregation_of
+from protocols.channel import Channel
 from protocols.coordinator import Coordinator, Labelling, TrainStudent
-from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
+from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.randomness import system_source
 from protocols.study import Study, party_of
@@ -55,6 +58,16 @@ class OpensStudies(Protocol):
         """The parties that are connected now."""
 
 
+class Guardians(Protocol):
+    """The way to the guardians of studies of level two_server."""
+
+    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+        """A channel to the study's guardian for one batch."""
+
+    def check(self, study: Study) -> None:
+        """Raises ChannelClosed when the guardian is not there, Refused or InvalidInput when it is not the study's."""
+
+
 class Stopped(Exception):
     """Serve stops: what was asked stays reserved, and the next serve goes on."""
 
@@ -68,11 +81,11 @@ class OpenStudy:
         name: str,
         hub: OpensStudies,
         *,
-        dial: Callable[[Study], Dial] | None,
+        guardians: Guardians | None,
         stop: threading.Event,
         on_event: Event,
     ) -> None:
-        """Opens its ledger. dial: how a study's guardian is reached, None without an address of one.
+        """Opens its ledger. guardians: how studies' guardians are reached, None where none can be.
 
         Raises InvalidInput for a study that was changed or whose guardian has no address, StorageFailed.
         """
@@ -80,12 +93,13 @@ class OpenStudy:
         self.study = store.study(name)
         self._store = store
         self._hub = hub
+        self._guardians = guardians
         self._stop = stop
         self._on_event = on_event
         aggregation = aggregation_of(
             self.study,
             source=system_source,
-            dial=None if dial is None else dial(self.study),
+            dial=None if guardians is None else partial(guardians.dial, self.study),
         )
         self._ledger = Ledger(ledger_path(store.home, name))
         self._coordinator = Coordinator(
@@ -135,9 +149,15 @@ class OpenStudy:
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
             progress = _Progress(self._store, self._ledger, job)
-            labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
-            lost = labelling.stop.reason == "guardian_lost"
-            if not lost and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any()):
+            labelling = None
+            if self._guardian_is_there():
+                labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
+            lost = labelling is None or labelling.stop.reason == "guardian_lost"
+            if (
+                labelling is not None
+                and not lost
+                and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any())
+            ):
                 return labelling, ""
             if progress.moved or waited_from is None:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
@@ -145,12 +165,16 @@ class OpenStudy:
             if lost:
                 guardian = self.study.confidentiality.guardian
                 if late:
-                    return labelling, f"the guardian {guardian} did not come; when it is back, run resume {self.name}"
+                    said = f"the guardian {guardian} did not come; when it is back, run resume {self.name}"
+                    if labelling is None:  # nobody was asked
+                        raise ChannelClosed(said)
+                    return labelling, said
                 self._store.say_job(job.number, f"waits for the guardian {guardian}")
                 self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
+            assert labelling is not None  # the guardian is there
             missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
@@ -162,6 +186,20 @@ class OpenStudy:
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _guardian_is_there(self) -> bool:
+        """Whether the study has no guardian, or has one that is there; looked at before any party is asked.
+
+        Raises Refused or InvalidInput for a guardian that is not the study's.
+        """
+        if self._guardians is None or self.study.confidentiality.level != "two_server":
+            return True
+        try:
+            self._guardians.check(self.study)
+        except ChannelClosed as error:
+            self._on_event("guardian_absent", {"study": self.name, "reason": str(error)[:200]})
+            return False
+        return True
 
     def _train(self, job: Job, pool: np.ndarray) -> TrainStudent | None:
         if not self.study.mechanism.interactive:
@@ -275,6 +313,11 @@ class _Progress:
         if asked > self._job.asked:
             self.moved = True
             self._store.advance_job(self._job.number, batches=self._batches, asked=asked, answered=self._answered)
+
+
+def _below_quorum(labelling: Labelling) -> bool:
+    """Whether it stopped as too few parties answered, and not as too few budgets are left."""
+    return labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any()
 
 
 def _outcome_fault(reply: Reply | None) -> str | None:

@@ -10,18 +10,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import IO, Protocol
 
 from coordinator.authority import Authority
+from coordinator.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.home import Home, make_folder
 from coordinator.hub import Connected, Hub
-from coordinator.jobs import OpensStudies, OpenStudy
+from coordinator.jobs import Guardians, OpensStudies, OpenStudy
 from coordinator.logs import Log
 from coordinator.monitoring import Monitor, prometheus
 from coordinator.status import read_status
 from coordinator.store import Job, Serving, Session, Store
-from protocols.aggregation.levels import Dial
+from protocols.channel import Channel
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.identity import Identity
 from protocols.study import Study
@@ -147,7 +149,18 @@ def _serve_one_certificate(
         enrol=authority.enrol,
         on_event=log,
     )
-    running = _Running(store, hub, denied, log, dial=None, patience_s=settings.patience_s, stop=stop)
+    guardians = None
+    if settings.guardian:
+        guardians = _Guardians(
+            GuardianLine(
+                address=settings.guardian,
+                key=home.key(),
+                certificate=certificate,
+                authority=authority.certificate,
+                denied=denied,
+            )
+        )
+    running = _Running(store, hub, denied, log, guardians=guardians, patience_s=settings.patience_s, stop=stop)
     monitor = None
     try:
         port, enrol_port = hub.start(listen=listen, enrol_listen=enrol_listen)
@@ -177,6 +190,19 @@ def _at(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
 
+class _Guardians:
+    """The way to guardians over one line."""
+
+    def __init__(self, line: GuardianLine) -> None:
+        self._line = line
+
+    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+        return dial(study, self._line)
+
+    def check(self, study: Study) -> None:
+        check_guardian(study, self._line)
+
+
 class _Running:
     """What serve has open: studies, and a thread for each job."""
 
@@ -187,7 +213,7 @@ class _Running:
         denied: DenyList,
         log: Log,
         *,
-        dial: Callable[[Study], Dial] | None,
+        guardians: Guardians | None,
         patience_s: float,
         stop: threading.Event,
     ) -> None:
@@ -195,7 +221,7 @@ class _Running:
         self._hub = hub
         self._denied = denied
         self._log = log
-        self._dial = dial
+        self._guardians = guardians
         self._patience_s = patience_s
         self._stop = stop
         # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
@@ -251,7 +277,7 @@ class _Running:
                 continue
             try:
                 self._studies[name] = OpenStudy(
-                    self._store, name, self._hub, dial=self._dial, stop=self._ended, on_event=self._log
+                    self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log
                 )
             except StorageFailed:
                 raise

@@ -8,12 +8,13 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.home import Settings, make_folder, sync_folder, write
 from coordinator.pool import check_pool, read_pool, write_pool
 from coordinator.store import Store
 from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
-from protocols.identity import check_name
+from protocols.identity import certificate_from_pem, check_name, encoded_point
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
 
@@ -23,7 +24,7 @@ def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Pat
 
     today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
     """
-    study = read_study(file)
+    study = read_study(file, keys=lambda party: _signing_key(store, party))
     check_name(study.name)
     terms = study.terms
     if terms is None:
@@ -61,6 +62,20 @@ def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Pat
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return study
+
+
+def _signing_key(store: Store, party: str) -> str | None:
+    """The public key of a party's certificate, which the roster names at the level secure_sum; None without one."""
+    denied = store.members.denied()
+    keys = [
+        encoded_point(key)
+        for issued in store.members.certificates()
+        if issued.name == party
+        and issued.role == "party"
+        and issued.serial not in denied
+        and isinstance(key := certificate_from_pem(issued.pem).public_key(), ec.EllipticCurvePublicKey)
+    ]
+    return keys[-1] if keys else None
 
 
 def _check_budgets(study: Study) -> None:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from protocols.confidentiality import Confidentiality
 from protocols.errors import InvalidInput
-from protocols.study import Seat, Study
+from protocols.study import Seat, Study, party_of
 from protocols.terms import Feature, Terms
 
 
-def read_study(path: Path) -> Study:
-    """A study from its TOML file. Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
+def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
+    """A study from its TOML file. keys: what a party's seats name as signing_key where the file leaves it out.
+
+    Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -39,6 +42,8 @@ def read_study(path: Path) -> Study:
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
     level = table.get("confidentiality")
+    if isinstance(level, dict) and level.get("level") == "secure_sum":
+        roster = tuple(replace(seat, signing_key=seat.signing_key or keys(party_of(seat.party))) for seat in roster)
     if level is not None:
         if not isinstance(level, dict):
             raise InvalidInput(f"study file {path}: confidentiality is {level!r}; allowed: a table [confidentiality]")

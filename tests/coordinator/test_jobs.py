@@ -49,7 +49,7 @@ class Bench:
         self.opened = None
 
     def open(self):
-        self.opened = OpenStudy(self.store, "test", self.hub, dial=None, stop=self.stop, on_event=self.log)
+        self.opened = OpenStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
         return self.opened
 
     def run(self, *, patience_s=20.0, student=None):
