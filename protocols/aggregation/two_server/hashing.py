@@ -7,8 +7,8 @@ but needs naturally derived keys, and here the labels of inputs come from known 
 
 Guo et al. 2020, "Better concrete security for half-gates garbling (in the multi-instance setting)" (CRYPTO): with one
 key for everybody, C gates over all sessions and T calls of AES leave about T C / 2^128. The key is therefore new in
-each session, and drawn when the session is there: C is then the gates of one session, 2^21 for 1,000 queries of 10
-classes, and work done before is of no use: about 105 bits.
+each session, and drawn when the session is there: C is then the hashes of one session, 2^22 for 1,000 queries of 10
+classes and 2^26 for 150, and work done before is of no use: above 100 bits.
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ it can compute the agreed outputs and nothing else (semi-honest, and not colludi
       guardian -> coordinator   garbled tables in frames; the masks of the outputs
     coordinator -> guardian   the labels of the pass bits, one a query
 
-The guardian learns the pass bits from labels that only an evaluation gives, so the coordinator cannot claim others.
+The guardian learns the pass bits from labels that only an evaluation gives, so the coordinator cannot claim others. A
+guardian that garbles another circuit could flip labels, or learn another bit a query in place of the pass bit; a server
+that shifts its share moves counts. Authenticated garbling over MAC'd shares would stop both; this does not.
+
 The sides never send at once, so that a channel without buffers cannot lock. What `source` gives must be fresh in every
 attempt, for it hides the inputs of one attempt only. A retry with the same shares and noise gives the same labels.
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_server_sides import converse, labels_of
+from two_server_sides import Transcribed, converse, labels_of, unbuffered_pair
 
 from protocols.aggregation.two_server.circuit import conjunctions_a_query
 from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guardian_side
@@ -115,6 +115,26 @@ def test_a_retry_with_other_randomness_gives_the_same_labels() -> None:
     first, second = (labels_of(*case, total_units=100, seed=seed) for seed in (1, 2))
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_the_same_sources_give_the_same_messages() -> None:
+    rng = np.random.default_rng(4)
+    case = (rng.integers(0, 50, (4, 3)), rng.integers(-9, 9, (2, 4, 3)), rng.integers(-9, 9, (2, 4)), 30, None)
+    transcripts = []
+    for seed in (1, 1, 2):
+        ends = [Transcribed(end) for end in pair()]
+        labels_of(*case, total_units=100, seed=seed, channels=ends)
+        transcripts.append([end.sent for end in ends])
+    assert transcripts[0] == transcripts[1] != transcripts[2]
+
+
+def test_a_channel_without_buffers_cannot_lock() -> None:
+    rng = np.random.default_rng(4)
+    case = (rng.integers(0, 50, (5, 3)), rng.integers(-9, 9, (2, 5, 3)), rng.integers(-9, 9, (2, 5)), 30, None)
+    labels, passed = labels_of(*case, total_units=100, channels=unbuffered_pair())
+    plain_labels, plain_passed = expected(*case)
+    np.testing.assert_array_equal(labels, plain_labels)
+    np.testing.assert_array_equal(passed, plain_passed)
 
 
 def test_servers_that_differ_in_their_study_stop_before_any_input_is_sent() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from two_server_sides import converse
+from two_server_sides import converse, unbuffered_pair
 
 from protocols.aggregation.two_server.field import P, centred, from_integers, plus, times
 from protocols.aggregation.two_server.shares import CoordinatorShare, GuardianShare, share_votes
@@ -173,6 +173,17 @@ def test_the_servers_exchange_one_element_a_repetition_and_query() -> None:
     elements = 4 * VOTERS * 3 * (QUERIES + 2)
     # Digest, commitments and the coordinator's opening are hashes of 32 bytes.
     assert [end.sent for end in ends] == [elements + 5 * 32, elements + 3 * 32]
+
+
+def test_a_channel_without_buffers_does_not_lock_the_check() -> None:
+    coordinator, guardian = shared()
+    found = converse(
+        lambda channel: coordinator_checks(channel, coordinator, ballots(), source=seeded_source(1)),
+        lambda channel: guardian_checks(channel, guardian, ballots(), source=seeded_source(2)),
+        channels=unbuffered_pair(),
+    )
+    assert found[0].all()
+    assert found[1].all()
 
 
 def test_two_parties_whose_shares_were_swapped_both_fail() -> None:

@@ -1,6 +1,8 @@
 """Both servers in one process: each side in a thread, an in-memory channel between them."""
 
+import queue
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 
@@ -9,6 +11,48 @@ from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guar
 from protocols.channel import pair
 from protocols.errors import ChannelClosed
 from protocols.randomness import seeded_source
+
+
+class Unbuffered:
+    """An end of a channel of which a send returns only when the other side has taken the message."""
+
+    def __init__(self, outgoing, incoming):
+        self._outgoing, self._incoming = outgoing, incoming
+
+    def send(self, data):
+        taken = Event()
+        self._outgoing.put((bytes(data), taken))
+        if not taken.wait(timeout=20.0):
+            raise ChannelClosed("the other side took nothing")
+
+    def recv(self, limit):
+        try:
+            data, taken = self._incoming.get(timeout=20.0)
+        except queue.Empty:
+            raise ChannelClosed("the other side sent nothing") from None
+        taken.set()
+        assert len(data) <= limit
+        return data
+
+    def close(self):
+        pass
+
+
+def unbuffered_pair():
+    there, back = queue.Queue(), queue.Queue()
+    return Unbuffered(there, back), Unbuffered(back, there)
+
+
+class Transcribed:
+    """An end of a channel that keeps what was sent."""
+
+    def __init__(self, end):
+        self.end, self.sent = end, []
+        self.recv, self.close = end.recv, end.close
+
+    def send(self, data):
+        self.sent.append(bytes(data))
+        self.end.send(data)
 
 
 def converse(coordinator, guardian, *, channels=None):
