@@ -17,13 +17,17 @@ from party.node import Seat
 from party.party import Party
 from party.policy import Policy
 from party.pool import check_batch, read_pool
+from party.private_file import PRIVATE_FILE, load_model
 from party.settings import Settings
 from party.teacher_process import TeacherProcess
 from party.watermarks import check_ledger, remember_policy
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.dealing import precision_of
 from protocols.aggregation.levels import ballot_of
-from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.aggregation.private_ballot import PrivateModel
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.identity import key_from_pem
+from protocols.inference.fixed_point import QuantisedModel, quantise
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
 from protocols.study import Study
@@ -51,12 +55,24 @@ class _Voter:
     _marked: int | None = None
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
-        approval = self.policy.approval(self.study.digest, self.data_set)
-        if approval is None or approval.withdrawn:
-            raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+        self._check_approved()
         if self.pool is not None:
             check_batch(batch, self.pool)
         votes = self.teachers(batch)
+        self._mark(batch)
+        return votes
+
+    def admit(self, batch: QueryBatch) -> None:
+        """The same for votes of a private model, which no teacher is asked for: approved, and marked."""
+        self._check_approved()
+        self._mark(batch)
+
+    def _check_approved(self) -> None:
+        approval = self.policy.approval(self.study.digest, self.data_set)
+        if approval is None or approval.withdrawn:
+            raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+
+    def _mark(self, batch: QueryBatch) -> None:
         with self.policy.log.together():
             remember_policy(self.ledger, self.policy.log)
             balance = self.ledger.balance(self.seat)
@@ -68,7 +84,6 @@ class _Voter:
                 failed=self._marked,
             )
         self._marked = batch.number
-        return votes
 
     def _cost(self, batch: QueryBatch) -> int:
         """The worst case of a batch: all queries in which the seat takes part are answered."""
@@ -128,13 +143,20 @@ class Answering:
         path = self._home.ledger(study.digest, name)
         check_ledger(path, self._policy.marks.of(path))
         ledger = Ledger(path)
-        signs = study.confidentiality.level == "secure_sum"
+        key = key_from_pem(self._home.key.read_bytes()) if study.confidentiality.signs else None
+        data_set = self._settings.data.name
+        voter = _Voter(self._policy, study, name, data_set, ledger, path, teachers, pool)
+        private = None
+        if study.confidentiality.querier is not None:
+            assert key is not None  # parties sign in such a study
+            file = self._home.teachers(study.digest, name) / PRIVATE_FILE
+            private = PrivateModel(lambda: _private_model(file, study, self._on_event), voter.admit, key)
         try:
             party = Party(
                 name,
                 study=study,
                 ledger=ledger,
-                voter=_Voter(self._policy, study, name, self._settings.data.name, ledger, path, teachers, pool),
+                voter=voter,
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
                 ballot=ballot_of(
@@ -142,7 +164,8 @@ class Answering:
                     name,
                     ledger=ledger,
                     source=system_source,
-                    key=key_from_pem(self._home.key.read_bytes()) if signs else None,
+                    key=key,
+                    private=private,
                 ),
             )
         except BaseException:
@@ -151,6 +174,16 @@ class Answering:
         seat = Seat(study, party, ledger)
         self._open[study.digest, name] = (seat, teachers)
         return seat
+
+
+def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedModel:
+    """The private model of a seat, as it answers. Raises Refused("no_teachers")."""
+    try:
+        return quantise(load_model(file), precision_of(study))
+    except (DataUnavailable, DataCorrupt, InvalidInput) as error:
+        # The reason names files of the hospital: it stays here.
+        on_event("teachers_failed", {"code": "no_teachers", "reason": str(error)[:500]})
+        raise Refused("no_teachers", "there is no private model of this study") from None
 
 
 def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: str) -> dict[str, int]:

@@ -293,13 +293,12 @@ class Node:
             return _refuse(
                 seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome"
             )
-        if (
-            terms is not None
-            and isinstance(request, VoteRequest)
-            and request.batch.inputs.shape[1:] != terms.input_shape
-        ):
-            shape = request.batch.inputs.shape[1:]
-            return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {terms.input_shape}")
+        if terms is not None and isinstance(request, VoteRequest):
+            # Of queries that are hidden nothing comes but their number.
+            hidden = seat.study.confidentiality.querier is not None
+            shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
+            if shape != allowed:
+                return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")
         reply = seat.party.handle(request)
         if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
             digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest

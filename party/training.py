@@ -15,12 +15,16 @@ from party.data.records import Records
 from party.files import write_atomically
 from party.home import Home
 from party.lifetime import seats_of
+from party.private_file import PRIVATE_FILE, save_model
 from party.settings import Settings, TeacherSettings
 from party.shards import deal, key_of, units_of
 from party.teachers.own import kind_of
-from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
 from party.trained import MANIFEST, Manifest, read_manifest, teacher_file
+from protocols.aggregation.dealing import check_architecture, precision_of
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
+from protocols.inference.fixed_point import plain_inference, quantise
+from protocols.inference.model import Model
 from protocols.study import Study
 
 
@@ -79,6 +83,7 @@ def train(
     terms = study.terms
     if terms is None:
         raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: one between organisations")
+    check_private(study, settings)
     kind = kind_of(settings.teachers.kind)
     say(f"reading {settings.data.path}")
     records = load_records(settings.data, terms)
@@ -93,7 +98,10 @@ def train(
             continue
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
-        _write(folder, teachers, manifest)
+        private = None
+        if study.confidentiality.querier is not None:
+            private = _private(teachers[0], records.inputs[each.rows], study, say)
+        _write(folder, teachers, manifest, private)
         say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
     return done
 
@@ -130,13 +138,41 @@ def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
             raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
 
 
-def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest) -> None:
+def check_private(study: Study, settings: Settings) -> None:
+    """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
+    if study.confidentiality.querier is not None and settings.teachers.kind not in PRIVATE:
+        raise InvalidInput(
+            f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
+            "hides its queries, and other models cannot be computed on them"
+        )
+
+
+def _private(teacher: Teacher, inputs: np.ndarray, study: Study, say: Callable[[str], None]) -> Model:
+    """The teacher as it answers hidden queries. Raises InvalidInput where it does not fit what was agreed."""
+    model = teacher.private_model(classes=study.classes)
+    precision = precision_of(study)
+    quantised = quantise(model, precision)
+    check_architecture(quantised.architecture, study)
+    rows = inputs.reshape(len(inputs), -1)
+    within = (np.abs(rows) <= precision.input_bound).all(axis=1)
+    if within.any():
+        same = plain_inference(quantised, inputs[within]) == teacher.predict(inputs[within])
+        say(
+            f"in fixed point the model says the same as the teacher of {100 * same.mean():.1f} % of {within.sum()} "
+            f"records; {len(rows) - within.sum()} others have values beyond the study's {precision.input_bound:g}"
+        )
+    return model
+
+
+def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
     """Writes beside and renames, the manifest last: a folder with a manifest is whole."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700, parents=True)
         for number, teacher in enumerate(teachers):
             teacher.save(folder / teacher_file(number))
+        if private is not None:
+            save_model(folder / PRIVATE_FILE, private)
         write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
     except OSError as error:
         raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error

@@ -50,8 +50,8 @@ _TEMPLATE: Final = """\
 # [data.classes]  "this file's value" = "the study's class"
 
 [teachers]
-# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, onnx (with files = [...], one a teacher),
-# entry-point:NAME (group conclave.teachers), or package.module:attribute of a package that you installed.
+# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one a
+# teacher), entry-point:NAME (group conclave.teachers), or package.module:attribute of a package that you installed.
 {teacher}
 # Made once; shards and training derive from it. Whoever knows it and the data can redo the teachers: keep it here.
 seed = {seed}

@@ -99,6 +99,8 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
     Example:
       conclave-party approve study.toml --pool pool.npy
     """
+    from party.training import check_private
+
     home = Home(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     study = read_study(study_file)
@@ -108,6 +110,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
         raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+    check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
     with Policy(settings.policy) as policy:

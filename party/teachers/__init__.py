@@ -19,6 +19,7 @@ TEACHERS: Final[dict[str, str]] = {
     "logistic_regression": "party.teachers.logistic_regression:logistic_regression",
     "random_forest": "party.teachers.trees:random_forest",
     "hist_gradient_boosting": "party.teachers.trees:hist_gradient_boosting",
+    "small_cnn": "party.teachers.torch_teacher:small_cnn",
 }
 _EXTRA_OF_PACKAGE: Final[dict[str, str]] = {
     "torch": "torch",

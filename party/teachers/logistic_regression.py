@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from party.files import write_atomically
-from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.errors import DataCorrupt
+from protocols.inference.model import Dense, Model
 
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
 # training to convergence takes five times as long.
@@ -40,6 +41,9 @@ class LinearTeacher(Teacher):
         check_queries(inputs, self.input_shape)
         scores = inputs.reshape(len(inputs), len(self.weights)) @ self.weights + self.offsets
         return np.asarray(self.seen[scores.argmax(axis=1)], np.int64)
+
+    def private_model(self, *, classes: int) -> Model:
+        return Model(self.input_shape, (among_seen(Dense(self.weights.T, self.offsets), self.seen, classes=classes),))
 
     def save(self, path: Path) -> None:
         """Writes an npz file. Raises StorageFailed."""

@@ -1,8 +1,9 @@
 """The teachers' networks as functions of their parameters, so that many of them can be stacked by torch.func.
 
 `cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm,
-max-pool, fully connected 100, batch norm, softmax. Batch norm keeps no running averages, which would be
-state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the shard
+max-pool, fully connected 100, batch norm, softmax. `small_cnn` has 8 convolutions with stride 2 in the place of 32 and
+a pool; it can be computed on shares, as `mlp` can: see protocols/inference. Batch norm keeps no running averages, which
+would be state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the shard
 finds those that predictions use ("final statistics").
 """
 
@@ -20,11 +21,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocols.errors import InvalidInput
+from protocols.inference.model import Convolution, Dense, ReLU, fold_batch_norm
 
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]
 
 _FILTERS: Final = 32
+_SMALL_FILTERS: Final = 8
 _HIDDEN: Final = 100
 _VARIANCE_FLOOR: Final = 1e-5
 # The rows and columns by which the four positions of a 2x2 pooling window are offset.
@@ -38,7 +41,8 @@ class Network:
     `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that
     gradients train and of the final statistics. `logits(parameters, inputs, found)` uses the statistics in
     `parameters` if they are there, otherwise those of `inputs`; it writes the ones that it used to `found`
-    if that is a dict.
+    if that is a dict. `layers(parameters)` is the trained network as layers that can be computed on shares; None where
+    it has others.
     """
 
     name: str
@@ -47,6 +51,8 @@ class Network:
     logits: Callable[[Parameters, Tensor, Parameters | None], Tensor]
     learning_rate: float
     augmented: bool
+    images: bool
+    layers: Callable[[Parameters], tuple[object, ...]] | None
 
     def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
         """He-normal weights from the generator; batch norm starts as the identity."""
@@ -88,6 +94,11 @@ def _dense_trained(features: int, classes: int) -> Shapes:
 _HIDDEN_FOUND: Final[Shapes] = {"hidden_norm.mean": (_HIDDEN,), "hidden_norm.variance": (_HIDDEN,)}
 _CNN_FOUND: Final[Shapes] = {"conv_norm.mean": (_FILTERS,), "conv_norm.variance": (_FILTERS,)} | _HIDDEN_FOUND
 
+_SMALL_CNN_FOUND: Final[Shapes] = {
+    "conv_norm.mean": (_SMALL_FILTERS,),
+    "conv_norm.variance": (_SMALL_FILTERS,),
+} | _HIDDEN_FOUND
+
 
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     weight = parameters["conv.weight"]
@@ -108,6 +119,43 @@ def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | No
     hidden = inputs.flatten(1) @ parameters["hidden.weight"]
     scale, offset = _norm(parameters, "hidden_norm", lambda: _batch_statistics(hidden), found)
     return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
+
+
+def _small_cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
+    if len(input_shape) != 2 or min(input_shape) < 8:
+        raise InvalidInput(
+            f"inputs of the small_cnn have shape {input_shape}; allowed: (height, width), each at least 8"
+        )
+    rows, columns = ((side - 3) // 2 + 1 for side in input_shape)
+    return {
+        "conv.weight": (_SMALL_FILTERS, 1, 3, 3),
+        "conv_norm.scale": (_SMALL_FILTERS,),
+        "conv_norm.shift": (_SMALL_FILTERS,),
+    } | _dense_trained(_SMALL_FILTERS * rows * columns, classes)
+
+
+def _small_cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
+    images = functional.conv2d(inputs[:, None], parameters["conv.weight"], stride=2)
+    pixels = images.movedim(1, -1).flatten(0, -2)
+    scale, offset = _norm(parameters, "conv_norm", lambda: _batch_statistics(pixels), found)
+    return _dense_logits(parameters, torch.relu(images * scale[:, None, None] + offset[:, None, None]), found)
+
+
+def _small_cnn_layers(parameters: Parameters) -> tuple[object, ...]:
+    kernels = parameters["conv.weight"].numpy()
+    convolution = Convolution(kernels, np.zeros(len(kernels), np.float32), stride=2)
+    return (_folded(convolution, parameters, "conv_norm"), ReLU(), *_dense_layers(parameters))
+
+
+def _dense_layers(parameters: Parameters) -> tuple[object, ...]:
+    hidden = Dense(parameters["hidden.weight"].numpy().T, np.zeros(_HIDDEN, np.float32))
+    scores = Dense(parameters["out.weight"].numpy().T, parameters["out.shift"].numpy())
+    return _folded(hidden, parameters, "hidden_norm"), ReLU(), scores
+
+
+def _folded(layer: Dense | Convolution, parameters: Parameters, norm: str) -> Dense | Convolution:
+    found = {name: parameters[f"{norm}.{name}"].numpy() for name in ("scale", "shift", "mean", "variance")}
+    return fold_batch_norm(layer, **found, floor=_VARIANCE_FLOOR)
 
 
 def _norm(
@@ -149,7 +197,26 @@ def _convolved_statistics(
     return filters @ mean, ((filters @ covariance) * filters).sum(1)
 
 
-CNN: Final = Network("cnn", _cnn_trained, lambda shape: _CNN_FOUND, _cnn_logits, learning_rate=0.02, augmented=True)
+CNN: Final = Network(
+    "cnn",
+    _cnn_trained,
+    lambda shape: _CNN_FOUND,
+    _cnn_logits,
+    learning_rate=0.02,
+    augmented=True,
+    images=True,
+    layers=None,
+)
+SMALL_CNN: Final = Network(
+    "small_cnn",
+    _small_cnn_trained,
+    lambda shape: _SMALL_CNN_FOUND,
+    _small_cnn_logits,
+    learning_rate=0.02,
+    augmented=False,
+    images=True,
+    layers=_small_cnn_layers,
+)
 MLP: Final = Network(
     "mlp",
     lambda shape, classes: _dense_trained(math.prod(shape), classes),
@@ -157,4 +224,6 @@ MLP: Final = Network(
     _dense_logits,
     learning_rate=0.01,
     augmented=False,
+    images=False,
+    layers=_dense_layers,
 )

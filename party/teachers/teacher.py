@@ -5,8 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.inference.model import Dense, Model
+
+# The kinds of teachers that can answer queries that are hidden from them.
+PRIVATE = ("logistic_regression", "mlp", "small_cnn")
 
 
 class Teacher(ABC):
@@ -16,6 +23,15 @@ class Teacher(ABC):
     @abstractmethod
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query, in [0, classes)."""
+
+    def private_model(self, *, classes: int) -> Model:
+        """The teacher as layers that answer hidden queries, with one score a class. Raises InvalidInput.
+
+        What each kind in party.teachers.PRIVATE overrides; the others cannot be computed on shares.
+        """
+        raise InvalidInput(
+            f"a {type(self).__name__} cannot answer hidden queries; allowed: teachers.kind {', '.join(PRIVATE)}"
+        )
 
     @abstractmethod
     def save(self, path: Path) -> None:
@@ -52,3 +68,14 @@ class TeacherKind(ABC):
     @abstractmethod
     def load(self, path: Path) -> Teacher:
         """Reads what save wrote. Raises DataCorrupt."""
+
+
+def among_seen(scores: Dense, seen: Int64[ndarray, " seen"], *, classes: int) -> Dense:
+    """Scores of the classes that a teacher has seen, as scores of all: none of the others is ever the largest.
+
+    Each of the others has the weights of the first that was seen, and a bias that is smaller by one.
+    """
+    weights = np.repeat(scores.weights[:1], classes, axis=0)
+    bias = np.repeat(scores.bias[:1] - 1, classes)
+    weights[seen], bias[seen] = scores.weights, scores.bias
+    return Dense(weights, bias)

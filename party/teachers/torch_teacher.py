@@ -15,11 +15,12 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.files import write_atomically
-from party.teachers.networks import CNN, MLP, Network, Parameters
-from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.networks import CNN, MLP, SMALL_CNN, Network, Parameters
+from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.training import seen_offsets, train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.inference.model import Dense, Model
 
 # Queries a forward pass takes at once: few enough for a core's cache on a CPU.
 _CPU_CHUNK: Final = 64
@@ -52,6 +53,14 @@ class TorchTeacher(Teacher):
             predicted[start : start + chunk] = logits.argmax(1).cpu().numpy()
         return predicted
 
+    def private_model(self, *, classes: int) -> Model:
+        if self.network.layers is None:
+            return super().private_model(classes=classes)
+        *layers, scores = self.network.layers(self.parameters)
+        assert isinstance(scores, Dense)  # the last layer of every network
+        of_seen = Dense(scores.weights[self.seen], scores.bias[self.seen])
+        return Model(self.input_shape, (*layers, among_seen(of_seen, self.seen, classes=classes)))
+
     def save(self, path: Path) -> None:
         """Writes a safetensors file. Raises StorageFailed."""
         arrays = {name: value.numpy() for name, value in self.parameters.items()} | {_SEEN: self.seen}
@@ -72,7 +81,7 @@ class TorchKind(TeacherKind):
 
     @property
     def needs_images(self) -> bool:
-        return self.network is CNN
+        return self.network.images
 
     @property
     def stacks(self) -> bool:
@@ -130,6 +139,11 @@ class TorchKind(TeacherKind):
 def cnn(*, device: str) -> TorchKind:
     """The convolutional teacher of Individualized PATE, for grey images [height, width], each at least 8."""
     return TorchKind(CNN, _device(device))
+
+
+def small_cnn(*, device: str) -> TorchKind:
+    """Eight convolutions with stride 2, for the images that the cnn takes; it can answer hidden queries."""
+    return TorchKind(SMALL_CNN, _device(device))
 
 
 def mlp(*, device: str) -> TorchKind:

@@ -23,6 +23,7 @@ CLASSES = 10
 LEAST_ACCURACY = {
     "cnn": 0.92,
     "mlp": 0.88,
+    "small_cnn": 0.88,
     "logistic_regression": 0.90,
     "random_forest": 0.90,
     "hist_gradient_boosting": 0.80,
@@ -231,7 +232,7 @@ def test_bad_queries_are_refused(kind: TeacherKind) -> None:
         teacher.predict(np.full((2, 8, 8), np.nan, np.float32))
 
 
-@pytest.mark.parametrize("name", [name for name in TEACHERS if name != "cnn"])
+@pytest.mark.parametrize("name", [name for name in TEACHERS if name not in ("cnn", "small_cnn")])
 def test_table_rows_are_learned(name: str) -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((300, 6)).astype(np.float32)
