@@ -5,6 +5,7 @@ import pytest
 from sum_parties import Member, Sum, make_context
 
 from protocols.aggregation.secure_sum import party
+from protocols.aggregation.secure_sum.batch_secret import seal, unseal
 from protocols.aggregation.secure_sum.coordinator import QuorumLost
 from protocols.aggregation.secure_sum.wire import KEY_SHARE, NOT_OPENED, SEED_SHARE
 from protocols.errors import MalformedMessage, Refused
@@ -179,6 +180,16 @@ def test_sealed_shares_of_another_run_or_receiver_do_not_open(honest) -> None:
         request = changed(honest.agreed.request(4), 7, lambda _, sealed=sealed: sealed)
         _, kinds, _ = honest.members[4].answer("unmask", request, honest.verify)
         assert not np.isin(kinds, [SEED_SHARE, KEY_SHARE]).any()
+
+
+def test_sealed_shares_are_bound_to_batch_sender_and_receiver_besides_their_key() -> None:
+    key, shares = bytes(range(32)), np.arange(64, dtype=np.uint8)
+    sealed = seal(shares, key, CONTEXT, sender=1, receiver=2)
+    np.testing.assert_array_equal(unseal(sealed, key, CONTEXT, sender=1, receiver=2), shares)
+    assert unseal(sealed, key, CONTEXT, sender=2, receiver=1) is None
+    assert unseal(sealed, key, CONTEXT, sender=1, receiver=3) is None
+    assert unseal(sealed, key, make_context(12, 2, 1, batch=2), sender=1, receiver=2) is None
+    assert unseal(sealed, key, make_context(12, 2, 1, run=b"2"), sender=1, receiver=2) is None
 
 
 def test_a_sender_whose_sealed_shares_do_not_open_is_named() -> None:
