@@ -3,7 +3,7 @@
 Each server has added its own noise to its own share. The guardian garbles, the coordinator evaluates. The evaluator is
 the one who learns labels, because it then gets them only through gates that the other made: a coordinator that
 garbled could put any function of the counts in place of the label and read it off the guardian's answer. As evaluator
-it can compute the agreed outputs and nothing else (semi-honest, and not colluding: CONFIDENTIAL level two_server).
+it can compute the agreed outputs and nothing else. Both servers are semi-honest and do not collude.
 
     coordinator -> guardian   its point of the base transfers, digest of the sizes
     guardian -> coordinator   its points, key of the hash, seed of its own inputs' active labels
