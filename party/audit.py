@@ -16,6 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
 from protocols.frames import Ask, unseal
 from protocols.messages import Outcome, VoteRequest, decode
@@ -136,6 +137,17 @@ def _check_batch(
         if settled:
             findings.append(Finding("no_evidence", f"batch {number}: settled without a signed outcome"))
         return 0
+    if study.confidentiality.signing_key is not None:
+        try:
+            check_outcome(
+                outcome.guardian,
+                key=bytes.fromhex(study.confidentiality.signing_key),
+                study=study.digest,
+                request=outcome.batch_digest,
+                answered=outcome.answered,
+            )
+        except Refused as error:
+            findings.append(Finding("bad_evidence", f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
         findings.append(Finding("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
         return 0

@@ -12,6 +12,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.evidence import Evidence, Receipt
+from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.schedule import Batch, check_stop, next_batch
 from protocols.study import Study, party_of
@@ -115,6 +116,7 @@ def check_receipts(
             raise DataCorrupt(f"{where}: of another request than the one that was charged")
         if charge.settled is None:
             raise DataCorrupt(f"{where}: an outcome of a batch that was never released")
+        _check_guardian(study, receipt, where)
         released = labels[list(charge.queries)] != ABSTAIN
         if not np.array_equal(receipt.outcome.answered, released):
             raise DataCorrupt(f"{where}: the party was told another outcome than the labels that are released")
@@ -132,6 +134,22 @@ def check_receipts(
                 f"{where}: the party's ledger stands at {receipt.settled.spent} nano-units, below the {least} that "
                 "these labels cost it: it was told another outcome, or lost its ledger"
             )
+
+
+def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
+    """Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one."""
+    if study.confidentiality.signing_key is None:
+        return
+    try:
+        check_outcome(
+            receipt.outcome.guardian,
+            key=bytes.fromhex(study.confidentiality.signing_key),
+            study=study.digest,
+            request=receipt.outcome.batch_digest,
+            answered=receipt.outcome.answered,
+        )
+    except Refused:
+        raise DataCorrupt(f"{where}: the outcome does not bear the guardian's signature") from None
 
 
 def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, list[int]]:

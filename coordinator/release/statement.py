@@ -101,11 +101,11 @@ def statement(facts: Facts) -> dict[str, Any]:
             "adjacency": ADJACENCY,
             "view": study.view,
             "view_in_words": words.VIEW[study.view],
-            "confidentiality": "clear",
+            "confidentiality": study.confidentiality.level,
         },
         "mechanism": {
             "name": study.mechanism_name,
-            "noise": study.mechanism.noise_law,
+            "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
             "parameters": {name: getattr(study, name) for name in PARAMETERS if getattr(study, name) is not None},
             "meaning": {name: text for name, text in PARAMETERS.items() if getattr(study, name) is not None},
         },
@@ -133,7 +133,7 @@ def statement(facts: Facts) -> dict[str, Any]:
         "who_saw_what": words.who_saw_what(study, coordinator=terms.coordinator),
         "during_the_study": _events(facts),
         "stated_by_the_coordinator": dict(facts.stated),
-        "not_covered": list(words.NOT_COVERED),
+        "not_covered": words.not_covered(study),
         "how_to_verify": list(words.VERIFY),
         "lawful_basis": "",
     }
@@ -146,7 +146,7 @@ def statement(facts: Facts) -> dict[str, Any]:
 
 def noise_distance(study: Study) -> float:
     """Total variation distance of all labels that may be released from those of ideal noise."""
-    if study.view == "histogram":
+    if study.view == "histogram" and study.lattice is None:
         return 0.0
     return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
 

@@ -32,9 +32,16 @@ EARLIER = (
     "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
     "whichever is less; deltas add up."
 )
+COORDINATOR_NOT_COVERED = {
+    "clear": "The coordinator: it sees every vote in the clear (confidentiality level 'clear') and is trusted with "
+    "them. These figures protect nobody from its operator, or from who breaks into it.",
+    "secure_sum": "The coordinator together with more hospitals than the study counts on (`colluders`): what they know "
+    "of votes and noise among them weakens or undoes these figures. A hospital can add any vector to the sum: nothing "
+    "holds it to one vote.",
+    "two_server": "Coordinator and guardian together: if they collude they see every vote. A malicious server can flip "
+    "labels or learn a bit by shifting its share. Against one server alone the figures are computational.",
+}
 NOT_COVERED = (
-    "The coordinator: it sees every vote in the clear (confidentiality level 'clear') and is trusted with them. These "
-    "figures protect nobody from its operator, or from who breaks into it.",
     "What a hospital does outside this study: other uses of the same data, its teachers' files, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
     "cap, which this statement does not know.",
@@ -58,15 +65,15 @@ VERIFY = (
 )
 
 
+def not_covered(study: Study) -> list[str]:
+    """What the figures do not cover at the study's level of confidentiality."""
+    return [COORDINATOR_NOT_COVERED[study.confidentiality.level], *NOT_COVERED]
+
+
 def who_saw_what(study: Study, *, coordinator: str) -> list[dict[str, str]]:
-    """Who saw what, under the trust model of the confidentiality level `clear`."""
+    """Who saw what, under the trust model of the study's level of confidentiality."""
     return [
-        {
-            "who": f"the coordinator, {coordinator}",
-            "saw": "every party's votes on every query it answered, in the clear; which party was absent or refused; "
-            "sizes of ledgers. No record of a patient and no teacher.",
-            "protection": "none by differential privacy: it is trusted, by contract",
-        },
+        *_servers(study, coordinator),
         {
             "who": "each hospital",
             "saw": "the public queries, which of them were answered, and its own votes. Not the votes of others.",
@@ -85,9 +92,47 @@ def who_saw_what(study: Study, *, coordinator: str) -> list[dict[str, str]]:
     ]
 
 
+def _servers(study: Study, coordinator: str) -> list[dict[str, str]]:
+    who = f"the coordinator, {coordinator}"
+    public = f"as the public; unit {study.unit}, adjacency {ADJACENCY}, view {study.view}"
+    if study.confidentiality.level == "secure_sum":
+        return [
+            {
+                "who": who,
+                "saw": "for each query the noisy histogram of all votes together; which party was absent or refused; "
+                "sizes of ledgers. No vote of a single party.",
+                "protection": f"{public}, if at most {study.confidentiality.colluders} hospitals collude with it",
+            }
+        ]
+    if study.confidentiality.level == "two_server":
+        return [
+            {
+                "who": who,
+                "saw": "labels, which queries were refused, which party was absent or refused; sizes of ledgers. Of "
+                "every vote one of two shares, which alone says nothing.",
+                "protection": f"{public}; computational, if it does not collude with the guardian",
+            },
+            {
+                "who": f"the guardian, {study.confidentiality.guardian}",
+                "saw": "which parties took part, which queries were refused. Of every vote the other share, and no "
+                "label.",
+                "protection": f"{public}; computational, if it does not collude with the coordinator",
+            },
+        ]
+    return [
+        {
+            "who": who,
+            "saw": "every party's votes on every query it answered, in the clear; which party was absent or refused; "
+            "sizes of ledgers. No record of a patient and no teacher.",
+            "protection": "none by differential privacy: it is trusted, by contract",
+        }
+    ]
+
+
 STOP = {
     "pool_exhausted": "every query of the pool was asked",
     "budget_exhausted": "a party's budget did not bear one more query",
     "all_budgets_exhausted": "no party's budget bore one more query",
     "quorum_lost": "too few parties were left to answer",
+    "guardian_lost": "the guardian did not come back",
 }
