@@ -25,7 +25,7 @@ def shares(integers, mask):
 
 
 @given(data=st.data(), classes=st.integers(2, 17), queries=st.integers(1, 4))
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_threshold_and_argmax_are_those_of_the_integers_whatever_the_shares(data, classes, queries) -> None:
     def drawn(values):
         flat = data.draw(st.lists(values, min_size=classes * queries, max_size=classes * queries))

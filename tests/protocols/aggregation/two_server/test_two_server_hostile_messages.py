@@ -94,14 +94,14 @@ def test_an_honest_run_ends_with_a_result(name) -> None:
 
 @pytest.mark.parametrize("name", SIDES)
 @given(messages=st.lists(st.binary(max_size=200), max_size=4))
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_random_bytes_are_refused(name, messages) -> None:
     assert not ends_cleanly(name, messages)
 
 
 @pytest.mark.parametrize("name", SIDES)
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_random_bytes_of_the_right_length_do_no_harm(name, data) -> None:
     """Honest messages up to one, and from there on bytes of the lengths that are expected."""
     honest = HONEST[name]
@@ -112,7 +112,7 @@ def test_random_bytes_of_the_right_length_do_no_harm(name, data) -> None:
 
 @pytest.mark.parametrize("name", SIDES)
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_a_message_cut_or_lengthened_is_refused(name, data) -> None:
     messages = list(HONEST[name])
     position = data.draw(st.integers(0, len(messages) - 1))

@@ -87,8 +87,8 @@ def test_comparisons_hold_up_to_the_ends_of_the_ring() -> None:
 def test_more_queries_than_a_chunk_holds_give_the_same_labels(monkeypatch) -> None:
     monkeypatch.setattr("protocols.aggregation.two_server.noisy_argmax._CHUNK_CELLS", 12)
     rng = np.random.default_rng(3)
-    counts, noise = rng.integers(0, 50, (11, 4)), rng.integers(-9, 9, (2, 11, 4))
-    bit = rng.integers(-9, 9, (2, 11))
+    counts, noise = rng.integers(0, 50, (7, 4)), rng.integers(-9, 9, (2, 7, 4))
+    bit = rng.integers(-9, 9, (2, 7))
     labels, passed = labels_of(counts, noise, bit, 40, None, total_units=100)
     plain_labels, plain_passed = expected(counts, noise, bit, 40, None)
     np.testing.assert_array_equal(labels, plain_labels)

@@ -65,7 +65,7 @@ def recorded():
 
 # The check of votes. All voters vote alike, so that each is one sample.
 
-VOTERS, QUERIES, CLASSES = 600, 2, 3
+VOTERS, QUERIES, CLASSES = 400, 2, 3
 
 
 def views_of_the_check(choices, seed):
@@ -145,7 +145,7 @@ def test_a_commitment_cannot_be_tried_out() -> None:
 
 # The noisy argmax. All queries have the same counts, so that each is one sample.
 
-SAMPLES, THRESHOLD = 400, 40
+SAMPLES, THRESHOLD = 256, 40
 COUNTS = [([50, 3, 1], [41, 40, 40]), ([0, 0, 39], [13, 12, 11])]
 
 
