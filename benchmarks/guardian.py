@@ -29,7 +29,6 @@ import numpy as np
 
 from coordinator.authority import Authority, authority_pem, create_consortium
 from coordinator.guardian_dialling import GuardianLine, dial
-from coordinator.guardian_greeting import Guarded
 from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
 from coordinator.guardian_port import GuardianPort
 from coordinator.guardian_serving import serve_guardian
@@ -42,6 +41,7 @@ from protocols.aggregation.aggregation import Asked
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
 from protocols.channel import Channel
 from protocols.confidentiality import Confidentiality
+from protocols.guardian_greeting import Guarded
 from protocols.messages import VoteRequest
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source

@@ -15,8 +15,6 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator.guardian_greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
-from coordinator.guardian_stream import CARRIED_BYTES, Stream
 from protocols.errors import (
     BudgetExceeded,
     ChannelClosed,
@@ -26,11 +24,13 @@ from protocols.errors import (
     Refused,
     StorageFailed,
 )
+from protocols.guardian_greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
+from protocols.guardian_line import SILENCE_S
+from protocols.guardian_stream import CARRIED_BYTES, Stream
 from protocols.identity import Identity, certificate_from_pem, fingerprint, identify, key_to_pem, to_pem
 
 Event = Callable[[str, dict[str, str | int]], None]
 
-SILENCE_S = 120.0
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
 _CONVERSATIONS = 16
@@ -185,7 +185,13 @@ class GuardianPort:
         assert isinstance(pem, bytes)  # the stubs do not say so
         certificate = certificate_from_pem(pem)
         now = datetime.datetime.now(datetime.UTC)
-        peer = identify(certificate, authority=self._authority, now=now, role="coordinator")
+        try:
+            peer = identify(certificate, authority=self._authority, now=now, role="coordinator")
+        except Refused as refused:
+            if refused.code != "wrong_role":
+                raise
+            # A party may be the querier of a study.
+            peer = identify(certificate, authority=self._authority, now=now, role="party")
         if peer.fingerprint == fingerprint(self._key.public_key()):
             raise Refused(
                 "same_organisation", "the coordinator has this guardian's own key; allowed: two that are apart"
@@ -196,11 +202,14 @@ class GuardianPort:
         return peer
 
     def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
-        """The study that is asked about. Raises Refused unless it may be asked about now, by this coordinator."""
+        """The study that is asked about. Raises Refused unless it may be asked about now, by who dials."""
         guarded = self._find(opening.study)
-        terms = guarded.study.terms
-        if terms is None or peer.name != terms.coordinator:
-            expected = "none" if terms is None else repr(terms.coordinator)
+        terms, querier = guarded.study.terms, guarded.study.confidentiality.querier
+        role = "coordinator" if querier is None else "party"
+        if peer.role != role:
+            raise Refused("wrong_role", f"the certificate is not that of a {role}")
+        if terms is None or peer.name != (querier or terms.coordinator):
+            expected = "none" if terms is None else repr(querier or terms.coordinator)
             raise Refused("other_coordinator", f"{peer.name!r} asks; allowed: {expected}, as the study says")
         if terms.ended(datetime.datetime.now(datetime.UTC).date()):
             raise Refused("study_ended", f"the study ended on {terms.ends}")

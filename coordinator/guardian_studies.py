@@ -14,12 +14,12 @@ from typing import Any  # the values of a JSON object
 
 import numpy as np
 
-from coordinator.guardian_greeting import Guarded, check_terms_apart
 from coordinator.guardian_home import GuardianHome
 from coordinator.home import make_folder, sync_folder, write
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.guardian import Guardian
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
+from protocols.guardian_greeting import Guarded, check_terms_apart
 from protocols.identity import check_name
 from protocols.randomness import RandomSource
 from protocols.study import Study
@@ -95,11 +95,13 @@ def describe(study: Study, terms: Terms) -> list[str]:
         f"a vote; enough for {int(answers[at])} answers if every query is answered"
         for at, seat in enumerate(study.roster)
     ]
+    querier = study.confidentiality.querier
+    asks, kind = (terms.coordinator, "public") if querier is None else (querier, "hidden")
     return [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
-        f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
-        f"Asked        {terms.pool_size} public queries, in batches of up to {study.batch_limit}, until {terms.ends}",
+        f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
+        f"Asked        {terms.pool_size} {kind} queries, in batches of up to {study.batch_limit}, until {terms.ends}",
         f"Your part    hold the second share of each vote, check the votes, add noise of your own ({noise}), and sign "
         "which queries were answered",
         "You will see which seats answered, whose votes were malformed, and which queries were answered; no vote, no "

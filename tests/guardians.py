@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coordinator.authority import Authority, authority_pem
 from coordinator.guardian_dialling import GuardianLine, check_guardian, dial
-from coordinator.guardian_greeting import Guarded
 from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
 from coordinator.guardian_port import GuardianPort
 from coordinator.guardian_studies import approve_study
@@ -31,6 +30,7 @@ from protocols.channel import Channel
 from protocols.confidentiality import Confidentiality
 from protocols.coordinator import Coordinator
 from protocols.errors import Refused
+from protocols.guardian_greeting import Guarded
 from protocols.identity import issue, new_authority, new_key
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source

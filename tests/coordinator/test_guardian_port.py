@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from coordinator.guardian_dialling import check_guardian, dial
-from coordinator.guardian_greeting import CONVERSE_METHOD, Opening
-from coordinator.guardian_stream import CARRIED_BYTES, Goodbye
 from protocols.channel import Channel
 from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
+from protocols.guardian_greeting import CONVERSE_METHOD, Opening
+from protocols.guardian_stream import CARRIED_BYTES, Goodbye
 from protocols.identity import GUARDIAN_HOST, key_to_pem, new_authority, new_key, to_pem
 from tests.consortium import NOW, deployed_study
 from tests.guardians import Echo, Guardianship, guarded_study

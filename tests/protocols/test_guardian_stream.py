@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.guardian_stream import CARRIED_BYTES, PIECE_BYTES, Goodbye, Stream
 from protocols.channel import Channel
 from protocols.errors import ChannelClosed, MalformedMessage
+from protocols.guardian_stream import CARRIED_BYTES, PIECE_BYTES, Goodbye, Stream
 
 END, PART = b"\x01", b"\x00"
 

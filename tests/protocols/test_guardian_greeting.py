@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.guardian_greeting import (
+from coordinator.guardian_port import SILENCE_S
+from protocols.errors import MalformedMessage, Refused
+from protocols.guardian_greeting import (
     CONVERSE_METHOD,
     OPENING_BYTES,
     VERSION,
@@ -17,9 +19,7 @@ from coordinator.guardian_greeting import (
     read_welcome,
     welcome,
 )
-from coordinator.guardian_port import SILENCE_S
-from coordinator.guardian_stream import PIECE_BYTES
-from protocols.errors import MalformedMessage, Refused
+from protocols.guardian_stream import PIECE_BYTES
 from protocols.identity import GUARDIAN_HOST, issue, new_authority, new_key
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -36,7 +36,7 @@ class Stream:
     silence_s: how long the other side may send or read nothing. Methods may be called from several threads.
     """
 
-    def __init__(self, *, silence_s: float) -> None:
+    def __init__(self, *, silence_s: float | int) -> None:
         self._silence_s = silence_s
         self._changed = threading.Condition()
         self._unsent: deque[tuple[int, memoryview]] = deque()
@@ -51,7 +51,7 @@ class Stream:
         """Sends one message. Raises ChannelClosed when the other side is gone or reads nothing."""
         self._put(_LAST, memoryview(data))
 
-    def recv(self, limit: int, *, within_s: float | None = None) -> bytes:
+    def recv(self, limit: int, *, within_s: float | int | None = None) -> bytes:
         """The next message. within_s: how long it may take until a piece of it is there [silence_s].
 
         Raises MalformedMessage above `limit` bytes, and nothing is read after that; ChannelClosed, which is a Goodbye
@@ -91,7 +91,7 @@ class Stream:
             self._unsent.clear()
             self._stop_reading(ChannelClosed(reason), drop=True)
 
-    def carried(self, *, timeout_s: float) -> bool:
+    def carried(self, *, timeout_s: float | int) -> bool:
         """Waits until the carrier has taken everything, after close; whether it has."""
         with self._changed:
             return self._changed.wait_for(lambda: self._carried, timeout_s)

@@ -10,7 +10,7 @@ import datetime
 import os
 import threading
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -30,6 +30,7 @@ WELCOME_BYTES = 1 + _SIGNATURE_BYTES + PEM_BYTES
 _PURPOSES = ("check", "batch")
 
 
+@runtime_checkable
 class ServesBatches(Protocol):
     """What speaks for a guardian; protocols.aggregation.guardian.Guardian does."""
 
