@@ -14,6 +14,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.teachers import teacher_kind
+from party.teachers.teacher import PRIVATE
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.schedule import Stop
 from protocols.study import Study
@@ -21,7 +22,7 @@ from protocols.votes import count_votes, plurality
 from simulations.ask_models import check_turn
 from simulations.ask_retraining import Retrained, retrain
 from simulations.ask_schedule import Asked, ask_all, next_round
-from simulations.ask_settings import KINDS, AskSettings
+from simulations.ask_settings import AskSettings
 from simulations.ask_study import ask_study, noise_of_both
 from simulations.ask_votes import Consortium, HeterogeneousVotes, consortium, heterogeneous_votes
 from simulations.budgets import Budgets
@@ -64,7 +65,7 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
     """Reads and checks everything. Raises InvalidInput, DataUnavailable, DataCorrupt; BudgetExceeded where the poorest
     budget affords no round at all."""
     check_engine(host.engine)
-    for kind in settings.models or KINDS:
+    for kind in settings.models or PRIVATE:
         teacher_kind(kind)
     _, trial = ask_study(settings, classes=settings.classes or 10)
     _must_afford(settings, trial)
@@ -82,8 +83,9 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
             f"many as the {len(dataset.public_labels)} public records of {dataset.name} give: --unlabelled "
             f"{len(dataset.public_labels) // settings.queriers}"
         )
-    if "cnn" in (settings.models or ()) and dataset.kind != "image":
-        raise InvalidInput(f"model is 'cnn', which needs images; allowed for {dataset.name}: logistic_regression, mlp")
+    for kind in settings.models or ():
+        if teacher_kind(kind).needs_images and dataset.kind != "image":
+            raise InvalidInput(f"model is {kind!r}, which needs images; allowed for {dataset.name}: one for tables")
     budgets, study = ask_study(settings, classes=dataset.classes)
     scheme = parse_partition(settings.common.partition)
     shards = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)

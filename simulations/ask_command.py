@@ -31,11 +31,11 @@ _EPILOG = (
 @click.option("--queriers", help="How many of them ask the others [3].", type=int)
 @click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs].")
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
-@click.option("--models", help=f"Kinds of models, dealt to the parties in turn: a list of {', '.join(KINDS)} [all that "
+@click.option("--models", help=f"Kinds of models, dealt to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
               "the data allow].")  # fmt: skip
 @click.option("--skew", help="Skewed classes: concentration of the Dirichlet distribution of a party's classes, as "
               "--partition dirichlet:A of run [none: alike].", type=float)  # fmt: skip
-@click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)
+@click.option("--private-size", help="Labelled records of all parties [all but cnn that the data set has].", type=int)
 @click.option("--classes", help="Number of classes (glyphs: 10 to 150).", type=int)
 @click.option("--unlabelled", help="Unlabelled records of each querying party [200].", type=int)
 @click.option("--turn", help="Queries that a querying party asks at most before it is the next one's turn [10].",
@@ -47,10 +47,10 @@ _EPILOG = (
               type=click.Choice(["record", "party"]))  # fmt: skip
 @click.option("--mechanism", help="With a threshold, or every query answered [confident_gnmax].",
               type=click.Choice(["confident_gnmax", "gnmax"]))  # fmt: skip
-@click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.16 a party].", type=float)
-@click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.6 a party].",
+@click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 a party].", type=float)
+@click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 a party].",
               type=float)  # fmt: skip
-@click.option("--threshold", help="Votes that the noisy plurality must reach [0.5 a party].", type=float)
+@click.option("--threshold", help="Votes that the noisy plurality must reach [0.4 a party].", type=float)
 @click.option("--units", help="Lattice units a vote, a power of two: weights and noise are whole numbers of them [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",

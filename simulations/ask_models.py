@@ -1,14 +1,12 @@
 """Trained teachers as models that private inference computes, and the votes that it gives: those in fixed point.
 
-Nothing is approximated but the numbers' precision. Batch norm is folded into the layer before it. A maximum over a
-2 x 2 window, which private inference does not have, is made of what it has: for values that are not negative
-max(a, b) = ReLU(a - b) + b, twice. A class that a teacher never saw copies the score of one that it saw, less one:
-it never wins, and the public architecture does not tell which classes a party has.
+Nothing is approximated but the numbers' precision. The kinds that a node answers with make their own layers
+(party/teachers/); here is the cnn besides. Its maximum over 2 x 2 windows, which private inference does not have, is
+made of what it has: for values that are not negative max(a, b) = ReLU(a - b) + b, twice.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any  # values of torch modules, whose package is not imported here
 
@@ -17,7 +15,7 @@ from jaxtyping import Float, Int64
 from numpy import ndarray
 
 from party.teachers import teacher_kind
-from party.teachers.teacher import Teacher
+from party.teachers.teacher import PRIVATE, Teacher, among_seen
 from protocols.errors import InvalidInput
 from protocols.inference.architecture import PoolShape, Precision, ReLUShape
 from protocols.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
@@ -28,27 +26,29 @@ from simulations.datasets.dataset import Dataset
 
 # Inputs of tables are standardised; the querying party clips what lies beyond, which is public.
 TABLE_BOUND = 8.0
-# By how much a class that was never seen stays below one that was.
-_BELOW = 1.0
 _VARIANCE_FLOOR = 1e-5
 # The places of a 2 x 2 window, as (down, right).
 _WINDOW = ((0, 0), (0, 1), (1, 0), (1, 1))
-# Public, and chosen without looking at weights: what leaves the intervals of usual models within 31 bits.
-_BITS = {"logistic_regression": (8, 12), "mlp": (8, 10), "cnn": (7, 8)}
+# Fraction bits of inputs and weights, and bits of sums: public, and chosen without looking at weights. A node's are
+# protocols/aggregation/dealing.py's; sums of the larger cnn would pass 32 bits with them.
+_NODE_BITS = (8, 10, 32)
+_CNN_BITS = (7, 8, 31)
+_NORM = ("scale", "shift", "mean", "variance")
 
 
 def precision(kind: str, *, images: bool) -> Precision:
-    """The public fixed point of one kind of model."""
-    input_bits, weight_bits = _BITS[kind]
-    return Precision(input_bits=input_bits, weight_bits=weight_bits, input_bound=1.0 if images else TABLE_BOUND)
+    """The public fixed point of one kind of model; a node's, where a node answers with that kind."""
+    input_bits, weight_bits, accumulator_bits = _CNN_BITS if kind == "cnn" else _NODE_BITS
+    return Precision(input_bits, weight_bits, accumulator_bits, 1.0 if images else TABLE_BOUND)
 
 
 def private_model(kind: str, teacher: Teacher, *, classes: int) -> Model:
     """A trained teacher as layers that private inference computes. Raises InvalidInput for another kind."""
-    convert = {"logistic_regression": _linear, "mlp": _mlp, "cnn": _cnn}.get(kind)
-    if convert is None:
+    if kind == "cnn":
+        return _cnn(teacher, classes)
+    if kind not in PRIVATE:
         raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(KINDS)}")
-    return convert(teacher, classes)
+    return teacher.private_model(classes=classes)
 
 
 def quantised_model(kind: str, teacher: Teacher, *, classes: int, images: bool) -> QuantisedModel:
@@ -104,17 +104,6 @@ def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ...
     return values.argmax(axis=1)
 
 
-def _linear(teacher: Any, classes: int) -> Model:
-    layer = _scores(teacher.weights.T, teacher.offsets, teacher.seen, classes)
-    return Model(tuple(teacher.input_shape), (layer,))
-
-
-def _mlp(teacher: Any, classes: int) -> Model:
-    found = _arrays(teacher)
-    shape = tuple(teacher.input_shape)
-    return Model(shape if len(shape) <= 3 else (math.prod(shape),), _dense_layers(found, teacher.seen, classes))
-
-
 def _cnn(teacher: Any, classes: int) -> Model:
     """conv, batch norm, max-pool 2 x 2, ReLU, hidden, out: with the pool as differences and ReLUs."""
     found = _arrays(teacher)
@@ -135,34 +124,17 @@ def _cnn(teacher: Any, classes: int) -> Model:
     )
     both = np.block([[one, one, -one, -one], [none, none, one, one]])
     layers = [folded, ReLU(), _pointwise(pairs), ReLU(), _pointwise(both), ReLU()]
-    hidden, *rest = _dense_layers(found, teacher.seen, classes)
-    assert isinstance(hidden, Dense)
-    summed = Dense(np.concatenate([hidden.weights, hidden.weights], axis=1), hidden.bias)
-    return Model(tuple(teacher.input_shape), (*layers, summed, *rest))
-
-
-_NORM = ("scale", "shift", "mean", "variance")
-
-
-def _dense_layers(found: dict[str, ndarray], seen: ndarray, classes: int) -> tuple[object, ...]:
     hidden = fold_batch_norm(
         Dense(found["hidden.weight"].T.astype(np.float64), np.zeros(found["hidden.weight"].shape[1])),
         **{name: found[f"hidden_norm.{name}"].astype(np.float64) for name in _NORM},
         floor=_VARIANCE_FLOOR,
     )
-    out = _scores(found["out.weight"].T[seen], found["out.shift"][seen], seen, classes)
-    return (hidden, ReLU(), out)
-
-
-def _scores(
-    weights: Float[ndarray, "seen features"], bias: Float[ndarray, " seen"], seen: ndarray, classes: int
-) -> Dense:
-    """Scores of all classes from those of the classes seen."""
-    row = np.zeros(classes, dtype=np.int64)
-    row[seen] = np.arange(len(seen))
-    below = np.full(classes, _BELOW)
-    below[seen] = 0.0
-    return Dense(weights[row].astype(np.float64), bias[row].astype(np.float64) - below)
+    assert isinstance(hidden, Dense)
+    summed = Dense(np.concatenate([hidden.weights, hidden.weights], axis=1), hidden.bias)
+    seen = teacher.seen
+    scores = Dense(found["out.weight"].T[seen], found["out.shift"][seen])
+    out = among_seen(scores, seen, classes=classes)
+    return Model(tuple(teacher.input_shape), (*layers, summed, ReLU(), out))
 
 
 def _pointwise(matrix: Float[ndarray, "outputs channels"]) -> Convolution:

@@ -8,14 +8,18 @@ from typing import Annotated, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from party.teachers.teacher import PRIVATE
 from protocols.errors import InvalidInput
 from simulations.experiment import Experiment, experiment, read_toml
 from simulations.partition import parse_partition
 
-# Kinds of models that private inference computes, so that a record can be asked about without being shown.
-KINDS = ("logistic_regression", "mlp", "cnn")
+# Kinds of models that private inference computes, so that a record can be asked about without being shown. A node
+# answers with those of PRIVATE; cnn is computed by the same protocol at a coarser precision, which no node offers.
+KINDS = (*PRIVATE, "cnn")
 # Settings of data and budgets, which mean the same in a run.
-_SHARED = "parties dataset schema_file private_size classes budgets delta unit weights stop answer_rate seeds data_seed".split()
+_SHARED = (
+    "parties", "dataset", "schema_file", "private_size", "classes", "budgets", "delta", "unit", "seeds", "data_seed",
+)  # fmt: skip
 
 
 class AskSettings(BaseModel):

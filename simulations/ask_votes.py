@@ -20,10 +20,11 @@ from numpy import ndarray
 import protocols.inference
 from party.files import write_atomically
 from party.teachers import teacher_kind
+from party.teachers.teacher import PRIVATE
 from protocols.randomness import simulation_rng
 from simulations import ask_models
 from simulations.ask_models import bounded, fixed_point_votes, precision, quantised_model
-from simulations.ask_settings import KINDS, AskSettings
+from simulations.ask_settings import AskSettings
 from simulations.cast import Cast, OnStage, cast_votes
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
@@ -65,7 +66,9 @@ def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> 
 
     Both come from one shuffled roster, so that querying parties have kinds in turn.
     """
-    models = settings.models or (KINDS if dataset.kind == "image" else tuple(kind for kind in KINDS if kind != "cnn"))
+    models = settings.models or tuple(
+        kind for kind in PRIVATE if dataset.kind == "image" or not teacher_kind(kind).needs_images
+    )
     order = simulation_rng(settings.data_seed, "consortium").permutation(len(shards))
     kinds = [""] * len(shards)
     for place, party in enumerate(order.tolist()):

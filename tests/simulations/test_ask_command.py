@@ -142,7 +142,7 @@ def test_heterogeneous_models_label_for_each_other_and_skewed_parties_gain(tmp_p
     assert run_command([*arguments, "--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert {one["kind"] for one in figures["models"]} == {one["model"] for one in figures["queriers"]} == {
-        "logistic_regression", "mlp", "cnn",
+        "logistic_regression", "mlp", "small_cnn",
     }  # fmt: skip
     assert all(one["agreement"] > 0.97 for one in figures["models"])
     assert figures["after"] > figures["before"]

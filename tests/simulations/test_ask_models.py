@@ -1,16 +1,20 @@
 """Teachers as models of private inference: what they say is what the teacher says, and what the protocol gives."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from party.teachers import teacher_kind
+from party.teachers.teacher import PRIVATE
+from protocols.aggregation import dealing
 from protocols.errors import InvalidInput
 from protocols.inference.architecture import Precision
 from protocols.inference.fixed_point import plain_inference, quantise
 from protocols.inference.model import float_inference
-from simulations.ask_models import bounded, fixed_point_votes, precision, private_model, quantised_model
+from simulations.ask_models import bounded, check_turn, fixed_point_votes, precision, private_model, quantised_model
 from simulations.ask_settings import KINDS
 from tests.protocols.inference.inference_parties import cnn, linear_model, mlp, private_votes
 
@@ -55,6 +59,13 @@ def test_the_architecture_does_not_tell_which_classes_a_party_has(kind):
     assert few.architecture.precision == precision(kind, images=True)
 
 
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_the_fixed_point_is_that_of_a_node(kind):
+    bits = (dealing._INPUT_BITS, dealing._WEIGHT_BITS, dealing._ACCUMULATOR_BITS)
+    found = precision(kind, images=False)
+    assert (found.input_bits, found.weight_bits, found.accumulator_bits) == bits
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_private_inference_itself_gives_these_votes_bit_for_bit(kind):
     model = quantised_model(kind, trained(kind, seen=[0, 1, 2, 4]), classes=CLASSES, images=True)
@@ -78,9 +89,21 @@ def test_records_are_held_within_the_public_bound():
     assert np.array_equal(bounded(np.array([[-9.0, 7.0]], dtype=np.float32), images=False), [[-8.0, 7.0]])
 
 
+def test_a_turn_that_no_batch_of_private_inference_holds_is_refused_before_anything_is_trained():
+    dataset = SimpleNamespace(
+        private_inputs=np.zeros((1, 28, 28), dtype=np.float32), private_labels=np.zeros(1, dtype=np.int64),
+        classes=10, kind="image",
+    )  # fmt: skip
+    for kind in KINDS:
+        check_turn(kind, dataset, turn=10)
+    check_turn("mlp", dataset, turn=1000)
+    with pytest.raises(InvalidInput, match=r"--turn 1000 is too much for one batch of a cnn.*ask fewer"):
+        check_turn("cnn", dataset, turn=1000)
+
+
 def test_a_kind_that_private_inference_does_not_compute_is_refused():
     teacher = trained("logistic_regression", seen=[0, 1])
-    with pytest.raises(InvalidInput, match=r"random_forest.*allowed.*logistic_regression, mlp, cnn"):
+    with pytest.raises(InvalidInput, match=r"random_forest.*allowed.*logistic_regression, mlp, small_cnn, cnn"):
         private_model("random_forest", teacher, classes=CLASSES)
 
 

@@ -20,7 +20,10 @@ def test_the_file_gives_the_settings_back(tmp_path) -> None:
     ("wrong", "words"),
     [
         ({"queriers": 51}, "queriers is 51; allowed: 1 to the 50 parties"),
-        ({"models": ("random_forest",)}, "random_forest.*private inference computes it: logistic_regression, mlp, cnn"),
+        (
+            {"models": ("random_forest",)},
+            "random_forest.*private inference computes it: logistic_regression, mlp, small_cnn, cnn",
+        ),
         ({"models": ("mlp", "mlp")}, "each kind once"),
         ({"quorum": 50}, "quorum is 50; allowed: 1 to 49"),
         ({"skew": 0.0}, "dirichlet"),
