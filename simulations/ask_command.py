@@ -35,7 +35,7 @@ _EPILOG = (
               "the data allow].")  # fmt: skip
 @click.option("--skew", help="Skewed classes: concentration of the Dirichlet distribution of a party's classes, as "
               "--partition dirichlet:A of run [none: alike].", type=float)  # fmt: skip
-@click.option("--private-size", help="Labelled records of all parties [all but cnn that the data set has].", type=int)
+@click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)
 @click.option("--classes", help="Number of classes (glyphs: 10 to 150).", type=int)
 @click.option("--unlabelled", help="Unlabelled records of each querying party [200].", type=int)
 @click.option("--turn", help="Queries that a querying party asks at most before it is the next one's turn [10].",
