@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from party.demo import LocalConsortium, demo_study
+from party.demo_data import HOSPITALS, demo_data
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_servers import lattice_noise, server_noise
+from protocols.confidentiality import Confidentiality
 from protocols.errors import ChannelClosed
 from protocols.noise import LatticeNoise
 from protocols.stream import expanded_source
-from tests.guardians import TwoOrganisations
+from tests.guardians import TwoOrganisations, free_port
 
 START_S, TIME_S = 60.0, 300.0
 
@@ -120,6 +127,109 @@ def labels_of_seeds(world: TwoOrganisations, number: int, coordinators: bytes, g
     votes = world.votes(number)
     counts = np.stack([(votes == each).sum(axis=0) for each in range(study.classes)], axis=1).astype(float)
     return study.release(counts, noise, predictions=None)
+
+
+class GuardedConsortium(LocalConsortium):
+    """The demo's consortium with a guardian, all of them processes that people's commands set up."""
+
+    def __init__(self, folder: Path) -> None:
+        port = free_port()
+        made = json.loads(
+            self.call(
+                "coordinator", folder / "notary", "guardian", "init", "--name", "notary", "--coordinator", "centre",
+                "--listen", f"127.0.0.1:{port}", "--metrics-port", "0", "--json",
+            )
+        )  # fmt: skip
+        terms = Confidentiality(
+            level="two_server",
+            units=64,
+            abstention=False,
+            guardian="notary",
+            sealing_key=made["sealing_key"],
+            signing_key=made["signing_key"],
+        )
+        data = demo_data(None)
+        study = replace(demo_study(data), confidentiality=terms, batch_limit=8, quorum=3)
+        super().__init__(folder, data, study, say=lambda line: None)
+        self.port, self.fingerprint, self.certified = port, made["fingerprint"], False
+
+    say = staticmethod(lambda line: None)
+    folder = Path()
+
+    def start(self, name: str) -> None:
+        if name == "centre" and not self.certified:
+            self._certify()
+        if name == "notary":
+            with (self.folder / "notary.log").open("ab") as log:
+                arguments = ["guardian", "serve", "--home", str(self.folder / "notary")]
+                self.processes[name] = subprocess.Popen([sys.executable, "-m", "coordinator", *arguments], stderr=log)
+            return
+        super().start(name)
+
+    def _certify(self) -> None:
+        self.certified, notary, sent = True, self.folder / "notary", self.folder / "sent"
+        self.coordinator(
+            "guardian", "certify", str(notary / "request.pem"), "--fingerprint", self.fingerprint, "--out", str(sent)
+        )
+        for arguments in (
+            ("accept", str(sent / "notary.pem"), str(sent / "authority.pem")),
+            ("approve", str(self.folder / "study.toml"), "--yes"),
+        ):
+            self.call("coordinator", notary, "guardian", *arguments)
+        settings = self.folder / "centre" / "coordinator.toml"
+        settings.write_text(settings.read_text().replace('guardian = ""', f'guardian = "127.0.0.1:{self.port}"'))
+
+
+@pytest.mark.slow
+def test_without_its_guardian_a_labelling_asks_nobody_and_with_it_kills_of_anybody_lose_nothing(tmp_path):
+    consortium, deadline = GuardedConsortium(tmp_path), time.monotonic() + TIME_S
+    try:
+        consortium.set_up()
+        for name in HOSPITALS:
+            consortium.start(name)
+        consortium.coordinator("label", "demo")
+        central = tmp_path / "centre" / "studies" / "demo" / "ledger.sqlite"
+
+        def released() -> dict[int, bytes]:
+            with sqlite3.connect(f"file:{central}?mode=ro", uri=True, timeout=20) as database:
+                return dict(database.execute("SELECT number, payload FROM batch WHERE settled").fetchall())
+
+        def state() -> dict[str, object]:
+            return json.loads(consortium.coordinator("status", "--json"))["studies"][0]
+
+        while "notary" not in state()["message"]:
+            assert time.monotonic() < deadline, "nobody says that the guardian is missing"
+            time.sleep(0.1)
+        with Ledger(central) as ledger:
+            assert ledger.stored(0) is None, "a party was asked without the guardian"
+        consortium.start("notary")
+        seen: dict[int, bytes] = {}
+        for victim in ("notary", "centre", "notary", HOSPITALS[0], "notary"):
+            before = len(released())
+            while len(released()) <= before and state()["state"] != "finished":
+                assert time.monotonic() < deadline, "the study did not go on"
+                time.sleep(0.02)
+            for number, payload in released().items():
+                assert seen.setdefault(number, payload) == payload, "released otherwise"
+            consortium.processes[victim].kill()
+            consortium.processes[victim].wait()
+            consortium.start(victim)
+        figures = consortium.finish()
+    finally:
+        consortium.stop()
+    for number, payload in released().items():
+        assert seen.setdefault(number, payload) == payload, "released otherwise"
+    assert figures["labels_released"] > 0
+    with Ledger(central) as at_centre, Ledger(tmp_path / "notary" / "studies" / "demo" / "ledger.sqlite") as at_notary:
+        assert at_notary.unsettled() == []
+        charged = at_centre.balances()
+        assert {name: each.settled for name, each in at_notary.balances().items()} == {
+            name: each.settled for name, each in charged.items()
+        }
+    for name in HOSPITALS:
+        (path,) = (tmp_path / name / "studies").glob("*/ledger*.sqlite")
+        with Ledger(path) as ledger:
+            assert charged[name].settled <= ledger.balance(name).spent <= ledger.balance(name).cap
 
 
 @pytest.mark.slow
