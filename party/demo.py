@@ -15,13 +15,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any  # figures of several kinds
 
 import numpy as np
 
 from party.demo_data import HOSPITALS, DemoData, demo_data
-from protocols.confidentiality import CLEAR
+from protocols.confidentiality import CLEAR, Confidentiality
 from protocols.errors import EngineFailed, InvalidInput
 from protocols.queries import pool_digest
 from protocols.study import Seat, Study
@@ -32,13 +33,21 @@ TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 _SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
 _STEP_S = 120.0
 
+_SEEN = {
+    "clear": ", or votes hidden from the coordinator: it sees every vote here, and with --confidentiality two_server "
+    "none.",
+    "two_server": ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of its "
+    "own, so labels are noisier than with votes in the clear.",
+}
+
 Say = Callable[[str], None]
 
 
-def run_demo(folder: Path, *, data_dir: Path | None, say: Say) -> dict[str, object]:
+def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "clear") -> dict[str, object]:
     """Runs it all in `folder`, which must be new or empty; returns the figures that it shows.
 
-    Raises InvalidInput for a folder that is not empty, EngineFailed when a step fails (its output is in the message).
+    level: clear, or two_server with a guardian. Raises InvalidInput for a folder that is not empty, EngineFailed when a
+    step fails (its output is in the message).
     """
     if folder.exists() and any(folder.iterdir()):
         raise InvalidInput(f"{folder} is not empty; allowed: a new folder, or an empty one")
@@ -47,6 +56,8 @@ def run_demo(folder: Path, *, data_dir: Path | None, say: Say) -> dict[str, obje
     data = demo_data(data_dir)
     consortium = LocalConsortium(folder.resolve(), data, demo_study(data), say)
     try:
+        if level == "two_server":
+            consortium.add_guardian()
         consortium.set_up()
         for name in HOSPITALS:
             consortium.start(name)
@@ -120,7 +131,7 @@ def in_words(figures: Mapping[str, Any]) -> str:
         f"Took {figures['seconds']} s.\n\n"
         "What four hospitals cannot achieve: a guarantee for a whole hospital "
         f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
-        "labels (noise hides one vote among few), or votes hidden from the coordinator: it sees every vote here. "
+        f"labels (noise hides one vote among few){_SEEN[figures['confidentiality']]} "
         "Epsilon 8 for a record is weak; it is chosen so that a demo of four has labels to show. With 250 parties the "
         "same number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
     )
@@ -131,7 +142,29 @@ class LocalConsortium:
 
     def __init__(self, folder: Path, data: DemoData, study: Study, say: Say) -> None:
         self.folder, self.data, self.study, self.say = folder, data, study, say
+        self.guardian_address, self.guardian_fingerprint = "", ""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def add_guardian(self) -> None:
+        """Makes a guardian's keys, which the study then names."""
+        self.say("Another organisation makes a guardian's keys; the study names them.")
+        self.guardian_address = f"127.0.0.1:{_free_port()}"
+        made = json.loads(
+            self.guardian(
+                "init", "--name", "guardian", "--coordinator", "centre", "--listen", self.guardian_address,
+                "--metrics-port", "0", "--json",
+            )
+        )  # fmt: skip
+        self.guardian_fingerprint = made["fingerprint"]
+        terms = Confidentiality(
+            level="two_server",
+            units=64,
+            abstention=False,
+            guardian="guardian",
+            sealing_key=made["sealing_key"],
+            signing_key=made["signing_key"],
+        )
+        self.study = replace(self.study, confidentiality=terms)
 
     def set_up(self) -> None:
         """Makes the consortium and the study, and lets every hospital join, approve and train."""
@@ -142,6 +175,8 @@ class LocalConsortium:
             "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
             "--listen", address, "--enrol-listen", enrol, "--metrics-port", "0",
         )  # fmt: skip
+        if self.guardian_address:
+            self._admit_guardian()
         self.coordinator("study", "create", str(self.folder / "study.toml"), "--pool", str(self.folder / "pool.npy"))
         self.start("centre")
         self.say("Each hospital makes a key, is approved by its fingerprint, approves the study and trains teachers.")
@@ -162,6 +197,18 @@ class LocalConsortium:
         for name in HOSPITALS:
             self.party(name, "audit", "verify", "--release", str(release))
         return self._figures(release, spent)
+
+    def _admit_guardian(self) -> None:
+        sent, study = self.folder / "sent", str(self.folder / "study.toml")
+        request = str(self.folder / "guardian" / "request.pem")
+        fingerprint = self.guardian_fingerprint
+        self.coordinator("guardian", "certify", request, "--fingerprint", fingerprint, "--out", str(sent))
+        self.guardian("accept", str(sent / "guardian.pem"), str(sent / "authority.pem"))
+        self.guardian("approve", study, "--yes")
+        settings = self.folder / "centre" / "coordinator.toml"
+        text = settings.read_text(encoding="utf-8")
+        settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian_address}"'), encoding="utf-8")
+        self.start("guardian")
 
     def _join(self, name: str) -> None:
         self.party(
@@ -199,6 +246,7 @@ class LocalConsortium:
             "records": {name: len(rows) for name, rows in self.data.rows.items()},
             "unit": self.study.unit,
             "view": self.study.view,
+            "confidentiality": self.study.confidentiality.level,
             "epsilon": EPSILON,
             "delta": DELTA,
             "epsilon_of_a_patient_at_all_hospitals": several[-1]["guarantee"]["epsilon"],
@@ -227,6 +275,10 @@ class LocalConsortium:
         """One command of the operator."""
         return self.call("coordinator", self.folder / "centre", *arguments)
 
+    def guardian(self, *arguments: str) -> str:
+        """One command of the guardian's administrator."""
+        return self.call("coordinator", self.folder / "guardian", "guardian", *arguments)
+
     def party(self, name: str, *arguments: str) -> str:
         """One command of a hospital."""
         return self.call("party", self.folder / name, *arguments)
@@ -250,13 +302,14 @@ class LocalConsortium:
         return done.stdout
 
     def start(self, name: str) -> None:
-        """Starts the coordinator ("centre") or a hospital's node; its log is NAME.log."""
-        program, command = ("coordinator", "serve") if name == "centre" else ("party", "run")
+        """Starts the coordinator ("centre"), the "guardian" or a hospital's node; its log is NAME.log."""
+        servers = {"centre": ("coordinator", "serve"), "guardian": ("coordinator", "guardian", "serve")}
+        program, *command = servers.get(name, ("party", "run"))
         home = self.folder / name
-        self.say(f"  $ conclave-{program} {command} --home {name} &")
+        self.say(f"  $ conclave-{program} {' '.join(command)} --home {name} &")
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", program, command, "--home", str(home)], stderr=log, env=_environment()
+                [sys.executable, "-m", program, *command, "--home", str(home)], stderr=log, env=_environment()
             )
 
     def stop(self) -> None:

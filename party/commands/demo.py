@@ -27,8 +27,16 @@ from party.commands.group import EPILOG, json_option
     show_envvar=True,
     help="Folder of data sets: with heart_disease in it, four real hospitals' records are used.",
 )
+@click.option(
+    "--confidentiality",
+    "level",
+    type=click.Choice(["clear", "two_server"]),
+    default="clear",
+    show_default=True,
+    help="clear: the coordinator sees votes; two_server: nobody does, and a guardian runs as well.",
+)
 @json_option
-def demo(folder: Path, data_dir: Path | None, as_json: bool) -> int:
+def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
     """One coordinator and four hospitals as real processes on this machine: from nothing to a verified release.
 
     Every command is shown as it is run. It takes one or two minutes; nothing leaves the machine.
@@ -37,13 +45,14 @@ def demo(folder: Path, data_dir: Path | None, as_json: bool) -> int:
     Examples:
       conclave-party demo
       conclave-party demo --out demo --data-dir ~/data
+      conclave-party demo --confidentiality two_server
     """
     from party.demo import in_words, run_demo
 
     def say(line: str) -> None:
         click.echo(line, err=as_json)
 
-    figures = run_demo(folder, data_dir=data_dir, say=say)
+    figures = run_demo(folder, data_dir=data_dir, say=say, level=level)
     if as_json:
         click.echo(json.dumps(figures, indent=2))
     else:
