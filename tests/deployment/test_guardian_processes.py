@@ -149,7 +149,7 @@ class GuardedConsortium(LocalConsortium):
             signing_key=made["signing_key"],
         )
         data = demo_data(None)
-        study = replace(demo_study(data), confidentiality=terms, batch_limit=8, quorum=3)
+        study = replace(demo_study(data), confidentiality=terms, batch_limit=5, quorum=3)
         super().__init__(folder, data, study, say=lambda line: None)
         self.port, self.fingerprint, self.certified = port, made["fingerprint"], False
 
