@@ -231,6 +231,18 @@ class Ledger:
         with self._transaction():
             self._database.execute("DELETE FROM note WHERE digest = ? AND kind = ?", (digest, kind))
 
+    def forget_uncharged(self, kind: str, *, keep: int) -> None:
+        """Deletes the oldest values of a kind under digests that were never charged, but for the newest `keep`.
+
+        Whoever asks for steps around batches that never come fills no disk.
+        """
+        with self._transaction():
+            self._database.execute(
+                "DELETE FROM note WHERE rowid IN (SELECT rowid FROM note WHERE kind = ? AND digest NOT IN "
+                "(SELECT digest FROM batch) ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
+                (kind, keep),
+            )
+
     def stored(self, number: int) -> StoredBatch | None:
         """What was charged under this batch number, or None."""
         rows = self._rows(

@@ -54,6 +54,8 @@ from protocols.study import Study
 from protocols.votes import count_votes
 
 _SECRET_BYTES = 32
+# Batches whose keys were asked for and which were never charged: the newest are kept.
+_OPEN_SUMS = 8
 _SECRET, _MASKING, _SURVIVORS, _CELLS = "sum_secret", "sum_masking", "sum_survivors", "sum_cells"
 _SHARED, _MASKED = "sum_shared", "sum_masked"
 
@@ -122,6 +124,8 @@ class SummedBallot(Ballot):
         if self._ledger.number_of(request.batch_digest) is None:
             self._ledger.note(request.batch_digest, _SECRET, self._source(_SECRET_BYTES))
             self._ledger.note(request.batch_digest, _CELLS, queries.to_bytes(8, "big"))
+            for kind in (_SECRET, _CELLS):
+                self._ledger.forget_uncharged(kind, keep=_OPEN_SUMS)
         context = self._context(request.batch_digest)
         return party.advertise(self._secret(request.batch_digest), context, self._index, sign=self._signed)
 

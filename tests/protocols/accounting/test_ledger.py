@@ -203,3 +203,26 @@ def test_a_closed_ledger_is_a_storage_fault():
         ledger.balances()
     with pytest.raises(StorageFailed, match="nothing was charged"):
         ledger.open_accounts({"p": 1})
+
+
+def test_the_first_note_of_a_kind_stands_until_it_is_forgotten(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.noted(b"a", "seed") is None
+        assert ledger.note(b"a", "seed", b"first") == b"first"
+        assert ledger.note(b"a", "seed", b"second") == b"first"
+        assert ledger.note(b"a", "other", b"second") == b"second"
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.noted(b"a", "seed") == b"first"
+        ledger.forget(b"a", "seed")
+        assert ledger.noted(b"a", "seed") is None
+        assert ledger.noted(b"a", "other") == b"second"
+
+
+def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        for digest in (b"a", b"b", b"c", b"d"):
+            ledger.note(digest, "seed", digest)
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0])
+        ledger.forget_uncharged("seed", keep=1)
+        assert [ledger.noted(digest, "seed") for digest in (b"a", b"b", b"c", b"d")] == [b"a", None, None, b"d"]
