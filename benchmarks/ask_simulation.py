@@ -4,8 +4,8 @@
 
 Budgets: 20 each with 50 parties, 1:0.34,2:0.43,3:0.23 with 250, at delta 1e-5; over all queries of three querying
 parties together. Skew 0: classes alike. Models logistic_regression, mlp and cnn, dealt in turn. `gain` is in points of
-test accuracy, `lacked` on the classes of which a querying party has less than half of an equal share. Trains once (four
-minutes of one core for a row of 50 parties, twice that for 250); a second run takes everything from the cache.
+test accuracy, `lacked` on the classes of which a querying party has less than half of an equal share. Trains once (two to
+three minutes of one core a row); a second run takes everything from the cache.
 """
 
 from __future__ import annotations
