@@ -19,6 +19,32 @@ _VIEWS = {
     "histogram": "the noisy vote counts of every query",
 }
 
+_SERVERS_NOT_COVERED = {
+    "clear": "Against the coordinator itself votes are not protected: it sees them in the clear and is trusted with "
+    "them.",
+    "secure_sum": "Against the coordinator together with more parties than that, nothing is promised.",
+    "two_server": "Against coordinator and guardian together votes are not protected.",
+}
+
+
+def _who_sees(study: Study) -> list[str]:
+    """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
+    terms = study.confidentiality
+    if terms.level == "secure_sum":
+        return [
+            "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds a share of the noise",
+            f"             as long as at most {terms.colluders} parties collude with it; your node signs with its own key",
+        ]
+    if terms.level == "two_server":
+        return [
+            f"Who sees     nobody sees a vote, unless the coordinator and the guardian {terms.guardian} collude; each",
+            "             adds noise. Compare the guardian's keys, or the digest, with the guardian by telephone: a",
+            "             coordinator that put keys of its own in their place would see every vote.",
+            f"             sealing_key {terms.sealing_key}",
+            f"             signing_key {terms.signing_key}",
+        ]
+    return ["Who sees     the coordinator sees every vote, draws the noise, and is trusted with both"]
+
 
 def describe(
     study: Study, party: str, settings: Settings, forecasts: list[Forecast], *, pool_checked: bool
@@ -40,8 +66,9 @@ def describe(
             else "only their shape and number can be checked; ask for the pool and give it with --pool"
         ),
         f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
-        f"Released     a label a query, by {study.mechanism_name} with noise drawn by the coordinator, a student model "
-        "trained on these labels, and a privacy statement",
+        f"Released     a label a query, by {study.mechanism_name}, a student model trained on these labels, and a "
+        "privacy statement",
+        *_who_sees(study),
         "",
         f"What it may cost, at most (unit {study.unit}: {_UNITS[study.unit]}; adjacency {ADJACENCY}; view "
         f"{study.view}: {_VIEWS[study.view]}; {accountant(study.accountant_name).statement}):",
@@ -66,7 +93,7 @@ def describe(
 
 def _not_covered(study: Study, settings: Settings) -> list[str]:
     lines = [
-        "Against the coordinator itself votes are not protected: it sees them in the clear and is trusted with them.",
+        _SERVERS_NOT_COVERED[study.confidentiality.level],
         "A patient who is known to several hospitals costs more than any one of them counts; the release's statement "
         "says how much.",
         "Other releases about these data that do not go through this node.",

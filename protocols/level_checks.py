@@ -42,6 +42,13 @@ def check_level(study: Study) -> None:
             f"weights span [{study.weights.min()}, {study.weights.max()}]; allowed: multiples of 1/{units} votes, "
             "the units of this level"
         )
+    names = {seat.party.partition("/")[0] for seat in study.roster}
+    names |= set() if study.terms is None else {study.terms.coordinator}
+    if terms.guardian in names:
+        raise InvalidInput(
+            f"confidentiality: guardian is {terms.guardian!r}, the coordinator or a party of the study; allowed: "
+            "another organisation, as both shares of a vote together are the vote"
+        )
     _ = study.mechanism  # refuses one that has no integer noise
     if level == "two_server":
         _check_servers(study, units)

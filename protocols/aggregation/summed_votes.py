@@ -8,7 +8,7 @@ roster names, so that a coordinator can neither replace a party's masks nor tell
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
@@ -220,6 +220,7 @@ class SecureSum(Aggregation):
             replies = self._step(asked, "sum_keys", everyone, lambda _: (queries,), left_out)
             keys = collect_keys(context, replies, verify=verify)
             shared = collect_shares(keys, self._step(asked, "sum_shares", keys.present, keys.request, left_out))
+            _add_missing(left_out, shared.left_out)
             arrays = (keys.present, keys.table, keys.signatures, shared.present, shared.sealed, shared.receipts)
             noted = asked.ledger.note(asked.request.digest, _SHARED, encode_arrays(arrays))
         present, table, signatures, sharers, sealed, receipts = decode_arrays(noted)
@@ -230,6 +231,7 @@ class SecureSum(Aggregation):
         noted = asked.ledger.noted(asked.request.digest, _MASKED)
         if noted is None:
             masked = collect_masked(shared, self._votes(asked, shared, left_out))
+            _add_missing(left_out, masked.left_out)
             noted = asked.ledger.note(asked.request.digest, _MASKED, encode_arrays((masked.present, masked.total)))
         present, total = decode_arrays(noted)
         members = shared.keys.context.members
@@ -271,6 +273,12 @@ class SecureSum(Aggregation):
             elif isinstance(reply, StepReply) and (reply.batch_digest, reply.step) == (digest, step):
                 found[study.seats[name]] = reply.arrays
         return found
+
+
+def _add_missing(left_out: dict[str, str], codes: Mapping[str, str]) -> None:
+    """Adds the codes of parties that have none yet: a refusal says more than that no reply came."""
+    for name, code in codes.items():
+        left_out.setdefault(name, code)
 
 
 def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
