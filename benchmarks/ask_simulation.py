@@ -3,9 +3,9 @@
     CONCLAVE_DATA=... python benchmarks/ask_simulation.py [--dataset mnist] [--parties 50 250] [--skews 0 5] [--seeds 3]
 
 Budgets: 20 each with 50 parties, 1:0.34,2:0.43,3:0.23 with 250, at delta 1e-5; over all queries of three querying
-parties together. Skew 0: classes alike. Models logistic_regression, mlp and cnn, dealt in turn. `gain` is in points of
-test accuracy, `lacked` on the classes of which a querying party has less than half of an equal share. Trains once (two to
-three minutes of one core a row); a second run takes everything from the cache.
+parties together. Skew 0: classes alike. Models logistic_regression, mlp and small_cnn, dealt in turn. `lacked` is on
+the classes of which a querying party has less than half of an equal share. Trains once (two to three minutes of one
+core a row); a second run takes everything from the cache.
 """
 
 from __future__ import annotations
