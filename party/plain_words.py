@@ -32,8 +32,8 @@ def _who_sees(study: Study) -> list[str]:
     terms = study.confidentiality
     if terms.level == "secure_sum":
         return [
-            "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds a share of the noise",
-            f"             as long as at most {terms.colluders} parties collude with it; your node signs with its own key",
+            "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds some noise",
+            f"             as long as at most {terms.colluders} parties collude with it; your node signs with its key",
         ]
     if terms.level == "two_server":
         return [
