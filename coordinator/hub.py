@@ -20,14 +20,15 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from coordinator.ports import listen_for_enrolments, open_port
+from coordinator.ports import INBOUND_BYTES as INBOUND_BYTES
+from coordinator.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
+from coordinator.relaying import Relay
 from coordinator.sessions import Connected as Connected
 from coordinator.sessions import Event, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
 from protocols.accounting.ledger import Ledger
 from protocols.enrolment import Enrol, Enrolled
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.frames import (
-    FRAME_BYTES,
     SESSION_METHOD,
     Answer,
     Frame,
@@ -50,23 +51,12 @@ from protocols.transport import Transport
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# What a node may send: votes of one batch and little else.
-INBOUND_BYTES = 8 * 2**20
 _HELLO_BYTES = 2**20
 # Of one party at once: its stream, and one that replaces it.
 _STREAMS = 2
 _RENEWAL_PAUSE_S = 60.0
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
-_OPTIONS = [
-    ("grpc.max_receive_message_length", INBOUND_BYTES),
-    ("grpc.max_send_message_length", FRAME_BYTES),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.so_reuseport", 0),
-]
 
 
 _T = TypeVar("_T")
@@ -100,6 +90,9 @@ class Hub:
         self._on_event = on_event
         self._studies: dict[bytes, OpenStudy] = {}
         self._sessions = Sessions(seal=self._seal, on_event=on_event)
+        self._relay = Relay(
+            self._sessions, self._studies, authority=authority, aside=self._in_callback, on_event=on_event
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
         self._servers: list[grpc.aio.Server] = []
@@ -166,7 +159,8 @@ class Hub:
         sessions = grpc.method_handlers_generic_handler(
             service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
         )
-        server, port = await open_port(listen, mutual, sessions, options=_OPTIONS, at_once=4096)
+        relay = relay_handler(self._peer, self._relay)
+        server, port = await open_port(listen, mutual, sessions, relay, options=NODE_OPTIONS, at_once=4096)
         self._servers.append(server)
         if enrol_listen is None:
             return port, None
@@ -227,11 +221,16 @@ class Hub:
             if self._sessions.remove(session):
                 self._on_event("disconnected", {"party": name})
 
-    async def _identify(self, context: _Context) -> Identity:
-        """Who dials, by the certificate of the connection. Raises Refused for who may not have a stream."""
+    async def _peer(self, context: _Context) -> Identity:
+        """Who dials, by its certificate. Raises Refused for who is denied."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
         await self._check_allowed(peer)
+        return peer
+
+    async def _identify(self, context: _Context) -> Identity:
+        """Who dials. Raises Refused for who may not have a stream."""
+        peer = await self._peer(context)
         if self._streams[peer.name] >= _STREAMS:
             raise Refused("too_many_streams", f"{peer.name!r} has {_STREAMS} streams; allowed: one, and its successor")
         return peer

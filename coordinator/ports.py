@@ -1,16 +1,21 @@
-"""The two ports of a coordinator: how one is opened, and the one at which hospitals without a certificate enrol."""
+"""The two ports of a coordinator: how one is opened, and what is served there besides sessions: what is relayed for a
+querying party, and hospitals without a certificate that enrol."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 import grpc
 
+from coordinator.relaying import Relay
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.frames import FRAME_BYTES
+from protocols.identity import Identity
+from protocols.relay import RELAY_METHOD, Joined, passed_back, pieces
 
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -19,13 +24,24 @@ if TYPE_CHECKING:  # not subscriptable at run time
 _ENROLMENTS = 32
 _ENROL_OPTIONS = [("grpc.max_receive_message_length", ENROL_BYTES), ("grpc.so_reuseport", 0)]
 _HANDSHAKE_MS = 10_000
+_RELAYED_WAIT_S = 120.0
+# What a node may send: votes of one batch and little else.
+INBOUND_BYTES = 8 * 2**20
+NODE_OPTIONS = [
+    ("grpc.max_receive_message_length", INBOUND_BYTES),
+    ("grpc.max_send_message_length", FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+]
 
 
 async def open_port(
     address: str,
     credentials: grpc.ServerCredentials,
-    handler: grpc.GenericRpcHandler,
-    *,
+    *handlers: grpc.GenericRpcHandler,
     options: Sequence[tuple[str, int]],
     at_once: int,
 ) -> tuple[grpc.aio.Server, int]:
@@ -35,13 +51,37 @@ async def open_port(
     """
     options = [*options, ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS)]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
-    server.add_generic_rpc_handlers((handler,))
+    server.add_generic_rpc_handlers(handlers)
     try:
         port = server.add_secure_port(address, credentials)
     except RuntimeError:
         raise InvalidInput(f"cannot listen at {address!r}; allowed: HOST:PORT that is free") from None
     await server.start()
     return server, port
+
+
+def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Relay) -> grpc.GenericRpcHandler:
+    """Frames that are passed on, one a call, in pieces. identify: who calls; Refused before anything is read."""
+
+    async def serve(incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        try:
+            peer = await identify(context)
+            relay.check_querier(peer)
+            async with relay.places, asyncio.timeout(_RELAYED_WAIT_S) as reading:
+                joined = Joined()
+                async for piece in incoming:
+                    joined.add(piece)
+                reading.reschedule(None)  # how long a party may take, its study says
+                reply = await relay.answer(joined.data, peer)
+        except Refused as error:
+            reply = passed_back(b"", code=error.code, reason=str(error).removeprefix(f"{error.code}: "))
+        except MalformedMessage as error:
+            reply = passed_back(b"", code="malformed", reason=str(error))
+        for piece in pieces(reply):
+            yield piece
+
+    _, service, method = RELAY_METHOD.split("/")
+    return grpc.method_handlers_generic_handler(service, {method: grpc.stream_stream_rpc_method_handler(serve)})
 
 
 async def listen_for_enrolments(

@@ -21,6 +21,7 @@ from coordinator.hub import Connected, Hub
 from coordinator.jobs import Guardians, OpensStudies, OpenStudy
 from coordinator.logs import Log
 from coordinator.monitoring import Monitor, prometheus
+from coordinator.relaying import RelayedStudy
 from coordinator.status import read_status
 from coordinator.store import Job, Serving, Session, Store
 from protocols.channel import Channel
@@ -226,7 +227,7 @@ class _Running:
         self._stop = stop
         # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
         self._ended = threading.Event()
-        self._studies: dict[str, OpenStudy] = {}
+        self._studies: dict[str, OpenStudy | RelayedStudy] = {}
         self._broken: set[str] = set()
         self._threads: dict[int, threading.Thread] = {}
         self._failure: BaseException | None = None
@@ -276,14 +277,17 @@ class _Running:
             if name in self._studies or name in self._broken:
                 continue
             try:
-                self._studies[name] = OpenStudy(
-                    self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log
-                )
+                self._studies[name] = self._opened(name)
             except StorageFailed:
                 raise
             except ConclaveError as error:
                 self._broken.add(name)
                 self._log("study_refused", {"study": name, "reason": str(error)})
+
+    def _opened(self, name: str) -> OpenStudy | RelayedStudy:
+        if self._store.study(name).confidentiality.querier is not None:
+            return RelayedStudy(self._store, name, self._hub.open_study)
+        return OpenStudy(self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log)
 
     def _start_jobs(self) -> None:
         for job in self._store.open_jobs():

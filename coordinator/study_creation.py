@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Float32
+from numpy import ndarray
 
 from coordinator.home import Settings, make_folder, sync_folder, write
 from coordinator.pool import check_pool, read_pool, write_pool
@@ -17,9 +19,12 @@ from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
 from protocols.identity import certificate_from_pem, check_name, encoded_point
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
+from protocols.terms import Terms
 
 
-def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Path, today: datetime.date) -> Study:
+def create_study(
+    store: Store, settings: Settings, *, file: Path, pool_file: Path | None, today: datetime.date
+) -> Study:
     """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
 
     today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
@@ -36,8 +41,7 @@ def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Pat
     if terms.ended(today):
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
-    pool = read_pool(pool_file, features=terms.features)
-    check_pool(pool, study)
+    pool = _pool(study, terms, pool_file)
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
     folder = store.home.study(study.name)
@@ -48,7 +52,8 @@ def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Pat
         raise StorageFailed(f"cannot create a folder in {folder.parent}: {error.strerror}; free space") from error
     try:
         write(part / "study.toml", write_study(study))
-        write_pool(part / "pool.npy", pool)
+        if pool is not None:
+            write_pool(part / "pool.npy", pool)
         with store.together():
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
@@ -62,6 +67,22 @@ def create_study(store: Store, settings: Settings, *, file: Path, pool_file: Pat
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return study
+
+
+def _pool(study: Study, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
+    """The public queries; None where a querier has queries of its own, which nobody else sees."""
+    if (pool_file is None) != (study.confidentiality.querier is not None):
+        raise InvalidInput(
+            "a pool is missing; allowed: --pool FILE"
+            if pool_file is None
+            else f"--pool {pool_file} is given, and {study.confidentiality.querier!r} asks about records of its own; "
+            "allowed: no pool"
+        )
+    if pool_file is None:
+        return None
+    pool = read_pool(pool_file, features=terms.features)
+    check_pool(pool, study)
+    return pool
 
 
 def _signing_key(store: Store, party: str) -> str | None:

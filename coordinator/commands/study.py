@@ -31,7 +31,7 @@ def study() -> None:
 @home_option
 @json_option
 def create(study_file: Path | None, pool_file: Path | None, template: bool, home_folder: Path, as_json: bool) -> None:
-    """Check STUDY_FILE and its pool of public queries, and keep both.
+    """Check STUDY_FILE and its pool of public queries, and keep both. A study with a querier has no pool.
 
     \b
     Examples:
@@ -41,8 +41,8 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
     if template:
         click.echo(TEMPLATE, nl=False)
         return
-    if study_file is None or pool_file is None:
-        raise click.UsageError("give STUDY_FILE and --pool FILE, or --template")
+    if study_file is None:
+        raise click.UsageError("give STUDY_FILE, with --pool FILE unless a querier asks in it, or --template")
     home = Home(home_folder)
     settings = home.settings()
     with Store(home) as store:
@@ -53,7 +53,9 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} public queries")
+    querier = made.confidentiality.querier
+    kind = "public queries" if querier is None else f"queries that {querier} alone sees"
+    click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
 

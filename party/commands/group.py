@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, str]] = {
     "approve": "party.commands.study:approve",
     "train": "party.commands.study:train",
     "run": "party.commands.running:run",
+    "ask": "party.commands.ask:ask",
     "budget": "party.commands.accounts:budget",
     "audit": "party.commands.accounts:audit",
     "withdraw": "party.commands.accounts:withdraw",
@@ -64,6 +65,9 @@ _NEXT: Final[dict[str, str]] = {
     "wire_version": "install a version of conclave that the coordinator also speaks",
     "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",
     "not_confirmed": "nothing was approved; run the command again to approve",
+    "quorum_lost": "run the same command again when they are back; what was asked costs nobody anything more",
+    "not_querier": "ask in the study whose [confidentiality] names this hospital as its querier",
+    "not_enrolled": "run: conclave-party enrol",
     "no_teachers": "run: conclave-party train STUDY",
 }
 _BUDGET_CODES: Final = frozenset({"lifetime_cap", "no_lifetime_cap", "lifetime_cap_changed", "lifetime_currency"})

@@ -16,6 +16,11 @@ _COLUMNS: Final = 20_000
 
 def load_csv(settings: DataSettings, terms: Terms) -> Records:
     """The records of a CSV file. Raises DataUnavailable, DataCorrupt."""
+    return table_records(csv_columns(settings, terms, labelled=True), settings, terms)
+
+
+def csv_columns(settings: DataSettings, terms: Terms, *, labelled: bool) -> dict[str, list[str]]:
+    """The needed columns of a CSV file, as texts; labelled: the labels too. Raises DataUnavailable, DataCorrupt."""
     check_file(settings)
     path = settings.path
     try:
@@ -24,7 +29,7 @@ def load_csv(settings: DataSettings, terms: Terms) -> Records:
             header = [name.strip() for name in next(reader, [])]
             if len(header) > _COLUMNS:
                 raise DataCorrupt(f"{path} has {len(header)} columns; allowed: at most {_COLUMNS}")
-            names = wanted_columns(settings, terms, header)
+            names = wanted_columns(settings, terms, header, labelled=labelled)
             places = [header.index(name) for name in names]
             kept: list[list[str]] = [[] for _ in names]
             for row, fields in enumerate(reader, start=1):
@@ -41,4 +46,4 @@ def load_csv(settings: DataSettings, terms: Terms) -> Records:
                     column.append(fields[place])
     except (csv.Error, OSError, UnicodeDecodeError) as error:
         raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: CSV in UTF-8 with a header") from error
-    return table_records(dict(zip(names, kept, strict=True)), settings, terms)
+    return dict(zip(names, kept, strict=True))

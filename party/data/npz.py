@@ -7,6 +7,7 @@ import zipfile
 from typing import Final
 
 import numpy as np
+from jaxtyping import Float32
 from numpy import ndarray
 from numpy.lib import format as npy
 
@@ -41,6 +42,22 @@ def load_npz(settings: DataSettings, terms: Terms) -> Records:
     if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
         raise DataCorrupt(f"{path}: label {labels.max()}; allowed: 0 to {len(terms.class_names) - 1}")
     return Records(encoded, labels.astype(np.int64), patients, groups)
+
+
+def npz_inputs(settings: DataSettings) -> Float32[ndarray, "rows ..."]:
+    """The array `inputs` of an npz file alone. Raises DataUnavailable, DataCorrupt."""
+    check_file(settings)
+    try:
+        with zipfile.ZipFile(settings.path) as archive:
+            inputs = _array(archive, "inputs", settings)
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
+        raise DataCorrupt(
+            f"{settings.path} cannot be read: {str(error)[:200]}; allowed: npz without pickles"
+        ) from error
+    if inputs.dtype.kind not in "fiub":
+        raise DataCorrupt(f"{settings.path}: inputs {inputs.dtype}; allowed: numbers")
+    with np.errstate(over="ignore"):
+        return inputs.astype(np.float32)
 
 
 def _array(archive: zipfile.ZipFile, name: str, settings: DataSettings) -> ndarray:

@@ -19,9 +19,13 @@ from protocols.terms import Feature, Terms
 Columns = Mapping[str, Sequence[str]]
 
 
-def wanted_columns(settings: DataSettings, terms: Terms, present: Sequence[str]) -> list[str]:
-    """The file's columns that are needed, each once. Raises DataCorrupt for one that is absent or ambiguous."""
-    names = [_own(settings, feature.column) for feature in terms.features] + [_own(settings, terms.label)]
+def wanted_columns(settings: DataSettings, terms: Terms, present: Sequence[str], *, labelled: bool = True) -> list[str]:
+    """The file's columns that are needed, each once. Raises DataCorrupt for one that is absent or ambiguous.
+
+    labelled: whether the column of labels is one of them.
+    """
+    names = [_own(settings, feature.column) for feature in terms.features]
+    names += [_own(settings, terms.label)] if labelled else []
     names += [name for name in (settings.patient, settings.group) if name]
     if not terms.features:
         raise DataCorrupt(f"{settings.path}: the study's terms name no columns; allowed: loader npz or images")
@@ -37,7 +41,17 @@ def wanted_columns(settings: DataSettings, terms: Terms, present: Sequence[str])
 
 def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
     """The records of a table whose columns hold texts. Raises DataCorrupt naming file, column, row, value, allowed."""
-    rows = len(columns[_own(settings, terms.label)])
+    return Records(
+        table_inputs(columns, settings, terms),
+        class_ids(columns[_own(settings, terms.label)], settings, terms),
+        _names(columns, settings.patient, settings),
+        _names(columns, settings.group, settings),
+    )
+
+
+def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:
+    """The features alone. Raises as table_records does."""
+    rows = len(next(iter(columns.values()), ()))
     if rows == 0:
         raise DataCorrupt(f"{settings.path} has no rows; allowed: at least one")
     width = sum(feature.width for feature in terms.features)
@@ -48,12 +62,7 @@ def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Rec
     for feature in terms.features:
         inputs[:, start : start + feature.width] = _encode(columns, feature, settings)
         start += feature.width
-    return Records(
-        inputs,
-        class_ids(columns[_own(settings, terms.label)], settings, terms),
-        _names(columns, settings.patient, settings),
-        _names(columns, settings.group, settings),
-    )
+    return inputs
 
 
 def class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:

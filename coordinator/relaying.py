@@ -1,0 +1,140 @@
+"""Passing a querying party's requests on to the seats of its study, and their signed answers back.
+
+The operator sees masked values and the querying party's shares, and must not collude with the guardian. Nodes are asked
+in the operator's own signed frames, as ever; the ledger here holds no account, but the heads of all logs, the receipts,
+and the outcomes that passed, which a node that was away is told later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any  # what a function that is passed in returns
+
+from cryptography import x509
+
+from coordinator.sessions import Answered, Event, OpenStudy, Sessions, record
+from coordinator.store import Job, Store, ledger_path
+from protocols.accounting.ledger import Ledger
+from protocols.errors import MalformedMessage, Refused, StorageFailed
+from protocols.frames import Ask, unseal
+from protocols.identity import Identity
+from protocols.messages import Outcome, Request, Settled, StepRequest, VoteRequest, decode, encode
+from protocols.relay import passed_back
+
+# Requests that are passed on at once, and in a second: a querying party that sends more waits.
+AT_ONCE = 32
+PER_SECOND = 200.0
+_NUMBER, _OUTCOME = "relayed_number", "relayed_outcome "
+
+
+class Relay:
+    """Serves the queriers of the open studies. aside: runs a function that takes long on another thread."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        studies: Mapping[bytes, OpenStudy],
+        *,
+        authority: x509.Certificate,
+        aside: Callable[..., Awaitable[Any]],
+        on_event: Event,
+    ) -> None:
+        self._sessions = sessions
+        self._studies = studies
+        self._authority = authority
+        self._aside = aside
+        self._on_event = on_event
+        self.places = asyncio.Semaphore(AT_ONCE)
+        self._free_s = 0.0
+
+    def check_querier(self, peer: Identity) -> None:
+        """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
+        if not any(opened.study.confidentiality.querier == peer.name for opened in list(self._studies.values())):
+            raise Refused("not_querier", f"{peer.name!r} asks; allowed: the querier of a study that is open here")
+
+    async def answer(self, data: bytes, peer: Identity) -> bytes:
+        """What goes back for one signed Ask of a querying party."""
+        try:
+            opened, seat, request = await self._aside(self._read, data, peer)
+            await self._pace()
+            answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
+            if answered is None:
+                return passed_back(b"", code="absent", reason="the party gave no answer in time")
+            await self._aside(self._keep, opened, seat, request, answered)
+            return passed_back(answered.signed)
+        except (Refused, MalformedMessage, StorageFailed) as error:
+            code = error.code if isinstance(error, Refused) else "malformed"
+            if isinstance(error, StorageFailed):  # its text names files of this machine
+                code, error = "storage_failed", StorageFailed("the operator's disk cannot be written")
+            self._on_event("relay_refused", {"party": peer.name, "code": code})
+            return passed_back(b"", code=code, reason=str(error).removeprefix(f"{code}: "))
+
+    async def _pace(self) -> None:
+        """Waits for this request's turn."""
+        now = asyncio.get_running_loop().time()
+        self._free_s = max(self._free_s, now) + 1 / PER_SECOND
+        await asyncio.sleep(self._free_s - now - 1 / PER_SECOND)
+
+    def _read(self, data: bytes, peer: Identity) -> tuple[OpenStudy, str, Request]:
+        now = datetime.datetime.now(datetime.UTC)
+        ask, sender = unseal(data, authority=self._authority, now=now, role="party")
+        if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
+            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+        if not isinstance(ask, Ask):
+            raise MalformedMessage(f"{type(ask).__name__} came to be relayed; allowed: Ask")
+        opened = self._studies.get(ask.study)
+        if opened is None:
+            raise Refused("unknown_study", f"study {ask.study.hex()[:16]} is not open here")
+        if opened.study.confidentiality.querier != peer.name:
+            raise Refused("not_querier", f"{peer.name!r} asks; allowed: {opened.study.confidentiality.querier!r}")
+        if ask.seat not in opened.study.seats:
+            raise Refused("wrong_seat", f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
+        request = decode(ask.envelope)
+        if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
+            raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
+        if isinstance(request, VoteRequest):
+            opened.ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
+        elif isinstance(request, Outcome):
+            opened.ledger.note(request.batch_digest, _OUTCOME + ask.seat, encode(request))
+        return opened, ask.seat, request
+
+    def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
+        reply = record(opened, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
+        if isinstance(request, Outcome) and isinstance(reply, Settled):
+            number = opened.ledger.noted(request.batch_digest, _NUMBER)
+            if number is not None:
+                for kind, signed in (("outcome", answered.asked), ("settled", answered.signed)):
+                    opened.ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
+
+
+def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None:
+    """The outcome that the querying party sent to a seat, for one that was away; the guardian signed it."""
+    noted = ledger.noted(request, _OUTCOME + seat)
+    outcome = None if noted is None else decode(noted)
+    return outcome if isinstance(outcome, Outcome) else None
+
+
+class RelayedStudy:
+    """A study that its querying party runs, and this coordinator passes on; it has no jobs."""
+
+    def __init__(self, store: Store, name: str, open_study: Callable[..., object]) -> None:
+        """Opens its ledger, and the study at the hub. Raises InvalidInput, StorageFailed."""
+        self.name = name
+        self.study = store.study(name)
+        self._store = store
+        self._ledger = Ledger(ledger_path(store.home, name))
+        self._ledger.bind(study=self.study.digest, run=b"")
+        open_study(self.study, self._ledger, outcome_for=partial(relayed_outcome, self._ledger))
+
+    def run(self, job: Job, *, patience_s: float) -> None:
+        """Ends a job at once: the questions of this study are not the operator's."""
+        querier = self.study.confidentiality.querier
+        reason = f"{querier!r} asks in this study, with conclave-party ask; there is nothing to label here"
+        self._store.end_job(job.number, "failed", reason, None)
+
+    def close(self) -> None:
+        """Closes the ledger."""
+        self._ledger.close()

@@ -1,0 +1,181 @@
+"""A hospital asks the consortium about records of its own: the Coordinator in its hands, over the operator's relay.
+
+All that must outlive a stop is in a ledger of its own in the study's folder: running again goes on with the batch that
+was under way, and costs nobody anything more. See protocols/aggregation/private_queries.py for who sees what.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Float32
+from numpy import ndarray
+
+from party.dialling import RelayLine, carry_to_guardian
+from party.home import Home
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.aggregation import code_of
+from protocols.aggregation.private_queries import PrivateQueries, check_same_queries
+from protocols.audit_log import EMPTY
+from protocols.channel import Channel
+from protocols.coordinator import Coordinator, Labelling
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.frames import NONCE_BYTES, Answer, Ask, seal, unseal
+from protocols.guardian_line import GuardianLine, conversation
+from protocols.identity import certificate_from_pem, key_from_pem
+from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
+from protocols.randomness import system_source
+from protocols.study import Study, party_of
+
+# Requests on their way at once; a hub passes no more on.
+_AT_ONCE = 16
+# Beyond the study's deadline, for what is on its way.
+_ROOM_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """How a querying party reaches the others. hub, guardian: HOST:PORT; key, certificate: its own."""
+
+    hub: str
+    guardian: str
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    authority: x509.Certificate
+
+
+def line_of(home: Home, *, guardian: str) -> Line:
+    """The line of a home that is enrolled. Raises InvalidInput, Refused("not_enrolled")."""
+    if not home.certificate.exists():
+        raise Refused("not_enrolled", f"{home.path} has no certificate; run: conclave-party enrol")
+    invitation = home.invitation()
+    return Line(
+        hub=invitation.address,
+        guardian=guardian,
+        key=key_from_pem(home.key.read_bytes()),
+        certificate=certificate_from_pem(home.certificate.read_bytes()),
+        authority=certificate_from_pem(invitation.authority),
+    )
+
+
+def check_querier(study: Study, party: str) -> None:
+    """Raises InvalidInput for a study without terms, Refused for one that this party may not ask in, or no more."""
+    terms, querier = study.terms, study.confidentiality.querier
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    if querier != party:
+        raise Refused("not_querier", f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}")
+    if terms.ended(datetime.datetime.now(datetime.UTC).date()):
+        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+
+
+def ledger_path(home: Home, study: Study) -> Path:
+    """Where a querying party keeps what it asked."""
+    return home.study_folder(study.digest) / "asked.sqlite"
+
+
+def ask(
+    study: Study,
+    queries: Float32[ndarray, "queries ..."],
+    line: Line,
+    *,
+    ledger: Path,
+    on_batch: Callable[[int, int], None],
+) -> Labelling:
+    """Asks until all queries are labelled or a budget is out; what stopped it otherwise, its `stop` says.
+
+    Raises InvalidInput for other queries than were asked before; Unreachable, Refused; nothing is lost then.
+    """
+    terms = study.terms
+    assert terms is not None  # check_querier lets no other through
+    if len(queries) > terms.pool_size:
+        raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, as the terms say")
+    with Ledger(ledger) as own, _relay(line) as relay:
+        check_same_queries(own, queries)
+        aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), source=system_source)
+        coordinator = Coordinator(
+            study,
+            ledger=own,
+            aggregation=aggregation,
+            exchange=Relayed(study, line, own, relay),
+            run=os.urandom(16),
+        )
+        return coordinator.label(aggregation.positions, on_batch=on_batch)
+
+
+class Relayed:
+    """A transport to the seats of a study over an operator's hub. Whose answer it is, its party's signature says."""
+
+    def __init__(self, study: Study, line: Line, ledger: Ledger, relay: RelayLine) -> None:
+        assert study.terms is not None  # only such a study is asked in over a line
+        self._study = study
+        self._line = line
+        self._ledger = ledger
+        self._relay = relay
+        self._timeout_s = study.terms.deadline_s + _ROOM_S
+
+    def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            answers = threads.map(lambda seat: self._asked(seat, requests[seat]), requests)
+            try:
+                return dict(zip(requests, answers, strict=True))
+            except BaseException:  # Ctrl-C too: nobody waits for what is on its way
+                self._relay.close()
+                raise
+
+    def _asked(self, seat: str, request: Request) -> Reply | None:
+        nonce, log = os.urandom(NONCE_BYTES), self._ledger.log
+        ask = Ask(os.urandom(NONCE_BYTES), 1, nonce, self._study.digest, seat, log.head(), EMPTY, encode(request))
+        frame = seal(ask, key=self._line.key, certificate=self._line.certificate)
+        signed = self._relay.passed(frame, timeout_s=self._timeout_s)
+        if signed is None:
+            return None
+        try:
+            return self._read(seat, signed)
+        except MalformedMessage as error:
+            return Refusal("malformed", str(error))
+        except Refused as error:
+            return Refusal(error.code, str(error))
+
+    def _read(self, seat: str, signed: bytes) -> Reply:
+        now = datetime.datetime.now(datetime.UTC)
+        answer, sender = unseal(signed, authority=self._line.authority, now=now, role="party")
+        if not isinstance(answer, Answer) or (answer.study, answer.seat) != (self._study.digest, seat):
+            raise MalformedMessage("what was passed back is no answer of this seat")
+        if sender.name != party_of(seat):
+            raise Refused("wrong_signer", f"an answer of {sender.name!r} came for {seat!r}")
+        reply = decode(answer.envelope)
+        if not isinstance(reply, HiddenVotes | StepReply | Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+        if isinstance(reply, Settled):
+            number = self._ledger.number_of(reply.batch_digest)
+            if number is not None:
+                self._ledger.log.keep(number, seat, "settled", signed)
+        if isinstance(reply, Refusal):
+            self._ledger.log.append("refused_by", seat=seat, code=code_of(reply))
+        return reply
+
+
+def _relay(line: Line) -> AbstractContextManager[RelayLine]:
+    return RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority)
+
+
+@contextmanager
+def _dial(study: Study, line: Line) -> Iterator[Channel]:
+    to_guardian = GuardianLine(
+        address=line.guardian,
+        key=line.key,
+        certificate=line.certificate,
+        authority=line.authority,
+        denied=lambda identity: None,  # the operator's list is not a hospital's to see
+    )
+    with conversation(study, to_guardian, carry_to_guardian, purpose="batch") as (stream, _):
+        yield stream

@@ -1,0 +1,53 @@
+"""Records without labels, of which a hospital asks: read and encoded as its own labelled ones are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from party.data.csv_file import csv_columns
+from party.data.npz import npz_inputs
+from party.data.records import check_file
+from party.data.table import table_inputs
+from party.settings import DataSettings
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.terms import Terms
+
+
+def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarray, "queries ..."]:
+    """The records of a .csv file (by the study's features), or of a .npy or .npz file (`inputs`) of the study's shape.
+
+    data: how this hospital's own tables are written. Raises InvalidInput, DataUnavailable, DataCorrupt.
+    """
+    settings = replace(data, path=path, patient="", group="")
+    match path.suffix.lower():
+        case ".csv":
+            queries = table_inputs(csv_columns(settings, terms, labelled=False), settings, terms)
+        case ".npz":
+            queries = npz_inputs(settings)
+        case ".npy":
+            queries = _npy(settings)
+        case kind:
+            raise InvalidInput(f"{path.name} ends in {kind!r}; allowed: .csv, .npy, .npz")
+    if queries.shape[1:] != terms.input_shape or not len(queries):
+        raise DataCorrupt(f"{path}: queries {queries.shape}; allowed: one or more of shape {terms.input_shape}")
+    bad = ~np.isfinite(queries).reshape(len(queries), -1).all(axis=1)
+    if bad.any():
+        raise DataCorrupt(f"{path}: row {int(bad.argmax()) + 1}: NaN or infinite features; allowed: finite numbers")
+    return queries
+
+
+def _npy(settings: DataSettings) -> Float32[ndarray, "queries ..."]:
+    check_file(settings)
+    try:
+        given = np.load(settings.path, allow_pickle=False)
+    except (OSError, ValueError, EOFError, SyntaxError, OverflowError):
+        raise DataCorrupt(f"{settings.path} is no array of numbers; allowed: .npy") from None
+    if not isinstance(given, ndarray) or given.dtype.kind not in "fiub" or given.ndim < 2:
+        raise DataCorrupt(f"{settings.path} does not hold rows of numbers; allowed: .npy of [queries, features, ...]")
+    with np.errstate(over="ignore"):
+        return given.astype(np.float32)
