@@ -19,6 +19,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["protocols", "party", "coordinator"]):
+    import numpy as np
+
     import party.data.csv_file
     import party.data.npz
     import party.data.parquet  # noqa: F401
@@ -26,15 +28,23 @@ with atheris.instrument_imports(include=["protocols", "party", "coordinator"]):
     from coordinator.release.folder import read_json
     from coordinator.release.labels import read_labels
     from party.data import load_records
+    from party.party import Party
     from party.settings import DataSettings, read_invitation, read_settings
     from protocols import wire_pb2
+    from protocols.accounting.ledger import Ledger
+    from protocols.aggregation.guardian import Submission
+    from protocols.aggregation.summed_votes import SummedBallot
+    from protocols.channel import pair
     from protocols.enrolment import decode_enrol, decode_enrolled
     from protocols.errors import ConclaveError
     from protocols.frames import _decode, unseal
     from protocols.identity import certificate_from_pem, key_from_pem, new_authority, new_key, request_from_pem
-    from protocols.messages import decode
+    from protocols.inference.announced import read_announced
+    from protocols.messages import StepRequest, decode, decode_arrays
+    from protocols.randomness import seeded_source
     from protocols.study_file import read_study
     from protocols.terms import Feature, Terms
+    from tests.contracts.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 AUTHORITY = new_authority(new_key(), name="fuzz", now=NOW, days=99)
@@ -64,8 +74,40 @@ def records(data: bytes, loader: str, terms: Terms) -> None:
     load_records(DataSettings(name="fuzz", path=path, loader=loader, patient=""), terms)
 
 
+SUMS = lattice_study(secure_sum(), classes=2)
+SUMMED = Party(
+    "p0", study=SUMS, ledger=(SUMMED_LEDGER := Ledger(":memory:")), coins_from=None,
+    voter=lambda batch: np.zeros((1, len(batch.ids)), dtype=np.int64),
+    ballot=SummedBallot(SUMS, "p0", ledger=SUMMED_LEDGER, key=SEAT_KEYS[0], source=seeded_source(1)),
+)  # fmt: skip
+SHARES = lattice_study(two_server(), classes=2)
+GUARDIAN = GuardianHere(SHARES, Ledger(":memory:"), seeded_source(2)).guardian
+
+
+def step(data: bytes) -> None:
+    """One step of a masked sum with any arrays: the first byte says which."""
+    names = ("sum_keys", "sum_shares", "sum_agree", "sum_open")
+    name = names[data[0] % 4] if data else names[0]
+    SUMMED.handle(StepRequest(SUMS.digest, bytes(32), name, decode_arrays(data[1:])))
+        StepRequest(SUMS.digest, bytes(32), names[data[0] % 4] if data else names[0], decode_arrays(data[1:]))
+    )
+
+
+def conversation(data: bytes) -> None:
+    """A guardian that is sent one message."""
+    here, there = pair(wait_s=0.001)
+    here.send(data)
+    GUARDIAN.serve(there)
+
+
 READERS = (
     decode,
+    decode_arrays,
+    step,
+    SUMMED.handle_bytes,
+    conversation,
+    lambda data: Submission.read(decode_arrays(data)),
+    lambda data: read_announced(data.decode("utf-8", errors="replace")),
     lambda data: unseal(data, authority=AUTHORITY, now=NOW, role="party"),
     _decode,
     decode_enrol,
