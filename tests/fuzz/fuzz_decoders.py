@@ -89,8 +89,6 @@ def step(data: bytes) -> None:
     names = ("sum_keys", "sum_shares", "sum_agree", "sum_open")
     name = names[data[0] % 4] if data else names[0]
     SUMMED.handle(StepRequest(SUMS.digest, bytes(32), name, decode_arrays(data[1:])))
-        StepRequest(SUMS.digest, bytes(32), names[data[0] % 4] if data else names[0], decode_arrays(data[1:]))
-    )
 
 
 def conversation(data: bytes) -> None:
