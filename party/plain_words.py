@@ -9,6 +9,7 @@ from party.policy import Forecast
 from party.settings import Settings
 from protocols.accounting.accountant import accountant
 from protocols.study import ADJACENCY, Study
+from protocols.terms import Terms
 
 _UNITS = {
     "record": "one record of one patient (one patient, where the patient's column is set), replaced by another",
@@ -25,6 +26,10 @@ _SERVERS_NOT_COVERED = {
     "secure_sum": "Against the coordinator together with more parties than that, nothing is promised.",
     "two_server": "Against coordinator and guardian together votes are not protected.",
 }
+_QUERIER_NOT_COVERED = (
+    "Against {0} and the guardian together votes are not protected, nor is your model against the guardian together "
+    "with {0} or with the operator. Other hospitals may ask in studies of their own: all count against the cap above."
+)
 
 
 def _who_sees(study: Study) -> list[str]:
@@ -36,8 +41,9 @@ def _who_sees(study: Study) -> list[str]:
             f"             as long as at most {terms.colluders} parties collude with it; your node signs with its key",
         ]
     if terms.level == "two_server":
+        first = "the coordinator" if terms.querier is None else terms.querier
         return [
-            f"Who sees     nobody sees a vote, unless the coordinator and the guardian {terms.guardian} collude; each",
+            f"Who sees     nobody sees a vote, unless {first} and the guardian {terms.guardian} collude; each",
             "             adds noise. Compare the guardian's keys, or the digest, with the guardian by telephone: a",
             "             coordinator that put keys of its own in their place would see every vote.",
             f"             sealing_key {terms.sealing_key}",
@@ -46,28 +52,41 @@ def _who_sees(study: Study) -> list[str]:
     return ["Who sees     the coordinator sees every vote, draws the noise, and is trusted with both"]
 
 
+def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[str]:
+    """Who asks what, what this hospital does for it, and what comes out."""
+    querier, batches = study.confidentiality.querier, f"in batches of up to {study.batch_limit}, until {terms.ends}"
+    roster = f"{len(study.roster)} seats take part, {study.quorum} needed for each batch"
+    if querier is not None:
+        return [
+            f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
+            f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
+            "Questions    nobody but who asks sees them, so nobody can check what is asked; only their number is held",
+            "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
+            f"Released     a label a query, by {study.mechanism_name}, to {querier} alone",
+        ]
+    checked = "each is held against the pool that you were sent; any other is refused"
+    unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
+    return [
+        f"Who asks     {terms.coordinator}; {roster}",
+        f"Asked        {terms.pool_size} public queries, {batches}",
+        f"Questions    {checked if pool_checked else unchecked}",
+        f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
+        f"Released     a label a query, by {study.mechanism_name}, a student model trained on these labels, and a "
+        "privacy statement",
+    ]
+
+
 def describe(
     study: Study, party: str, settings: Settings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
     assert terms is not None  # approve lets no other through
-    asked = f"{terms.pool_size} public queries, in batches of up to {study.batch_limit}"
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
         f"Classes      {', '.join(terms.class_names)}",
-        f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
-        f"Asked        {asked}, until {terms.ends}",
-        "Questions    "
-        + (
-            "each is held against the pool that you were sent; any other is refused"
-            if pool_checked
-            else "only their shape and number can be checked; ask for the pool and give it with --pool"
-        ),
-        f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
-        f"Released     a label a query, by {study.mechanism_name}, a student model trained on these labels, and a "
-        "privacy statement",
+        *_what_is_asked(study, terms, pool_checked=pool_checked),
         *_who_sees(study),
         "",
         f"What it may cost, at most (unit {study.unit}: {_UNITS[study.unit]}; adjacency {ADJACENCY}; view "
@@ -92,8 +111,9 @@ def describe(
 
 
 def _not_covered(study: Study, settings: Settings) -> list[str]:
+    querier = study.confidentiality.querier
     lines = [
-        _SERVERS_NOT_COVERED[study.confidentiality.level],
+        _SERVERS_NOT_COVERED[study.confidentiality.level] if querier is None else _QUERIER_NOT_COVERED.format(querier),
         "A patient who is known to several hospitals costs more than any one of them counts; the release's statement "
         "says how much.",
         "Other releases about these data that do not go through this node.",

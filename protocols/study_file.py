@@ -42,12 +42,12 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
     level = table.get("confidentiality")
-    if isinstance(level, dict) and level.get("level") == "secure_sum":
-        roster = tuple(replace(seat, signing_key=seat.signing_key or keys(party_of(seat.party))) for seat in roster)
     if level is not None:
         if not isinstance(level, dict):
             raise InvalidInput(f"study file {path}: confidentiality is {level!r}; allowed: a table [confidentiality]")
         table["confidentiality"] = Confidentiality(**_typed(Confidentiality, level, path))
+        if table["confidentiality"].signs:
+            roster = tuple(replace(seat, signing_key=seat.signing_key or keys(party_of(seat.party))) for seat in roster)
     return Study(**_typed(Study, {**table, "roster": roster}, path))
 
 
