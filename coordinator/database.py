@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # SQLite's values
 
 from protocols.errors import StorageFailed
+from protocols.transactions import Transactions
 
 # How long one process waits for the transaction of another.
 _BUSY_S = 10.0
@@ -27,7 +27,6 @@ class Database:
         """Opens or creates the file with these tables. Raises StorageFailed, with what to do next."""
         self.path = path
         self._lock = threading.RLock()
-        self._depth = 0
         try:
             # Made for its owner alone; SQLite gives the files beside it the same permissions.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -42,6 +41,7 @@ class Database:
             self.connection.execute("PRAGMA foreign_keys = ON")
             # Within one transaction, so that a crash leaves no table without its triggers.
             self.connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+            self.transaction = Transactions(self.connection, self._lock, failed=self._failed)
         except sqlite3.Error as error:
             raise self._failed(error) from error
 
@@ -61,30 +61,6 @@ class Database:
                 return self.connection.execute(query, tuple(values)).fetchall()
             except sqlite3.Error as error:
                 raise self._failed(error) from error
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls it back. One inside another joins it."""
-        with self._lock:
-            if self._depth:
-                yield
-                return
-            try:
-                self.execute("BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                raise self._failed(error) from error
-            self._depth = 1
-            try:
-                yield
-                self.execute("COMMIT")
-            except BaseException as error:
-                if self.connection.in_transaction:
-                    self.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise self._failed(error) from error
-                raise
-            finally:
-                self._depth = 0
 
     def _failed(self, error: sqlite3.Error) -> StorageFailed:
         name = getattr(error, "sqlite_errorname", "") or ""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +23,7 @@ from party.watermarks import Watermarks, check_policy
 from protocols.audit_log import AuditLog
 from protocols.errors import Refused, StorageFailed
 from protocols.study import Study
+from protocols.transactions import Transactions
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS lifetime (
@@ -87,7 +87,6 @@ class Policy:
     def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
         """Opens or creates the file. Raises StorageFailed. clock: nanoseconds since 1970."""
         self._lock = threading.RLock()
-        self._open = False
         self._clock = clock
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -95,6 +94,9 @@ class Policy:
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.executescript(_SCHEMA)
+            self._transaction = Transactions(
+                self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
+            )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
             self.marks = Watermarks(self._database, self._transaction)
         except sqlite3.Error as error:
@@ -288,27 +290,6 @@ class Policy:
                 return self._database.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise StorageFailed(f"policy: {error}") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls all of it back. One inside another joins it."""
-        with self._lock:
-            if self._open:
-                yield
-                return
-            self._open = True
-            try:
-                self._database.execute("BEGIN IMMEDIATE")
-                yield
-                self._database.execute("COMMIT")
-            except BaseException as error:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise StorageFailed(f"policy: {error}; nothing was changed") from error
-                raise
-            finally:
-                self._open = False
 
 
 def _filled(data_set: str, unit: str, cap: LifetimeCap, currency: float, nano: int, distance: float) -> Standing:

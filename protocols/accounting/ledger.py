@@ -13,8 +13,7 @@ import json
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +21,7 @@ from typing import Any  # SQLite's values
 
 from protocols.audit_log import AuditLog
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.transactions import Transactions
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS account (
@@ -87,13 +87,15 @@ class Ledger:
         transaction that does it.
         """
         self._lock = threading.RLock()
-        self._depth = 0
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.executescript(_SCHEMA)
+            self._transaction = Transactions(
+                self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
+            )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
         except sqlite3.Error as error:
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
@@ -310,25 +312,3 @@ class Ledger:
                 return self._database.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise StorageFailed(f"ledger: {error}") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """BEGIN IMMEDIATE ... COMMIT; anything raised inside rolls it back. One inside another is a savepoint of it."""
-        with self._lock:
-            nested = self._depth > 0
-            try:
-                self._database.execute(f"SAVEPOINT step{self._depth}" if nested else "BEGIN IMMEDIATE")
-            except sqlite3.Error as error:
-                raise StorageFailed(f"ledger: {error}; nothing was charged") from error
-            self._depth += 1
-            try:
-                yield
-                self._database.execute(f"RELEASE step{self._depth - 1}" if nested else "COMMIT")
-            except BaseException as error:
-                if self._database.in_transaction:
-                    self._database.execute(f"ROLLBACK TO step{self._depth - 1}" if nested else "ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise StorageFailed(f"ledger: {error}; nothing was charged") from error
-                raise
-            finally:
-                self._depth -= 1

@@ -106,7 +106,7 @@ def open_ledger(path: Path) -> Ledger:
     # A test need not wait for the platter: what a killed process wrote is in the system's cache.
     ledger._database.execute("PRAGMA synchronous = OFF")
     disk = Disk(ledger._database)
-    ledger._database = ledger.log._database = disk
+    ledger._database = ledger.log._database = ledger._transaction._database = disk
     return ledger
 
 
