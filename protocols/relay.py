@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 
 from protocols.errors import MalformedMessage
-from protocols.frames import FRAME_BYTES
+from protocols.inference.message_sizes import REQUEST_BYTES
 
 RELAY_METHOD = "/conclave.v1.Relay/Pass"
 # A frame travels in pieces: a port that takes small messages alone stays so.
 PIECE_BYTES = 2**20
+# The largest message of a computation, and what is around it.
+RELAYED_BYTES = REQUEST_BYTES + 2**20
 _CODE = re.compile("[a-z_]{0,40}")
 _REASON_BYTES = 2000
 
@@ -33,8 +35,8 @@ class Joined:
     def add(self, piece: bytes) -> None:
         """Raises MalformedMessage once there are more bytes than a frame and its code may have."""
         self._size += len(piece)
-        if self._size > FRAME_BYTES + 64:
-            raise MalformedMessage(f"a relayed frame has more than {FRAME_BYTES} bytes; allowed: at most that")
+        if self._size > RELAYED_BYTES:
+            raise MalformedMessage(f"a relayed frame has more than {RELAYED_BYTES} bytes; allowed: at most that")
         self._pieces.append(piece)
 
     @property

@@ -11,9 +11,9 @@ from protocols.inference.architecture import Architecture
 from protocols.inference.material import Piece
 from protocols.inference.plan import Plan
 
-# A hub takes no larger frame from a node; what goes to a node has room beside it in a message.
+# A hub takes no larger frame from a node, and passes on no larger one: several are in its memory at once.
 REPLY_BYTES = 7 * 2**20
-REQUEST_BYTES = 192 * 2**20
+REQUEST_BYTES = 32 * 2**20
 
 
 def check_sizes(architecture: Architecture, queries: int) -> None:
