@@ -15,6 +15,7 @@ import pytest
 from coordinator.commands.group import EPILOG as COORDINATOR_EPILOG
 from coordinator.home import Settings as CoordinatorSettings
 from coordinator.hub import INBOUND_BYTES
+from coordinator.relaying import AT_ONCE, PER_SECOND
 from party.commands.group import EPILOG as PARTY_EPILOG
 from party.lifetime import LifetimeCap
 from party.policy import Policy
@@ -25,6 +26,7 @@ from protocols.errors import Refused
 from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.identity import PEM_BYTES
 from protocols.messages import MESSAGE_BYTES
+from protocols.relay import RELAY_METHOD, RELAYED_BYTES
 from protocols.study import Seat, Study
 from protocols.study_file import read_study
 from protocols.terms import Feature, Terms
@@ -135,7 +137,9 @@ def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     assert f"| a frame that the coordinator takes from a node | {INBOUND_BYTES // 2**20} MiB |" in text
     assert f"| an enrolment message | {ENROL_BYTES // 2**10} KiB |" in text
     assert f"| a certificate or request | {PEM_BYTES // 2**10} KiB |" in text
-    for method in (SESSION_METHOD, ENROL_METHOD):
+    assert f"| a frame that is relayed | {RELAYED_BYTES // 2**20} MiB |" in text
+    assert f"relayed at once, and in a second | {AT_ONCE}, and {PER_SECOND:g}; others wait" in text
+    for method in (SESSION_METHOD, ENROL_METHOD, RELAY_METHOD):
         assert f"`{method}`" in text
     for frame in get_args(Frame):
         assert f"`{frame.__name__}`" in text
