@@ -126,7 +126,9 @@ def coordinator(case: Case, port: int, report: Connection) -> None:
     share = watch.of("shares", lambda: shares_of(case, votes)[0])
     channel = SocketChannel(socket.create_connection(("127.0.0.1", port)), case.rtt_ms / 2000)
     channel.recv(1)
-    valid = watch.of("check", lambda: coordinator_checks(channel, share, ballots, source=system_source))
+    valid = watch.of(
+        "check", lambda: coordinator_checks(channel, share, ballots, coin_seed=system_source(32), pin=lambda coin: None)
+    )
     checked = channel.sent
     sums = watch.of("sums", lambda: coordinator_sums(share, ballots, weights=weights, valid=valid))
     label, bit = noise_of(case, 0)
@@ -150,7 +152,9 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     channel = SocketChannel(connected, case.rtt_ms / 2000)
     channel.send(b"")
     watch = Stopwatch()
-    valid = watch.of("check", lambda: guardian_checks(channel, share, ballots, source=system_source))
+    valid = watch.of(
+        "check", lambda: guardian_checks(channel, share, ballots, coin_seed=system_source(32), pin=lambda coin: None)
+    )
     checked = channel.sent
     sums = watch.of("sums", lambda: guardian_sums(share, ballots, weights=weights, valid=valid))
     label, bit = noise_of(case, 1)

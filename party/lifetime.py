@@ -164,7 +164,7 @@ def _costs(
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism
-    if isinstance(mechanism, GaussianMechanism) and not moved.sampled:
+    if isinstance(mechanism, GaussianMechanism) and mechanism.lattice is None and not moved.sampled:
         squared = mechanism.gaussian_dp(moved, view=view)
         mu_ask, mu_both = float(squared.ask[0, 0]), float(squared.ask[0, 0] + squared.answer[0, 0])
     else:

@@ -108,6 +108,8 @@ class Party:
             refusal = Refusal("budget_exceeded", str(error))
         except MalformedMessage as error:  # arrays of a level's step that are not what the step takes
             refusal = Refusal("malformed", str(error))
+        except InvalidInput as error:  # of a level, about a batch that it cannot carry
+            refusal = Refusal("cannot_answer", str(error))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from protocols.aggregation.secure_sum.context import MOST_CELLS
 from protocols.aggregation.secure_sum.graph import graph_parameters
 from protocols.aggregation.secure_sum.ring import check_ring as check_sums
 from protocols.aggregation.two_server.ring import check_ring
+from protocols.aggregation.two_server.shares import MAX_CLASSES
 from protocols.errors import InvalidInput
 
 # The digest of the pool of a study whose queries nobody but their owner sees.
@@ -18,6 +21,9 @@ NO_POOL = "0" * 64
 
 if TYPE_CHECKING:  # a study checks itself here
     from protocols.study import Study
+
+# Shares of one batch that a coordinator keeps and submits as one message.
+_MOST_HELD = 240 * 2**20
 
 
 def check_level(study: Study) -> None:
@@ -66,6 +72,17 @@ def _check_sum(study: Study) -> None:
             "the roster masks every batch"
         )
     _check_keys(study)
+    grouped = [seat.party for seat in study.roster if "/" in seat.party]
+    if grouped:
+        raise InvalidInput(
+            f"seat {grouped[0]!r} is a privacy group; allowed at level 'secure_sum': one seat a party: colluders are "
+            "counted in parties"
+        )
+    cells = study.batch_limit * study.classes
+    if cells > MOST_CELLS:
+        raise InvalidInput(
+            f"batch_limit x classes is {cells}; allowed at level 'secure_sum': at most {MOST_CELLS} counts in a batch"
+        )
     colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
     assert colluders is not None
     assert lattice is not None
@@ -110,6 +127,27 @@ def _check_querier(study: Study, querier: str) -> None:
 
 def _check_servers(study: Study, units: int) -> None:
     """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
+    terms = study.confidentiality
+    if study.participation_name == "secret" and not terms.abstention:
+        raise InvalidInput(
+            "confidentiality: abstention is false with participation 'secret'; allowed: true, as a refused abstention "
+            "would show the coin"
+        )
+    if study.classes > MAX_CLASSES:
+        raise InvalidInput(f"classes is {study.classes}; allowed at level 'two_server': at most {MAX_CLASSES}")
+    held = len(study.roster) * study.teachers * study.batch_limit * (study.classes + 3) * 4
+    if held > _MOST_HELD:
+        raise InvalidInput(
+            f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "
+            "MiB, with a smaller batch_limit"
+        )
+    assert terms.sealing_key is not None  # the level needs it
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(terms.sealing_key)))
+    except ValueError:
+        raise InvalidInput(
+            "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
+        ) from None
     mechanism = study.mechanism
     thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
     assert study.sigma is not None  # the noise of every mechanism on a lattice

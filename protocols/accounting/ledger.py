@@ -92,6 +92,8 @@ class Ledger:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
+            # What is forgotten was a secret: it is overwritten.
+            self._database.execute("PRAGMA secure_delete = ON")
             self._database.executescript(_SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")

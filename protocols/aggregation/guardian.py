@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,6 +23,8 @@ from protocols.aggregation.two_server.shares import GuardianShare, check_guardia
 from protocols.aggregation.two_server.sketch import guardian_checks
 from protocols.aggregation.two_server.weighted_sums import guardian_sums
 from protocols.aggregation.two_servers import (
+    COIN_SEED,
+    COIN_SEED_BYTES,
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     ballots_of,
@@ -31,6 +34,7 @@ from protocols.aggregation.two_servers import (
     lattice_noise,
     outcome_statement,
     own_weights,
+    pin_coin,
     receive,
     send,
     server_noise,
@@ -46,6 +50,8 @@ from protocols.study import Study
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
+# How often the labels of one batch may be computed: a line that breaks is tried again, an oracle is not.
+_ATTEMPTS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +97,7 @@ class Submission:
         if scalars.shape != (2,) or scalars[0] < 0 or scalars[1] not in (0, 1):
             raise MalformedMessage("a submission's number or round is out of range; allowed: >= 0, and 0 or 1")
         for what, array in positions.items():
-            if not len(array) or (np.diff(array) <= 0).any() or array[0] < 0:
+            if not len(array) or (array[1:] <= array[:-1]).any() or array.min() < 0:
                 raise MalformedMessage(f"{what} repeat, descend, are negative or missing; allowed: ascending positions")
         if not np.isin(seats, members).all():
             raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
@@ -199,21 +205,32 @@ class Guardian:
         return shares, faulty
 
     def _accept(self, submission: Submission) -> None:
-        """Reserves the batch, and notes the submission and a noise seed, in one transaction; or finds them again."""
+        """Reserves the batch and notes a noise seed, in one transaction; or finds both again.
+
+        Until labels were computed of one submission, another may take its place, among the same members about the same
+        queries: under the batch's one coin nothing more is opened of anybody's votes.
+        """
         study, ledger, digest = self._study, self._ledger, submission.request
         with ledger.log.together():
             ledger.log.check_known(submission.seen, by="the coordinator")
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
-            if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
-                raise Refused("other_submission", "the batch was submitted before, with other shares")
+            if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
+                raise Refused("other_submission", "labels were computed of other shares of this batch")
+            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
+                raise Refused("too_many_attempts", f"labels of the batch were computed {_ATTEMPTS} times")
             ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+            asked = study.participation.votes(submission.ids).sum(axis=1)
+            worst = study.budgets.amount(asked, asked)
+            amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
             if ledger.stored(submission.number) is None:
-                asked = study.participation.votes(submission.ids).sum(axis=1)
-                worst = study.budgets.amount(asked, asked)
-                amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
                 ledger.reserve(submission.number, digest, amounts, b"", queries=submission.ids.tolist())
             elif ledger.number_of(digest) != submission.number:
                 raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
+            elif (ledger.charged(submission.number), ledger.queries(submission.number)) != (
+                amounts,
+                submission.ids.tolist(),
+            ):
+                raise Refused("other_submission", "the batch was reserved for other queries or members")
 
     def _answer(
         self,
@@ -229,10 +246,14 @@ class Guardian:
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
-        voters = guardian_checks(channel, share, ballots, source=self._source)
+        coin_seed = ledger.note(submission.request, COIN_SEED, self._source(COIN_SEED_BYTES))
+        voters = guardian_checks(
+            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, ledger, submission.request)
+        )
         valid = whole_seats(study, voters)
         if valid.sum() < study.quorum:
             return self._give_up(submission)
+        self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         seed = ledger.noted(submission.request, _NOISE_SEED)
         assert seed is not None  # noted when the submission was accepted
@@ -258,5 +279,22 @@ class Guardian:
 
     def _give_up(self, submission: Submission) -> None:
         """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
-        self._ledger.forget(submission.request, _SUBMISSION)
         self._ledger.log.append("below_quorum", batch=submission.number)
+
+    def _begin(self, submission: Submission) -> None:
+        """Fixes the submission of which labels are computed, and counts how often they are.
+
+        A coordinator that shifts its sums and begins again would learn more of the counts each time.
+        """
+        ledger, digest = self._ledger, submission.request
+        with ledger.log.together():
+            if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
+                raise Refused("other_submission", "labels were computed of other shares of this batch")
+            number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
+            ledger.note(digest, _attempt(number), b"")
+            if number > 0:
+                ledger.log.append("computed_again", batch=submission.number, times=number + 1)
+
+
+def _attempt(number: int) -> str:
+    return f"attempt {number}"

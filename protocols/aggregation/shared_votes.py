@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 from jaxtyping import Int64
@@ -21,6 +22,8 @@ from protocols.aggregation.two_server.shares import CoordinatorShare, check_coor
 from protocols.aggregation.two_server.sketch import coordinator_checks
 from protocols.aggregation.two_server.weighted_sums import coordinator_sums
 from protocols.aggregation.two_servers import (
+    COIN_SEED,
+    COIN_SEED_BYTES,
     NOISE_SEED_BYTES,
     SIGNATURE_BYTES,
     ballots_of,
@@ -29,8 +32,10 @@ from protocols.aggregation.two_servers import (
     head_of,
     lattice_noise,
     own_weights,
+    pin_coin,
     receive,
     seal,
+    sealed_bytes,
     send,
     server_noise,
     whole_seats,
@@ -130,6 +135,8 @@ class TwoServer(Aggregation):
                 reply = given(replies.get(seat), asked.request)
                 if not isinstance(reply, HiddenVotes) or not reply.arrays:
                     raise MalformedMessage("votes of another level")
+                if reply.arrays[0].size != sealed_bytes(asked.study):
+                    raise LeftOut("bad_seal")
                 received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
             except LeftOut as error:
                 left_out[seat] = error.code
@@ -172,7 +179,10 @@ class TwoServer(Aggregation):
             return self._give_up(asked, left_out)
         ballots = ballots_of(study, request.digest, asked.takes_part[seats])
         share = CoordinatorShare.of_all(shares)
-        voters = coordinator_checks(channel, share, ballots, source=self._source)
+        coin_seed = asked.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
+        voters = coordinator_checks(
+            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, asked.ledger, request.digest)
+        )
         valid = whole_seats(study, voters)
         left_out |= {study.roster[seat].party: "bad_votes" for seat in seats[~valid].tolist()}
         if valid.sum() < study.quorum:

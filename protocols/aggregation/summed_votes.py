@@ -50,6 +50,7 @@ from protocols.messages import (
 )
 from protocols.noise import LatticeNoise
 from protocols.randomness import RandomSource
+from protocols.stream import expanded_source
 from protocols.study import Study
 from protocols.votes import count_votes
 
@@ -76,13 +77,13 @@ class SummedBallot(Ballot):
         source: RandomSource,
         noise_source: RandomSource | None = None,
     ) -> None:
-        """noise_source: of the noise alone, for simulations that draw it again; `source` if None."""
+        """noise_source: of the noise alone, for simulations that draw it again; the batch's secret if None."""
         self._study = study
         self._index = study.seats[seat]
         self._ledger = ledger
         self._key = key
         self._source = source
-        self._noise_source = noise_source or source
+        self._noise_source = noise_source
         self._verify = roster_verifier(study)
         if not self._verify(seat, b"", sign(key, b"")):
             raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
@@ -108,7 +109,9 @@ class SummedBallot(Ballot):
         counts = count_votes(votes()[None], study.weights[[self._index]], classes=study.classes)
         lattice = study.lattice
         assert lattice is not None
-        noise = discrete_gaussian(self._noise_source, sigma=noise_share(study), size=counts.size)
+        # Of the batch's secret, as the masks are: a ledger that was restored to before its last charge masks the same.
+        source = self._noise_source or expanded_source(secret, label="noise share")
+        noise = discrete_gaussian(source, sigma=noise_share(study), size=counts.size)
         values = np.rint(counts.ravel() * lattice.units).astype(np.int64) + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 

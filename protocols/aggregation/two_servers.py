@@ -16,6 +16,8 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.two_server.expansion import SEED_BYTES
 from protocols.aggregation.two_server.sketch import Ballots
 from protocols.audit_log import Head
 from protocols.channel import Channel
@@ -27,6 +29,9 @@ from protocols.randomness import RandomSource
 from protocols.study import Study
 
 NOISE_SEED_BYTES = 32
+COIN_SEED_BYTES = 32
+# Notes of a batch: a server's secret part of its coin, and the coin that was followed.
+COIN_SEED, _COIN = "coin_seed", "coin"
 GUARDIAN_NOISE = "guardian noise"
 SIGNATURE_BYTES = 64
 _SHARE = b"conclave guardian share 1\n"
@@ -42,6 +47,12 @@ def seal(
     """
     about = purpose + study + request + seat.encode()
     return _HPKE.encrypt(encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=about)
+
+
+def sealed_bytes(study: Study) -> int:
+    """How long a sealed share is: the encapsulated key, the seeds of the seat's votes, and the tag."""
+    seeds = np.zeros((study.teachers, SEED_BYTES), dtype=np.uint8)
+    return 32 + len(encode_arrays((seeds,))) + 16
 
 
 def unseal(
@@ -101,6 +112,15 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
         bool(study.confidentiality.abstention),
         request,
     )
+
+
+def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
+    """Keeps the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
+
+    Opened under two coins, what the servers exchange would give the votes (two_server/sketch.py).
+    """
+    if ledger.note(request, _COIN, coin) != coin:
+        raise Refused("other_coin", "the batch was checked before, under another coin")
 
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:

@@ -14,7 +14,8 @@ from protocols.aggregation.secure_sum.graph import Graph, graph_parameters, sign
 from protocols.aggregation.secure_sum.ring import BITS
 from protocols.errors import InvalidInput
 
-_DIGEST_BYTES, _RUN_BYTES, _MOST_CELLS = 32, 64, 2**26
+_DIGEST_BYTES, _RUN_BYTES = 32, 64
+MOST_CELLS = 2**26
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Context:
             )
         if len(set(self.members)) != len(self.members):
             raise InvalidInput(f"{len(self.members)} members with names that repeat; allowed: distinct names")
-        if not 1 <= self.cells <= _MOST_CELLS:
-            raise InvalidInput(f"cells = {self.cells}; allowed: 1 to {_MOST_CELLS}")
+        if not 1 <= self.cells <= MOST_CELLS:
+            raise InvalidInput(f"cells = {self.cells}; allowed: 1 to {MOST_CELLS}")
         if self.bits not in BITS:
             raise InvalidInput(f"bits = {self.bits}; allowed: {', '.join(map(str, BITS))}")
         graph_parameters(parties=len(self.members), dropouts=self.dropouts, colluders=self.colluders)

@@ -10,11 +10,14 @@ server knows a, and <r,v>^2 = d^2 + 2 d a + a^2 is then local. A malformed squar
 the polynomial, for e was fixed before r was drawn: the polynomial stays non-zero, of degree two, and e helps no cheat;
 it only gets an honest vector refused.
 
-Soundness. r is drawn after both servers have fixed what they hold: each commits to its submissions first and the coin
-is a hash of both commitments and of a number from each server, of which the coordinator's is committed to before it
-sees the guardian's. The REPETITIONS = 3 results of all queries of a voter are added up with two random combinations
-each, so that a voter with any bad vector passes with probability at most (2/p + 1/p^2)^3, about 2^-90. Where every
-voter must vote, the combinations also hold sum_c v_c - 1, which must be zero.
+One coin a batch. Opened twice under two coins, d and d' would give <r - r', v>, and with it v. So r follows from a
+number of each server that stays the same in every attempt at a batch, whoever's votes are in it, and each server pins
+the coin before it sends anything that depends on votes: no other coin is ever followed for the batch.
+
+Soundness. Parties share before the coin is drawn, from numbers that no party sees; the coordinator's is committed to
+before it sees the guardian's. The REPETITIONS = 3 results of all queries of a voter are added up with two random
+combinations each, so that a voter with any bad vector passes with probability at most (2/p + 1/p^2)^3, about 2^-90.
+Where every voter must vote, the combinations also hold sum_c v_c - 1, which must be zero.
 
 Only sums that are zero for an honest voter are opened. For a malicious one they say something of its own vectors, and
 it is left out whole. Both servers are semi-honest and do not collude: a server that deviates can get an honest voter
@@ -23,8 +26,7 @@ refused, or learn a bit of it by shifting its share; the MAC'd sketch of the sam
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +45,9 @@ from protocols.aggregation.two_server.shares import (
 from protocols.aggregation.two_server.wire_arrays import elements, receive
 from protocols.channel import Channel
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.randomness import RandomSource
+
+# Keeps the coin of a batch; raises Refused for any other than the first.
+Pin = Callable[[bytes], None]
 
 _COMBINATIONS = 2
 # Columns of the products of a vector: <r,v> and <r^2,v> of each repetition, and the sum of v.
@@ -82,20 +86,22 @@ class Ballots:
 
 
 def coordinator_checks(
-    channel: Channel, share: CoordinatorShare, ballots: Ballots, *, source: RandomSource
+    channel: Channel, share: CoordinatorShare, ballots: Ballots, *, coin_seed: bytes, pin: Pin
 ) -> Bool[ndarray, " voters"]:
     """Which voters' vectors are all well formed; the guardian gets the same.
 
-    source: fresh cryptographic randomness in every attempt. Raises MalformedMessage, ChannelClosed, InvalidInput.
+    coin_seed: 32 secret random bytes of this server for this batch, the same in every attempt at it; pin(coin): called
+    before anything that depends on votes is sent; keeps the coin of the batch, and raises Refused for any other.
+    Raises MalformedMessage, ChannelClosed, InvalidInput, and what `pin` raises.
     """
     _check_sizes(ballots, share.votes.shape, share.seeds.shape)
-    commitment = _commitment(source(_HASH_BYTES), share.arrays())
-    number, opening = source(_HASH_BYTES), source(_HASH_BYTES)
-    channel.send(ballots.digest + commitment + derived_key("coin", number, opening))
-    answer = receive(channel, 3 * _HASH_BYTES, "the guardian's commitment")
+    number, opening = _number(coin_seed, ballots), derived_key("opening", _checked_seed(coin_seed), ballots.context)
+    channel.send(ballots.digest + derived_key("coin", number, opening))
+    answer = receive(channel, 2 * _HASH_BYTES, "the guardian's number")
     _check_digest(answer, ballots)
+    coin = derived_key("challenge", ballots.context, number, answer[_HASH_BYTES:])
+    pin(coin)
     channel.send(number + opening)
-    coin = derived_key("challenge", ballots.digest, commitment, answer[_HASH_BYTES:], number)
     points = expand_coordinator(share.seeds, queries=ballots.queries, context=ballots.context)
     challenge = _challenge(coin, ballots)
     products = np.empty((len(points), ballots.queries, _PRODUCTS), dtype=np.uint32)
@@ -114,23 +120,21 @@ def coordinator_checks(
 
 
 def guardian_checks(
-    channel: Channel, share: GuardianShare, ballots: Ballots, *, source: RandomSource
+    channel: Channel, share: GuardianShare, ballots: Ballots, *, coin_seed: bytes, pin: Pin
 ) -> Bool[ndarray, " voters"]:
     """As `coordinator_checks`, for the guardian."""
     voters, queries = ballots.takes_part.shape
     _check_sizes(ballots, (voters, queries, ballots.classes), share.seeds.shape)
-    commitment = _commitment(source(_HASH_BYTES), share.arrays())
-    number = source(_HASH_BYTES)
-    question = receive(channel, 3 * _HASH_BYTES, "the coordinator's commitment")
+    number = _number(coin_seed, ballots)
+    question = receive(channel, 2 * _HASH_BYTES, "the coordinator's commitment")
     _check_digest(question, ballots)
-    channel.send(ballots.digest + commitment + number)
+    channel.send(ballots.digest + number)
     answer = receive(channel, 2 * _HASH_BYTES, "the coordinator's number")
     theirs = answer[:_HASH_BYTES]
-    if derived_key("coin", theirs, answer[_HASH_BYTES:]) != question[2 * _HASH_BYTES :]:
+    if derived_key("coin", theirs, answer[_HASH_BYTES:]) != question[_HASH_BYTES:]:
         raise MalformedMessage("the coordinator opened another number than it had committed to")
-    coin = derived_key(
-        "challenge", ballots.digest, question[_HASH_BYTES : 2 * _HASH_BYTES], commitment + number, theirs
-    )
+    coin = derived_key("challenge", ballots.context, theirs, number)
+    pin(coin)
     challenge = _challenge(coin, ballots)
     products = np.empty((voters, queries, _PRODUCTS), dtype=np.uint32)
     points, squares = (np.empty((voters, queries, REPETITIONS), dtype=np.uint32) for _ in range(2))
@@ -212,13 +216,15 @@ def _all_zero(total: UInt32[ndarray, "repetitions voters combinations"]) -> Bool
     return np.asarray(~total.any(axis=(0, 2)))
 
 
-def _commitment(nonce: bytes, arrays: tuple[ndarray, ...]) -> bytes:
-    """Binds a server to what it holds, and hides it: the guardian could otherwise try votes out."""
-    hashed = hashlib.blake2b(nonce, digest_size=_HASH_BYTES, person=b"submissions")
-    for array in arrays:
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        hashed.update(memoryview(flat))  # type: ignore[arg-type]  # an array has a buffer
-    return hashed.digest()
+def _number(coin_seed: bytes, ballots: Ballots) -> bytes:
+    """A server's part of the coin: the same for a seed and a batch, whoever's votes are in it."""
+    return derived_key("number", _checked_seed(coin_seed), ballots.context)
+
+
+def _checked_seed(coin_seed: bytes) -> bytes:
+    if len(coin_seed) != _HASH_BYTES:
+        raise InvalidInput(f"a coin seed of {len(coin_seed)} bytes; allowed: {_HASH_BYTES}")
+    return coin_seed
 
 
 def _check_sizes(ballots: Ballots, votes: tuple[int, ...], seeds: tuple[int, ...]) -> None:

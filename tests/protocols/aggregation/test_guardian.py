@@ -151,7 +151,7 @@ def test_a_guardian_without_its_ledger_is_not_believed(world):
 
 
 def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
-    world.wrap = lambda channel: Breaking(channel, 6)
+    world.wrap = lambda channel: Breaking(channel, 12)
     world.label()
     digest = world.own.stored(0).digest
     world.own.forget(digest, "submitted")
@@ -350,3 +350,82 @@ def test_arbitrary_bytes_end_a_conversation_and_charge_nothing(messages):
         with pytest.raises(ConclaveError):
             guardian.serve(there)
         assert all(balance.spent == 0 for balance in ledger.balances().values())
+
+
+class Recorded:
+    """A guardian's end that keeps what arrives."""
+
+    def __init__(self, channel, kept):
+        self.channel, self.kept = channel, kept
+
+    def send(self, data):
+        self.channel.send(data)
+
+    def recv(self, limit):
+        self.kept.append(self.channel.recv(limit))
+        return self.kept[-1]
+
+
+def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world):
+    attempts = []
+    for cut in (6, 8, 10, None):
+        kept = []
+        attempts.append(kept)
+        world.wrap = lambda channel, cut=cut, kept=kept: Recorded(
+            channel if cut is None else Breaking(channel, cut), kept
+        )
+        world.label(source=10 + len(attempts))
+    # Submission, commitment, number, elements: heads in the first differ, the rest is that of the first attempt.
+    whole = attempts[-1]
+    for kept in attempts[:-1]:
+        assert len(kept) >= 3
+        assert kept[1:4] == whole[1 : len(kept[1:4]) + 1]
+
+
+def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
+    world.wrap = lambda channel: Breaking(channel, 12)
+    assert world.label().stop.reason == "guardian_lost"
+    digest = world.own.stored(0).digest
+    assert world.guardians.noted(digest, "coin") is not None
+    for kind in ("coin_seed", "coin"):
+        world.own.forget(digest, kind)
+    world.wrap = lambda channel: channel
+    assert world.label(source=9).stop.reason == "guardian_lost"
+    assert "other_coin" in str(world.here.faults[0])
+
+
+def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first(world):
+    world.exchange = InProcess({name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"}))
+    world.wrap = lambda channel: Breaking(channel, 4)
+    assert world.label().stop.reason == "guardian_lost"
+    world.own.forget(world.own.stored(0).digest, "submitted")
+    world.exchange = InProcess({name: world.parties[name].handle for name in NAMES})
+    world.wrap = lambda channel: channel
+    got = world.label()
+    assert (got.labels >= 0).any()
+    own, guardians, parties = world.spent()
+    assert own == guardians == parties
+
+
+def test_a_batch_that_was_reserved_for_less_is_refused(world):
+    guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
+    for changes, fault in (
+        ({"ids": np.arange(1), "members": np.arange(1), "seats": np.arange(1), "sealed": (b"broken",)}, None),
+        ({}, "other_submission"),
+    ):
+        here, there = pair(wait_s=2.0)
+        send(here, submission(**changes).arrays())
+        if fault is None:
+            guardian.serve(there)  # below the quorum
+        else:
+            with pytest.raises(Refused, match=fault):
+                guardian.serve(there)
+
+
+def test_labels_of_one_batch_are_computed_so_often_and_no_more(world):
+    world.wrap = lambda channel: Breaking(channel, 12)
+    for _ in range(16):
+        assert world.label().stop.reason == "guardian_lost"
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="too_many_attempts"):
+        world.label()

@@ -28,6 +28,8 @@ def test_the_querying_party_and_the_guardian_check_the_votes_of_heterogeneous_mo
     ballots = Ballots(np.ones((3, 5), dtype=bool), 4, False, CONTEXT)
     ours, theirs = pair(wait_s=10.0)
     with ThreadPoolExecutor(1) as pool:
-        guardians_side = pool.submit(guardian_checks, theirs, guardians, ballots, source=seeded_source(1))
-        mine = coordinator_checks(ours, coordinators, ballots, source=seeded_source(2))
+        guardians_side = pool.submit(
+            guardian_checks, theirs, guardians, ballots, coin_seed=bytes(32), pin=lambda coin: None
+        )
+        mine = coordinator_checks(ours, coordinators, ballots, coin_seed=seeded_source(2)(32), pin=lambda coin: None)
         assert mine.tolist() == guardians_side.result().tolist() == [True, False, True]

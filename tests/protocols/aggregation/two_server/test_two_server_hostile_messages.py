@@ -23,9 +23,9 @@ NOISE = np.zeros((QUERIES, CLASSES), dtype=np.int64)
 
 SIDES = {
     "the coordinator's check": lambda channel: coordinator_checks(
-        channel, SHARES[0], BALLOTS, source=seeded_source(2)
-    ),
-    "the guardian's check": lambda channel: guardian_checks(channel, SHARES[1], BALLOTS, source=seeded_source(3)),
+        channel, SHARES[0], BALLOTS, coin_seed=seeded_source(2)(32), pin=lambda coin: None),
+    "the guardian's check": lambda channel: guardian_checks(
+        channel, SHARES[1], BALLOTS, coin_seed=seeded_source(3)(32), pin=lambda coin: None),
     "the coordinator's argmax": lambda channel: coordinator_side(
         channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=2, offsets=None, total_units=9,
         source=seeded_source(4),

@@ -1,5 +1,6 @@
 """The check of shared votes: honest voters pass, each kind of cheat is named, and the rest goes on."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,8 @@ from protocols.aggregation.two_server.field import P, centred, from_integers, pl
 from protocols.aggregation.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.aggregation.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from protocols.aggregation.two_server.weighted_sums import coordinator_sums, guardian_sums
-from protocols.channel import pair
-from protocols.errors import InvalidInput, MalformedMessage
+from protocols.channel import Channel, pair
+from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.randomness import seeded_source
 
 VOTERS, QUERIES, CLASSES, CHEAT = 5, 6, 4, 2
@@ -32,8 +33,12 @@ def shared(votes=VOTES, *, classes=CLASSES, context=b"batch", seed=1):
 def verdicts(coordinator, guardian, terms, seed=1):
     """What both servers find, which must be the same."""
     found = converse(
-        lambda channel: coordinator_checks(channel, coordinator, terms, source=seeded_source(seed, 1)),
-        lambda channel: guardian_checks(channel, guardian, terms, source=seeded_source(seed, 2)),
+        lambda channel: coordinator_checks(
+            channel, coordinator, terms, coin_seed=seeded_source(seed, 1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, terms, coin_seed=seeded_source(seed, 2)(32), pin=lambda coin: None
+        ),
     )
     np.testing.assert_array_equal(*found)
     return found[0]
@@ -166,20 +171,94 @@ def test_the_servers_exchange_one_element_a_repetition_and_query() -> None:
     coordinator, guardian = shared()
     ends = pair()
     converse(
-        lambda channel: coordinator_checks(channel, coordinator, ballots(), source=seeded_source(1)),
-        lambda channel: guardian_checks(channel, guardian, ballots(), source=seeded_source(2)),
+        lambda channel: coordinator_checks(
+            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+        ),
         channels=ends,
     )
     elements = 4 * VOTERS * 3 * (QUERIES + 2)
-    # Digest, commitments and the coordinator's opening are hashes of 32 bytes.
-    assert [end.sent for end in ends] == [elements + 5 * 32, elements + 3 * 32]
+    # Digest, numbers, the coordinator's commitment and its opening have 32 bytes each.
+    assert [end.sent for end in ends] == [elements + 4 * 32, elements + 2 * 32]
+
+
+class Recorded:
+    """A channel that keeps what it sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.messages = channel, []
+
+    def send(self, data: bytes) -> None:
+        self.messages.append(data)
+        self.channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        return self.channel.recv(limit)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def sent_in_one_attempt(voters: slice) -> list[list[bytes]]:
+    """What each server sends about these voters, with the seeds of one batch."""
+    coordinator, guardian = shared()
+    some = CoordinatorShare(coordinator.votes[voters], coordinator.squares[voters], coordinator.seeds[voters])
+    terms = ballots(takes_part=np.ones((len(some.seeds), QUERIES), dtype=bool))
+    ends = tuple(Recorded(end) for end in pair())
+    converse(
+        lambda channel: coordinator_checks(channel, some, terms, coin_seed=bytes(32), pin=lambda coin: None),
+        lambda channel: guardian_checks(
+            channel, GuardianShare(guardian.seeds[voters]), terms, coin_seed=bytes([1]) * 32, pin=lambda coin: None
+        ),
+        channels=ends,
+    )
+    return [end.messages for end in ends]
+
+
+def test_a_second_attempt_opens_nothing_that_the_first_did_not_whoever_is_in_it() -> None:
+    # Under another coin the differences of what is opened would give every vote.
+    first, again, fewer = (sent_in_one_attempt(each) for each in (slice(None), slice(None), slice(1, None)))
+    assert first == again
+    size = 4 * QUERIES * 3
+    for server, opening in ((0, 2), (1, 1)):
+        assert fewer[server][opening][: size * (VOTERS - 1)] == first[server][opening][size : size * VOTERS]
+
+
+@pytest.mark.parametrize("refusing", ["coordinator", "guardian"])
+def test_a_server_that_pins_another_coin_sends_nothing_of_its_shares(refusing: str) -> None:
+    coordinator, guardian = shared()
+    ends = tuple(Recorded(end) for end in pair(wait_s=1.0))
+
+    def pin(server: str) -> Callable[[bytes], None]:
+        def check(coin: bytes) -> None:
+            if server == refusing:
+                raise Refused("other_coin", "another coin was followed before")
+
+        return check
+
+    with pytest.raises((Refused, ChannelClosed)):
+        converse(
+            lambda channel: coordinator_checks(
+                channel, coordinator, ballots(), coin_seed=bytes(32), pin=pin("coordinator")
+            ),
+            lambda channel: guardian_checks(channel, guardian, ballots(), coin_seed=bytes(32), pin=pin("guardian")),
+            channels=ends,
+        )
+    mine = ends[refusing == "guardian"].messages
+    assert all(len(message) <= 64 for message in mine), "elements were sent"
 
 
 def test_a_channel_without_buffers_does_not_lock_the_check() -> None:
     coordinator, guardian = shared()
     found = converse(
-        lambda channel: coordinator_checks(channel, coordinator, ballots(), source=seeded_source(1)),
-        lambda channel: guardian_checks(channel, guardian, ballots(), source=seeded_source(2)),
+        lambda channel: coordinator_checks(
+            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+        ),
         channels=unbuffered_pair(),
     )
     assert found[0].all()
@@ -249,8 +328,12 @@ def test_servers_that_differ_in_the_batch_stop_before_anything_is_opened(other) 
     coordinator, guardian = shared()
     with pytest.raises(MalformedMessage, match="servers differ"):
         converse(
-            lambda channel: coordinator_checks(channel, coordinator, ballots(), source=seeded_source(1)),
-            lambda channel: guardian_checks(channel, guardian, ballots(**other), source=seeded_source(2)),
+            lambda channel: coordinator_checks(
+                channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+            ),
+            lambda channel: guardian_checks(
+                channel, guardian, ballots(**other), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+            ),
         )
 
 
@@ -258,9 +341,9 @@ def test_shares_of_another_size_than_the_batch_are_refused() -> None:
     coordinator, guardian = shared()
     terms = ballots(voters=4)
     with pytest.raises(InvalidInput, match="expected"):
-        coordinator_checks(Untouched(), coordinator, terms, source=seeded_source(1))
+        coordinator_checks(Untouched(), coordinator, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
     with pytest.raises(InvalidInput, match="expected"):
-        guardian_checks(Untouched(), guardian, terms, source=seeded_source(1))
+        guardian_checks(Untouched(), guardian, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
 
 
 def test_weights_that_the_ring_cannot_hold_are_refused() -> None:

@@ -97,8 +97,12 @@ def views_of_the_check(choices, seed):
 def checked(coordinator, guardian, shape, seed, ends):
     terms = Ballots(np.ones(shape, dtype=bool), CLASSES, True, b"view")
     return converse(
-        lambda channel: coordinator_checks(channel, coordinator, terms, source=seeded_source(seed, 1)),
-        lambda channel: guardian_checks(channel, guardian, terms, source=seeded_source(seed, 2)),
+        lambda channel: coordinator_checks(
+            channel, coordinator, terms, coin_seed=seeded_source(seed, 1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, terms, coin_seed=seeded_source(seed, 2)(32), pin=lambda coin: None
+        ),
         channels=ends,
     )[0]
 
