@@ -78,7 +78,7 @@ def gaussian(noise: Noise, shape: tuple[int, ...], *, sigma: float) -> Float64[n
 def lattice_noise_distance(*, draws: int) -> float:
     """Upper bound of the total variation distance between noise that must fit a ring and noise that need not.
 
-    `draws` discrete Gaussians, none of which may exceed RING_SIGMAS of its standard deviations: each does with
+    `draws` sums of discrete Gaussians, none of which may exceed RING_SIGMAS of its standard deviations: each does with
     probability at most 2 exp(-RING_SIGMAS^2/2) (Canonne, Kamath, Steinke 2020, Cor. 17: no heavier a tail than the
     continuous one's bound).
     """

@@ -23,8 +23,8 @@ SEVERAL = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient. Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
     "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
-    "Where no figure stands, delta does not cover the rounding of float64 noise at so large an epsilon (some 15 or "
-    "more): take it as no guarantee."
+    "Where no figure stands, delta does not cover what is set aside for the noise as it is drawn (for float64 noise at "
+    "an epsilon of some 15 or more): take it as no guarantee."
 )
 EARLIER = (
     "The figures hold for a patient whose data were in all of these releases under the same name of the party. It is "
@@ -39,7 +39,8 @@ COORDINATOR_NOT_COVERED = {
     "of votes and noise among them weakens or undoes these figures. A hospital can add any vector to the sum: nothing "
     "holds it to one vote.",
     "two_server": "Coordinator and guardian together: if they collude they see every vote. A malicious server can flip "
-    "labels or learn a bit by shifting its share. Against one server alone the figures are computational.",
+    "labels, and learn more of the counts than labels show, by shifting its share and beginning again. Against one "
+    "server alone the figures are computational.",
 }
 NOT_COVERED = (
     "What a hospital does outside this study: other uses of the same data, its teachers' files, its own logs.",
