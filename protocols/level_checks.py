@@ -154,7 +154,8 @@ def _check_servers(study: Study, units: int) -> None:
     check_ring(
         total_units=study.total_units,
         threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
-        most_offset_units=ceil(study.nominal_weight * units) if mechanism.interactive else 0,
+        # Predictions may add up to 1.001 (check_predictions).
+        most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
         label_sigma_units=study.sigma * units,
         threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
         classes=study.classes,

@@ -8,6 +8,8 @@ never drawn again. The guardian's signature of the outcome ends it.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -148,7 +150,8 @@ def receive(channel: Channel) -> tuple[ndarray, ...]:
         raise MalformedMessage(f"message of {len(data)} bytes between the servers; allowed: a code and arrays")
     code = data[1 : 1 + data[0]].decode("ascii", errors="replace")
     if code:
-        raise Refused("guardian_refuses", f"the guardian refuses: {code[:40]}; its operator's log says more")
+        said = code if re.fullmatch("[a-z_]{1,40}", code) else "refused"
+        raise Refused("guardian_refuses", f"the other server refuses: {said}; its operator's log says more")
     return decode_arrays(data[1 + data[0] :])
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from party.lifetime import (
     CURRENCIES,
     LifetimeCap,
+    _costs,
     allowance,
     epsilon_reached,
     first_order,
@@ -21,6 +22,7 @@ from protocols.accounting.filter import NANO
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity
 from protocols.study import Seat
+from tests.contracts.levels import lattice_study, secure_sum
 from tests.studies import make_study
 
 BIG = [1.0] * 250
@@ -231,3 +233,11 @@ def test_renyi_never_claims_less_than_the_exact_epsilon_of_gaussian_noise(mu_squ
         order = float(CURRENCIES[at])
         reached = epsilon_reached(math.ceil(mu_squared * order / 2), order, delta=delta, noise_distance=0.0)
         assert reached >= exact * (1 - 1e-9) - 1e-12
+
+
+def test_integer_noise_is_never_counted_in_gaussian_dp():
+    study = lattice_study(secure_sum())
+    ask, both = _costs(study, 0, unit="record")
+    assert np.isinf(ask[-1])
+    assert np.isinf(both[-1])
+    assert np.isfinite(both[:-1]).any()
