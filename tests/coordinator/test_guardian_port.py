@@ -162,10 +162,9 @@ def test_a_guardian_with_the_coordinators_own_key_is_the_same_organisation():
 
 
 @pytest.mark.parametrize("name", ["centre", "hospital-1"])
-def test_terms_that_name_the_coordinator_or_a_party_as_guardian_are_refused_before_anything_is_dialled(name):
-    study = guarded_study(guardian=name)
-    with pytest.raises(Refused, match="same_organisation"):
-        check_guardian(study, Guardianship().line("127.0.0.1:1"))
+def test_terms_that_name_the_coordinator_or_a_party_as_guardian_make_no_study(name):
+    with pytest.raises(InvalidInput, match="another organisation"):
+        guarded_study(guardian=name)
 
 
 def test_a_missing_address_an_absent_guardian_and_a_level_without_one_are_named():

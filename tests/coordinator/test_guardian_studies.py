@@ -74,8 +74,8 @@ def test_a_guardian_that_is_a_party_of_the_study_is_refused(tmp_path):
     home = GuardianHome(tmp_path / "guardian")
     settings = GuardianSettings(name="hospital-1", coordinator="centre", listen="127.0.0.1:0", metrics_port=0)
     create_guardian(home, settings)
-    with pytest.raises(Refused, match="same_organisation"):
-        approve(home, study_for(home, guardian="hospital-1"))
+    with pytest.raises(InvalidInput, match="another organisation"):
+        study_for(home, guardian="hospital-1")
 
 
 def test_what_approving_means_is_said_in_words(home):
