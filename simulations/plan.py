@@ -65,6 +65,8 @@ class Plan:
             "mechanism": study.mechanism_name,
             **{name: getattr(study, name) for name in PARAMETERS},
             "participation": study.participation_name,
+            "confidentiality": study.confidentiality.level,
+            "units": study.confidentiality.units,
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,
             "answers_if_half_answered": self.answers_half,

@@ -33,7 +33,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     terms = plan.to_json()
     print_rows(
         f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
-        f"view {terms['view']}, replace-one",
+        f"view {terms['view']}, replace-one, {_level(terms['confidentiality'], terms['units'])}",
         columns,
         rows,
     )
@@ -51,7 +51,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     ]
     print_rows(
         f"{_seats(figures)}, {figures['mechanism']['name']}, {figures['accounting']}, unit {figures['unit']}, "
-        f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}",
+        f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}, "
+        f"{_level(figures['confidentiality'], figures['units'])}",
         ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
         rows,
     )
@@ -63,6 +64,11 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     click.echo(f"report           {out / 'report.html'}")
     click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
+
+
+def _level(level: str, units: int | None) -> str:
+    """Who may see a vote, and whether the noise is of whole lattice units."""
+    return f"level {level}" if units is None else f"level {level}, noise in 1/{units} votes"
 
 
 def _deltas(figures: dict[str, Any]) -> str:

@@ -186,13 +186,18 @@ def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_l
         "view histogram",
         "replace-one",
         "delta 1e-05",
+        "level clear",
     ):
         assert words in printed
     answered = json.loads((tmp_path / "out" / "summary.json").read_text())["answered"]
     assert f"{answered} labels released" in captured.err
     assert f"{answered}.0 labels" not in captured.err
     assert run("plan", *stored, "--budgets", "2", "--view", "histogram") == 0
-    assert "None" not in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "None" not in printed
+    assert "level clear" in printed
+    assert run("plan", *stored, "--budgets", "2", "--confidentiality", "two_server") == 0
+    assert "level two_server, noise in 1/64 votes" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
