@@ -278,6 +278,14 @@ class SecureSum(Aggregation):
         return found
 
 
+def openers(ledger: Ledger, digest: bytes) -> ndarray | None:
+    """Which seats of the roster can still open a batch, by index; None as long as it is not fixed who they are."""
+    for kind, sharers in ((_MASKED, 0), (_SHARED, 3)):
+        if (noted := ledger.noted(digest, kind)) is not None:
+            return np.flatnonzero(decode_arrays(noted)[sharers])
+    return None
+
+
 def _add_missing(left_out: dict[str, str], codes: Mapping[str, str]) -> None:
     """Adds the codes of parties that have none yet: a refusal says more than that no reply came."""
     for name, code in codes.items():
