@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from numpy import ndarray
 
@@ -21,6 +19,7 @@ from protocols.accounting.distributed_noise import share_sigma
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, Votes, code_of
 from protocols.aggregation.secure_sum import party
+from protocols.aggregation.secure_sum.authenticator import PairwiseAuthenticator, Verify, verifier
 from protocols.aggregation.secure_sum.context import Context
 from protocols.aggregation.secure_sum.coordinator import (
     Keys,
@@ -81,11 +80,10 @@ class SummedBallot(Ballot):
         self._study = study
         self._index = study.seats[seat]
         self._ledger = ledger
-        self._key = key
         self._source = source
         self._noise_source = noise_source
-        self._verify = roster_verifier(study)
-        if not self._verify(seat, b"", sign(key, b"")):
+        self._authenticator = PairwiseAuthenticator(study.digest, seat, key=key, publics=_roster_keys(study))
+        if not self._authenticator.verify(seat, b"", sign(key, b"")):
             raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
 
     def step(self, request: StepRequest) -> StepReply:
@@ -130,17 +128,23 @@ class SummedBallot(Ballot):
             for kind in (_SECRET, _CELLS):
                 self._ledger.forget_uncharged(kind, keep=_OPEN_SUMS)
         context = self._context(request.batch_digest)
-        return party.advertise(self._secret(request.batch_digest), context, self._index, sign=self._signed)
+        secret = self._secret(request.batch_digest)
+        return party.advertise(secret, context, self._index, authenticator=self._authenticator)
 
     def _share(self, request: StepRequest) -> tuple[ndarray, ...]:
         context, secret = self._context(request.batch_digest), self._secret(request.batch_digest)
-        return party.share(secret, context, self._index, request.arrays, verify=self._verify)
+        return party.share(secret, context, self._index, request.arrays, authenticator=self._authenticator)
 
     def _agree(self, request: StepRequest) -> tuple[ndarray, ...]:
         digest, context = request.batch_digest, self._context(request.batch_digest)
         noted = self._ledger.note(digest, _SURVIVORS, party.survivors_note(context, self._index, request.arrays))
         return party.agree(
-            context, self._index, request.arrays, masked=self._masked(digest), noted=noted, sign=self._signed
+            context,
+            self._index,
+            request.arrays,
+            masked=self._masked(digest),
+            noted=noted,
+            authenticator=self._authenticator,
         )
 
     def _open(self, request: StepRequest) -> tuple[ndarray, ...]:
@@ -155,7 +159,7 @@ class SummedBallot(Ballot):
             request.arrays,
             masked=self._masked(digest),
             noted=noted,
-            verify=self._verify,
+            authenticator=self._authenticator,
         )
 
     def _masked(self, digest: bytes) -> bytes:
@@ -176,9 +180,6 @@ class SummedBallot(Ballot):
         if noted is None:
             raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
         return context_of(self._study, digest, queries=int.from_bytes(noted, "big"))
-
-    def _signed(self, message: bytes) -> bytes:
-        return sign(self._key, message)
 
 
 class SecureSum(Aggregation):
@@ -215,20 +216,21 @@ class SecureSum(Aggregation):
         for kind in (_SHARED, _MASKED):
             asked.ledger.forget(asked.request.digest, kind)
 
-    def _shared(self, asked: Asked, context: Context, verify: party.Verify, left_out: dict[str, str]) -> Shared:
+    def _shared(self, asked: Asked, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
         noted = asked.ledger.noted(asked.request.digest, _SHARED)
         if noted is None:
             everyone = np.ones(context.parties, dtype=bool)
             queries = np.array([len(asked.request.batch.ids)], dtype=np.int64)
             replies = self._step(asked, "sum_keys", everyone, lambda _: (queries,), left_out)
-            keys = collect_keys(context, replies, verify=verify)
-            shared = collect_shares(keys, self._step(asked, "sum_shares", keys.present, keys.request, left_out))
+            advertised = collect_keys(context, replies, verify=verify)
+            keys = advertised.keys
+            shared = collect_shares(keys, self._step(asked, "sum_shares", keys.present, advertised.request, left_out))
             _add_missing(left_out, shared.left_out)
-            arrays = (keys.present, keys.table, keys.signatures, shared.present, shared.sealed, shared.receipts)
+            arrays = (keys.present, keys.table, shared.present, shared.sealed, shared.receipts)
             noted = asked.ledger.note(asked.request.digest, _SHARED, encode_arrays(arrays))
-        present, table, signatures, sharers, sealed, receipts = decode_arrays(noted)
+        present, table, sharers, sealed, receipts = decode_arrays(noted)
         absent = {name: "absent" for name, there in zip(context.members, sharers.tolist(), strict=True) if not there}
-        return Shared(Keys(context, present, table, signatures), sharers, sealed, receipts, absent)
+        return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
 
     def _masked(self, asked: Asked, shared: Shared, left_out: dict[str, str]) -> Masked:
         noted = asked.ledger.noted(asked.request.digest, _MASKED)
@@ -280,7 +282,7 @@ class SecureSum(Aggregation):
 
 def openers(ledger: Ledger, digest: bytes) -> ndarray | None:
     """Which seats of the roster can still open a batch, by index; None as long as it is not fixed who they are."""
-    for kind, sharers in ((_MASKED, 0), (_SHARED, 3)):
+    for kind, sharers in ((_MASKED, 0), (_SHARED, 2)):
         if (noted := ledger.noted(digest, kind)) is not None:
             return np.flatnonzero(decode_arrays(noted)[sharers])
     return None
@@ -325,22 +327,17 @@ def noise_share(study: Study) -> Fraction:
     )
 
 
-def roster_verifier(study: Study) -> party.Verify:
+def roster_verifier(study: Study) -> Verify:
     """verify(seat, message, signature) under the keys of the study's roster."""
-    keys = {
+    return verifier(_roster_keys(study))
+
+
+def _roster_keys(study: Study) -> dict[str, ec.EllipticCurvePublicKey]:
+    return {
         seat.party: ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key))
         for seat in study.roster
         if seat.signing_key is not None
     }
-
-    def verify(seat: str, message: bytes, signature: bytes) -> bool:
-        try:
-            keys[seat].verify(signature, message, ec.ECDSA(hashes.SHA256()))
-        except InvalidSignature:
-            return False
-        return True
-
-    return verify
 
 
 def _queries(arrays: tuple[ndarray, ...]) -> tuple[int]:

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from numpy import ndarray
 
+from protocols.aggregation.secure_sum.authenticator import TAG_BYTES, Verify
 from protocols.aggregation.secure_sum.context import Context
-from protocols.aggregation.secure_sum.party import Verify
 from protocols.aggregation.secure_sum.wire import (
     KEYS,
     SEALED_BYTES,
@@ -53,17 +53,27 @@ class Keys:
     context: Context
     present: Bool[ndarray, " parties"]
     table: UInt8[ndarray, "parties 3 32"]
-    signatures: UInt8[ndarray, "parties 73"]
     left_out: dict[str, str] = field(default_factory=dict)
-
-    def request(self, index: int) -> Arrays:
-        """Step 2's request to a party that is present."""
-        return *self.of_neighbours(index), self.signatures[self.context.graph.neighbours(index)]
 
     def of_neighbours(self, index: int) -> Arrays:
         """Which neighbours have keys, and the keys."""
         neighbours = self.context.graph.neighbours(index)
         return self.present[neighbours].astype(np.uint8), self.table[neighbours]
+
+
+@dataclass(frozen=True, eq=False)
+class Advertised:
+    """After step 1 too: what shows to others whose the keys are. tags: of each party, for its neighbours."""
+
+    keys: Keys
+    signatures: UInt8[ndarray, "parties 73"]
+    tags: UInt8[ndarray, "parties neighbours 16"]
+
+    def request(self, index: int) -> Arrays:
+        """Step 2's request to a party that is present."""
+        graph = self.keys.context.graph
+        neighbours = graph.neighbours(index)
+        return *self.keys.of_neighbours(index), self.signatures[neighbours], self.tags[neighbours, graph.reverse]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +108,12 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """After step 4: a quorum of signatures of the set of survivors."""
+    """After step 4: a quorum of signatures of the set of survivors, and each signer's tags for the others."""
 
     masked: Masked
     present: Bool[ndarray, " parties"]
     signatures: UInt8[ndarray, "parties 73"]
+    tags: UInt8[ndarray, "parties parties 16"]
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
@@ -110,7 +121,7 @@ class Agreed:
         shared = self.masked.shared
         graph = shared.keys.context.graph
         neighbours = graph.neighbours(index)
-        signed, signatures = self._quorum
+        signers, signed, signatures = self._quorum
         sealed = shared.sealed[neighbours, graph.reverse]
         return (
             *self.masked.request,
@@ -118,6 +129,7 @@ class Agreed:
             shared.receipts[index],
             signed,
             signatures,
+            self.tags[signers, index],
             sealed,
         )
 
@@ -126,24 +138,29 @@ class Agreed:
         signers = np.flatnonzero(self.present)[: self.masked.shared.keys.context.quorum]
         signed = np.zeros(len(self.present), dtype=np.uint8)
         signed[signers] = 1
-        return signed, self.signatures[signers]
+        return signers, signed, self.signatures[signers]
 
 
-def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Keys:
-    """Step 1's replies: keys that their owners signed. Raises QuorumLost."""
+def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
+    """Step 1's replies: keys that their owners signed. Nobody but their receivers can check tags. Raises QuorumLost."""
+    degree = context.graph.degree
     table = np.zeros((context.parties, *KEYS), dtype=np.uint8)
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> str | None:
-        table[index], signatures[index] = checked(
-            reply, ("keys", "|u1", KEYS), ("signature", "|u1", (SIGNATURE_BYTES,))
+        table[index], signatures[index], tags[index] = checked(
+            reply,
+            ("keys", "|u1", KEYS),
+            ("signature", "|u1", (SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, TAG_BYTES)),
         )
         statement = keys_statement(context.digest, index, table[index])
         return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
 
     everyone = np.ones(context.parties, dtype=bool)
     present, left_out = _collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
-    return Keys(context, present, table, signatures, left_out)
+    return Advertised(Keys(context, present, table, left_out), signatures, tags)
 
 
 def collect_shares(keys: Keys, replies: Replies) -> Shared:
@@ -183,16 +200,19 @@ def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> A
     """Step 4's replies. Who falls out here stays in the sum. Raises QuorumLost."""
     context = masked.shared.keys.context
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
     statement = survivors_statement(context.digest, masked.shared.present, masked.present)
 
     def take(index: int, reply: Arrays) -> str | None:
-        (signatures[index],) = checked(reply, ("signature", "|u1", (SIGNATURE_BYTES,)))
+        signatures[index], tags[index] = checked(
+            reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
+        )
         return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
 
     present, left_out = _collect(
         context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
     )
-    return Agreed(masked, present, signatures, left_out)
+    return Agreed(masked, present, signatures, tags, left_out)
 
 
 def _collect(

@@ -1,4 +1,4 @@
-"""Key derivation and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
+"""Keys and key streams: HKDF and HMAC with SHA-256 (RFC 5869, RFC 2104), X25519 (RFC 7748), ChaCha20 (RFC 8439).
 
 All that a party needs in one batch follows from one secret of 32 random bytes, so that it keeps nothing else.
 """
@@ -36,6 +36,11 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
 def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes:
     """`keys` times 32 bytes for one purpose, of an X25519 secret, which is not uniform."""
     return HKDF(hashes.SHA256(), keys * KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
+
+
+def mac(key: bytes, message: bytes) -> bytes:
+    """HMAC with SHA-256 (RFC 2104)."""
+    return hmac.digest(key, message, "sha256")
 
 
 def same(left: bytes, right: bytes) -> bool:

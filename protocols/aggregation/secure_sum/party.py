@@ -7,26 +7,27 @@ sent once: the caller stores the reply, and a retry gets the stored one, for the
 drawn again) would reveal their difference.
 
 A coordinator that does as it should learns the sum over the survivors, and what up to `colluders` parties tell it. One
-that does not learns one sum over at least `fewest` parties, which it may choose, or nothing: keys are signed, a quorum
-of signatures exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens
-both secrets of another. Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its
-own charge. Nothing here checks what is added up: a party can add any vector.
+that does not learns one sum over at least `fewest` parties, which it may choose, or nothing: keys are signed or tagged,
+a quorum exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens both
+secrets of another. Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its own
+charge. Nothing here checks what is added up: a party can add any vector.
 
 Differences from the paper: sealed shares are relayed at the last step, where they are opened; a survivor gives its own
-seed itself; the signed statement names the sharers too; public keys come back with the party's receipt of them, in
-which it has sealed, to itself, what opens its neighbours' shares.
+seed itself; the signed statement names the sharers too; tags of pairs are looked at before signatures, which decide
+where a tag does not hold (authenticator.py); public keys come back with the party's receipt of them, in which it has
+sealed, to itself, what opens its neighbours' shares.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
+from protocols.aggregation.secure_sum.authenticator import TAG_BYTES, Authenticator
 from protocols.aggregation.secure_sum.batch_secret import Secrets, pair_mask_key, seal, sealing_keys, unseal
 from protocols.aggregation.secure_sum.context import Context
 from protocols.aggregation.secure_sum.masks import KEY_BYTES, MaskSum, agreed, same
@@ -51,38 +52,40 @@ from protocols.aggregation.secure_sum.wire import (
 )
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 
-Sign = Callable[[bytes], bytes]
-# The member's name, a message, a signature of it.
-Verify = Callable[[str, bytes, bytes], bool]
 
-
-def advertise(batch_secret: bytes, context: Context, index: int, *, sign: Sign) -> Arrays:
-    """Step 1: this party's keys and its signature of them."""
+def advertise(batch_secret: bytes, context: Context, index: int, *, authenticator: Authenticator) -> Arrays:
+    """Step 1: this party's keys, its signature of them, and a tag of them for each neighbour."""
     secrets = Secrets(batch_secret, context, index)
     publics = [key.public_key().public_bytes_raw() for key in (secrets.sealing_key(), secrets.mask_key())]
     keys = octets(b"".join([*publics, commitment(context.digest, index, secrets.seed)])).reshape(KEYS)
-    return keys, padded(sign(keys_statement(context.digest, index, keys)))
+    statement, names = keys_statement(context.digest, index, keys), context.members
+    tags = [authenticator.tag(names[other], statement) for other in context.graph.neighbours(index).tolist()]
+    return keys, padded(authenticator.sign(statement)), octets(b"".join(tags)).reshape(-1, TAG_BYTES)
 
 
-def share(batch_secret: bytes, context: Context, index: int, request: Arrays, *, verify: Verify) -> Arrays:
+def share(
+    batch_secret: bytes, context: Context, index: int, request: Arrays, *, authenticator: Authenticator
+) -> Arrays:
     """Step 2: shares of both secrets, sealed to each neighbour that advertised keys, and a receipt of those keys.
 
     Raises MalformedMessage, naming the party, for keys that their owner did not sign; Refused("too_few_parties").
     """
     secrets, graph = Secrets(batch_secret, context, index), context.graph
-    here, keys, signatures = checked(
+    here, keys, signatures, tags = checked(
         request,
         ("present", "|u1", (graph.degree,)),
         ("keys", "|u1", (graph.degree, *KEYS)),
         ("signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
+        ("tags", "|u1", (graph.degree, TAG_BYTES)),
     )
     present = flags(here, "present")
     _enough(int(present.sum()), context.threshold, "neighbours with keys")
     neighbours = graph.neighbours(index)
     for row in np.flatnonzero(present).tolist():
         name = context.members[neighbours[row]]
-        if not verify(name, keys_statement(context.digest, int(neighbours[row]), keys[row]), unpadded(signatures[row])):
-            raise MalformedMessage(f"keys of {name!r}: the signature is not that member's")
+        statement = keys_statement(context.digest, int(neighbours[row]), keys[row])
+        if not _authentic(authenticator, name, statement, tags[row], signatures[row]):
+            raise MalformedMessage(f"keys of {name!r}: neither tag nor signature is that member's")
     shares, own_key = secrets.shares(), secrets.sealing_key()
     sealed = np.zeros((graph.degree, SEALED_BYTES), dtype=np.uint8)
     opening = np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
@@ -140,28 +143,42 @@ def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
     return _statement_digest(context, *_sets(context, index, request))
 
 
-def agree(context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, sign: Sign) -> Arrays:
-    """Step 4: this party's signature of who is left.
+def agree(
+    context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, authenticator: Authenticator
+) -> Arrays:
+    """Step 4: this party's signature of who is left, and a tag of it for each other survivor.
 
     masked, noted: the masking_note and the survivors_note that were kept. Raises Refused("other_sharers"),
     Refused("other_survivors"), Refused("too_few_parties"), Refused("not_a_survivor") and MalformedMessage.
     """
     sharers, survivors = _sets(context, index, request)
     _check_notes(context, sharers, survivors, masked, noted)
-    return (padded(sign(survivors_statement(context.digest, sharers, survivors))),)
+    statement = survivors_statement(context.digest, sharers, survivors)
+    tags = np.zeros((context.parties, TAG_BYTES), dtype=np.uint8)
+    others = [other for other in np.flatnonzero(survivors).tolist() if other != index]
+    made = b"".join([authenticator.tag(context.members[other], statement) for other in others])
+    tags[others] = octets(made).reshape(-1, TAG_BYTES)
+    return padded(authenticator.sign(statement)), tags
 
 
 def unmask(
-    batch_secret: bytes, context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, verify: Verify
+    batch_secret: bytes,
+    context: Context,
+    index: int,
+    request: Arrays,
+    *,
+    masked: bytes,
+    noted: bytes,
+    authenticator: Authenticator,
 ) -> Arrays:
     """Step 5: this party's seed, and of each neighbour the share of its seed if it is left, of its mask key if not.
 
     masked, noted: the masking_note and the survivors_note that were kept. Returns the seed; for each neighbour NOTHING,
     SEED_SHARE, KEY_SHARE or NOT_OPENED (the sealed share was not that neighbour's for this party in this batch); the
-    shares. Raises as `agree`, and MalformedMessage, naming the party, for a signature that is not its own.
+    shares. Raises as `agree`, and MalformedMessage, naming the party, where neither tag nor signature is its own.
     """
     secrets, graph = Secrets(batch_secret, context, index), context.graph
-    here, there, present, table, receipt, signed, signatures, sealed = checked(
+    here, there, present, table, receipt, signed, signatures, tags, sealed = checked(
         request,
         ("sharers", "|u1", (context.parties,)),
         ("survivors", "|u1", (context.parties,)),
@@ -170,6 +187,7 @@ def unmask(
         ("receipt", "|u1", (receipt_bytes(graph.degree),)),
         ("signed", "|u1", (context.parties,)),
         ("signatures", "|u1", (context.quorum, SIGNATURE_BYTES)),
+        ("tags", "|u1", (context.quorum, TAG_BYTES)),
         ("sealed", "|u1", (graph.degree, SEALED_BYTES)),
     )
     sharers, survivors = _sets(context, index, (here, there))
@@ -177,7 +195,13 @@ def unmask(
     keys = _Keys.read(context, index, present, table, receipt)
     keys.check_cover(sharers)
     opening = keys.recall(secrets)
-    _check_quorum(context, sharers, survivors, flags(signed, "signed"), signatures, verify)
+    signers = _signers(context, survivors, flags(signed, "signed"))
+    statement = survivors_statement(context.digest, sharers, survivors)
+    for signer, signature, tag in zip(signers, signatures, tags, strict=True):
+        if not _authentic(authenticator, context.members[signer], statement, tag, signature):
+            raise MalformedMessage(
+                f"survivors: neither tag nor signature of {context.members[signer]!r} is that member's"
+            )
     kinds, shares = np.zeros(graph.degree, dtype=np.uint8), np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
     for row in np.flatnonzero(sharers[keys.neighbours]).tolist():
         other = int(keys.neighbours[row])
@@ -266,20 +290,23 @@ def _check_notes(
         raise Refused("other_survivors", "this party signed another set of survivors")
 
 
-def _check_quorum(
-    context: Context,
-    sharers: Bool[ndarray, " parties"],
-    survivors: Bool[ndarray, " parties"],
-    signed: Bool[ndarray, " parties"],
-    signatures: UInt8[ndarray, "quorum 73"],
-    verify: Verify,
-) -> None:
+def _signers(context: Context, survivors: Bool[ndarray, " parties"], signed: Bool[ndarray, " parties"]) -> list[int]:
     if (signed & ~survivors).any() or int(signed.sum()) != context.quorum:
         raise MalformedMessage(f"signed: {int(signed.sum())} members; allowed: {context.quorum} of the survivors")
-    statement = survivors_statement(context.digest, sharers, survivors)
-    for index, signature in zip(np.flatnonzero(signed).tolist(), signatures, strict=True):
-        if not verify(context.members[index], statement, unpadded(signature)):
-            raise MalformedMessage(f"survivors: the signature of {context.members[index]!r} is not that member's")
+    return np.flatnonzero(signed).tolist()
+
+
+def _authentic(
+    authenticator: Authenticator,
+    member: str,
+    statement: bytes,
+    tag: UInt8[ndarray, " 16"],
+    signature: UInt8[ndarray, " 73"],
+) -> bool:
+    """Whether a statement is the member's. The tag is cheap to check; the signature decides where it does not hold."""
+    return authenticator.holds(member, statement, tag.tobytes()) or authenticator.verify(
+        member, statement, unpadded(signature)
+    )
 
 
 def _statement_digest(

@@ -52,7 +52,8 @@ def test_values_of_another_shape_are_refused() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 73])
-def test_a_signature_that_does_not_fit_the_message_is_refused(length) -> None:
+def test_a_signature_that_does_not_fit_the_message_is_refused(length, monkeypatch) -> None:
     member = Member(CONTEXT, 0, np.zeros(5, dtype=np.int64))
+    monkeypatch.setattr(member.authenticator, "sign", lambda message: bytes(length))
     with pytest.raises(InvalidInput, match=f"{length} bytes; allowed: 1 to 72"):
-        party.advertise(*member.own, sign=lambda message: bytes(length))
+        party.advertise(*member.own, authenticator=member.authenticator)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from sum_parties import STEPS, Member, Sum, make_context
+from sum_parties import STEPS, Member, Sum, make_context, verify
 
 from protocols.aggregation.secure_sum.coordinator import (
     QuorumLost,
@@ -39,7 +39,7 @@ def honest():
 
 def request_of(running, step):
     requests = {
-        "share": lambda: running.keys.request(0),
+        "share": lambda: running.advertised.request(0),
         "mask": lambda: running.shared.request(0),
         "agree": lambda: running.masked.request,
         "unmask": lambda: running.agreed.request(0),
@@ -58,7 +58,7 @@ def fresh(running):
 @settings(max_examples=30)
 def test_random_arrays_are_malformed_to_a_party(honest, step, request_arrays) -> None:
     with pytest.raises(MalformedMessage, match="allowed"):
-        fresh(honest).answer(step, request_arrays, honest.verify)
+        fresh(honest).answer(step, request_arrays)
 
 
 @pytest.mark.parametrize("step", STEPS[1:])
@@ -77,15 +77,15 @@ def test_a_request_with_other_bytes_is_refused_or_answered(honest, step, place, 
     else:
         changed[:] = np.resize(np.frombuffer(fill, dtype=np.uint8), changed.size)
     with contextlib.suppress(MalformedMessage, Refused):
-        good, answer = honest.replies[step][0], fresh(honest).answer(step, tuple(request), honest.verify)
+        good, answer = honest.replies[step][0], fresh(honest).answer(step, tuple(request))
         assert [(array.dtype, array.shape) for array in answer] == [(array.dtype, array.shape) for array in good]
 
 
 COLLECT = {
-    "advertise": lambda run, replies: collect_keys(CONTEXT, replies, verify=run.verify),
+    "advertise": lambda run, replies: collect_keys(CONTEXT, replies, verify=verify).keys,
     "share": lambda run, replies: collect_shares(run.keys, replies),
     "mask": lambda run, replies: collect_masked(run.shared, replies),
-    "agree": lambda run, replies: collect_signatures(run.masked, replies, verify=run.verify),
+    "agree": lambda run, replies: collect_signatures(run.masked, replies, verify=verify),
     "unmask": lambda run, replies: open_sum(run.agreed, replies),
 }
 
