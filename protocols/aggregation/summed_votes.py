@@ -280,11 +280,11 @@ class SecureSum(Aggregation):
         return found
 
 
-def openers(ledger: Ledger, digest: bytes) -> ndarray | None:
+def openers(ledger: Ledger, digest: bytes) -> list[int] | None:
     """Which seats of the roster can still open a batch, by index; None as long as it is not fixed who they are."""
     for kind, sharers in ((_MASKED, 0), (_SHARED, 2)):
         if (noted := ledger.noted(digest, kind)) is not None:
-            return np.flatnonzero(decode_arrays(noted)[sharers])
+            return [int(at) for at in np.flatnonzero(decode_arrays(noted)[sharers])]
     return None
 
 
