@@ -10,17 +10,28 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from party.data.records import Records
 from party.teachers.own import kind_of
+from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
+from protocols.inference.architecture import Precision
+from protocols.inference.fixed_point import plain_inference, quantise
+
+# Two-sided 95 % of a normal deviate.
+_DEVIATIONS = 1.959964
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """Accuracies on the test records, with their standard errors, and what each model was trained on."""
+    """Accuracies on the test records, with standard errors and 95 % intervals, and what each model was trained on.
+
+    gained, lost: test records that only the later, only the earlier model has right; both see the same ones, so it is
+    these that say whether the change is more than chance. agreement: the share of queries of which the later model
+    says the same in the study's fixed point, None for a kind that cannot be computed so.
+    """
 
     model: str
     own_records: int
@@ -30,14 +41,32 @@ class Improvement:
     accuracy_after: float
     error_before: float
     error_after: float
+    interval_before: tuple[float, float]
+    interval_after: tuple[float, float]
+    gained: int
+    lost: int
+    agreement: float | None
 
     def lines(self) -> list[str]:
         """For people."""
+        before = _percent(self.accuracy_before, self.interval_before)
+        after = _percent(self.accuracy_after, self.interval_after)
         return [
             f"A {self.model} of this hospital, on {self.test_records} test records:",
-            f"  before, from {self.own_records} own records: {_percent(self.accuracy_before, self.error_before)}",
-            f"  after, with {self.answered} labels of others: {_percent(self.accuracy_after, self.error_after)}",
+            f"  before, from {self.own_records} own records: {before}",
+            f"  after, with {self.answered} labels of others: {after}",
+            f"  {self.gained} test records are right only after, {self.lost} only before",
         ]
+
+
+def check_model(kind: str) -> None:
+    """Raises InvalidInput for a kind of model that cannot be trained here, before anything is asked."""
+    if kind == "onnx":
+        raise InvalidInput("--model is 'onnx'; allowed: a kind of model that is trained here")
+    try:
+        kind_of(kind)
+    except InvalidInput as error:
+        raise InvalidInput(f"--model cannot be {kind!r}: {error}") from None
 
 
 def improve(
@@ -49,6 +78,7 @@ def improve(
     *,
     classes: int,
     seed: int,
+    precision: Precision,
 ) -> Improvement:
     """Trains both models. labels: below 0 where there is none. Raises InvalidInput for an unknown kind."""
     if len(test.labels) == 0:
@@ -59,27 +89,49 @@ def improve(
         np.concatenate([own.labels, labels[answered]]),
     )
     trainer = kind_of(kind)
-    scores = [
-        float((trainer.fit([each], classes=classes, seeds=[seed])[0].predict(test.inputs) == test.labels).mean())
-        for each in ((own.inputs, own.labels), both)
-    ]
-    before, after = scores
+    before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own.inputs, own.labels), both))
+    right_before, right_after = (each.predict(test.inputs) == test.labels for each in (before, after))
     return Improvement(
-        kind,
-        len(own.labels),
-        int(answered.sum()),
-        len(test.labels),
-        before,
-        after,
-        _error(before, len(test.labels)),
-        _error(after, len(test.labels)),
+        model=kind,
+        own_records=len(own.labels),
+        answered=int(answered.sum()),
+        test_records=len(test.labels),
+        accuracy_before=float(right_before.mean()),
+        accuracy_after=float(right_after.mean()),
+        error_before=_error(right_before),
+        error_after=_error(right_after),
+        interval_before=_interval(right_before),
+        interval_after=_interval(right_after),
+        gained=int((right_after & ~right_before).sum()),
+        lost=int((right_before & ~right_after).sum()),
+        agreement=_agreement(after, queries, classes=classes, precision=precision),
     )
 
 
-def _error(accuracy: float, records: int) -> float:
+def _agreement(
+    model: Teacher, queries: Float32[ndarray, "queries ..."], *, classes: int, precision: Precision
+) -> float | None:
+    try:
+        quantised = quantise(model.private_model(classes=classes), precision)
+    except InvalidInput:
+        return None
+    return float((plain_inference(quantised, queries) == model.predict(queries)).mean())
+
+
+def _error(right: Bool[ndarray, " records"]) -> float:
     """The standard error of a share."""
-    return sqrt(accuracy * (1 - accuracy) / records)
+    share = float(right.mean())
+    return sqrt(share * (1 - share) / len(right))
 
 
-def _percent(share: float, error: float) -> str:
-    return f"{100 * share:.1f} % (standard error {100 * error:.1f})"
+def _interval(right: Bool[ndarray, " records"]) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (Wilson 1927), which holds near 0 and 1 too."""
+    share, records, square = float(right.mean()), len(right), _DEVIATIONS**2
+    middle = (share + square / (2 * records)) / (1 + square / records)
+    half = _DEVIATIONS / (1 + square / records) * sqrt(share * (1 - share) / records + square / (4 * records**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _percent(share: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{100 * share:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"

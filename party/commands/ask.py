@@ -8,31 +8,21 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any  # the values of a JSON object
 
 import click
-import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
 from party.commands.group import EPILOG, home_option, json_option
 from party.home import Home, write_private
-from party.improvement import Improvement, improve
-from party.settings import Settings, check_address
+from party.settings import check_address
 from protocols.coordinator import Labelling
-from protocols.errors import Refused
+from protocols.errors import DataUnavailable, InvalidInput, Refused
 from protocols.study import Study
 from protocols.terms import Terms
 from protocols.votes import ABSTAIN
-
-_STOPPED = {
-    "pool_exhausted": "every query was asked",
-    "budget_exhausted": "a party's budget does not bear one more query",
-    "all_budgets_exhausted": "no party's budget bears one more query",
-    "quorum_lost": "too few budgets bear one more query",
-}
 
 
 @click.command(epilog=EPILOG)
@@ -43,10 +33,13 @@ _STOPPED = {
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("labels.csv"), show_default=True,
-    help="Where the labels go; a report lies beside it.",
+    help="Where the labels go; beside it lies a report, as .report.json, .report.md and .report.html.",
 )  # fmt: skip
 @click.option("--guardian", required=True, help="HOST:PORT of the study's guardian.")
-@click.option("--model", help="Train this kind of model before and after, from the records of node.toml.")
+@click.option(
+    "--model",
+    help="Train this kind of model before and after, from the records of node.toml; kinds as in teachers.kind there.",
+)
 @click.option(
     "--test", "test_file", type=click.Path(path_type=Path),
     help="Labelled records, written like those of node.toml, on which --model is scored.",
@@ -74,10 +67,14 @@ def ask(
       conclave-party ask heart --queries new.csv --guardian notary.example:7003 \\
         --model logistic_regression --test kept-back.csv
     """
+    from party.ask_page import page
+    from party.ask_report import ask_figures, markdown, report_lines
     from party.asking import ask as ask_consortium
     from party.asking import check_querier, ledger_path, line_of
     from party.data import load_records
     from party.data.queries import read_queries
+    from party.improvement import check_model, improve
+    from protocols.aggregation.dealing import precision_of
 
     if (model is None) != (test_file is None):
         raise click.UsageError("give --model and --test together, or none of them")
@@ -87,36 +84,60 @@ def ask(
     terms = found.terms
     assert terms is not None  # check_querier lets no other through
     line = line_of(home, guardian=check_address(guardian))
+    # Whatever could fail afterwards is tried before anything is asked.
+    _check_files(queries_file, test_file, out)
     queries = read_queries(queries_file, settings.data, terms)
-    test = None
-    if test_file is not None:
+    own = test = None
+    if model is not None and test_file is not None:
+        check_model(model)
+        own = load_records(settings.data, terms)
         test = load_records(replace(settings.data, path=test_file, patient="", group=""), terms)
     home.keep_study(found)
+    click.echo(f"{len(found.roster)} hospitals are asked about {len(queries)} records", err=True)
     with _alone(home, found):
         labelling = ask_consortium(
             found,
             queries,
             line,
             ledger=ledger_path(home, found),
-            on_batch=lambda asked, of: click.echo(f"asked {asked} of {of}", err=True),
+            on_batch=lambda asked, of: click.echo(f"{asked} of {of} done", err=True),
         )
     write_private(out, _table(labelling.labels, terms).encode())
     improved = None
-    if model is not None and test is not None:
-        own = load_records(settings.data, terms)
+    if model is not None and own is not None and test is not None:
+        click.echo(f"labels are in {out}; {model} is trained twice", err=True)
         improved = improve(
-            model, own, test, queries, labelling.labels, classes=found.classes, seed=settings.teachers.seed
-        )
-    figures = _figures(found, labelling, improved, settings)
-    write_private(out.with_suffix(".report.json"), (json.dumps(figures, indent=2) + "\n").encode())
-    write_private(out.with_suffix(".report.md"), _report(figures, improved).encode())
+            model, own, test, queries, labelling.labels, classes=found.classes, seed=settings.teachers.seed,
+            precision=precision_of(found),
+        )  # fmt: skip
+    figures = ask_figures(found, labelling, improved, data_set=settings.data.name)
+    as_text = json.dumps(figures, indent=2)
+    for ending, content in (("json", f"{as_text}\n"), ("md", markdown(figures, improved)), ("html", page(figures))):
+        write_private(_report(out, ending), content.encode())
     if as_json:
-        click.echo(json.dumps(figures, indent=2))
+        click.echo(as_text)
     else:
-        for text in _lines(figures, improved):
+        for text in report_lines(figures, improved):
             click.echo(text)
-        click.echo(f"labels in {out}")
+        click.echo(f"labels in {out}, report in {_report(out, 'html')}")
     _check_complete(labelling)
+
+
+def _report(out: Path, ending: str) -> Path:
+    return out.with_suffix(f".report.{ending}")
+
+
+def _check_files(queries: Path, test: Path | None, out: Path) -> None:
+    """Raises DataUnavailable for records that are not there, InvalidInput for a place that will not do."""
+    for flag, path in (("--queries", queries), ("--test", test)):
+        if path is not None and not path.is_file():
+            raise DataUnavailable(f"{flag} {path} does not exist or is no file; allowed: a file of records")
+    if not out.parent.is_dir() or out.is_dir():
+        raise InvalidInput(f"--out {out} cannot be written; allowed: a file in a folder that exists")
+    written = {each.resolve() for each in (out, *(_report(out, ending) for ending in ("json", "md", "html")))}
+    for flag, path in (("--queries", queries), ("--test", test)):
+        if path is not None and path.resolve() in written:
+            raise InvalidInput(f"--out {out} would overwrite {flag} {path}; allowed: another file")
 
 
 def _check_complete(labelling: Labelling) -> None:
@@ -139,53 +160,6 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
         name = terms.class_names[label] if label >= 0 else ""
         writer.writerow([row, name, "answered" if label >= 0 else "unanswered" if label == ABSTAIN else "not_asked"])
     return text.getvalue()
-
-
-def _figures(study: Study, labelling: Labelling, improved: Improvement | None, settings: Settings) -> dict[str, Any]:
-    used = study.budgets.epsilon_of(labelling.spent)
-    terms = study.terms
-    assert terms is not None  # check_querier lets no other through
-    answered = labelling.labels[labelling.labels >= 0]
-    return {
-        "study": study.digest.hex(),
-        "queries": len(labelling.labels),
-        "asked": int(sum(size for size, _ in labelling.batches)),
-        "answered": len(answered),
-        "classes": dict(zip(terms.class_names, np.bincount(answered, minlength=study.classes).tolist(), strict=True)),
-        "stop": labelling.stop.reason,
-        "left_out": labelling.refusals,
-        "parties": [
-            {"party": seat.party, "epsilon_used": float(epsilon), "epsilon_cap": seat.epsilon, "delta": seat.delta}
-            for seat, epsilon in zip(study.roster, used, strict=True)
-        ],
-        "data_set": settings.data.name,
-        "improvement": None if improved is None else asdict(improved),
-    }
-
-
-def _lines(figures: dict[str, Any], improved: Improvement | None) -> list[str]:
-    stopped = _STOPPED.get(figures["stop"], figures["stop"])
-    epsilons = [each["epsilon_used"] for each in figures["parties"]]
-    lines = [
-        f"{figures['answered']} of {figures['asked']} queries answered, {figures['queries']} in the file: {stopped}",
-        f"{len(epsilons)} parties have spent epsilon {min(epsilons):.3g} to {max(epsilons):.3g} in this study",
-    ]
-    lines += [f"left out of the last batches: {seat} ({code})" for seat, code in sorted(figures["left_out"].items())]
-    return lines + ([] if improved is None else improved.lines())
-
-
-def _report(figures: dict[str, Any], improved: Improvement | None) -> str:
-    rows = [
-        f"| {each['party']} | {each['epsilon_used']:.4g} | {each['epsilon_cap']:g} | {each['delta']:g} |"
-        for each in figures["parties"]
-    ]
-    counts = [f"| {name} | {count} |" for name, count in figures["classes"].items()]
-    return "\n".join([
-        "# What the consortium answered", "", *_lines(figures, improved), "",
-        "| class | labels |", "|---|---|", *counts, "",
-        "| party | epsilon used | epsilon at most | delta |", "|---|---|---|---|", *rows, "",
-        "Accuracies are of this hospital's own records: no study releases them, and they stay here.", "",
-    ])  # fmt: skip
 
 
 @contextmanager

@@ -182,7 +182,8 @@ def test_the_command_writes_labels_and_a_report_for_their_owner_alone(place, con
     assert 0.5 < report["improvement"]["accuracy_before"] <= 1
     assert all(0 < each["epsilon_used"] <= each["epsilon_cap"] for each in report["parties"])
     assert "before" in (tmp_path / "labels.report.md").read_text()
-    for name in ("labels.csv", "labels.report.json", "labels.report.md"):
+    assert "before" in (tmp_path / "labels.report.html").read_text()
+    for name in ("labels.csv", "labels.report.json", "labels.report.md", "labels.report.html"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     # By its name now, and nothing is charged again.
     assert command(place, consortium, "--out", str(out), "--json", study="heart") == 0
@@ -197,6 +198,15 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
     assert "error [not_querier]" in capsys.readouterr().err
     assert command(place, consortium, "--model", "mlp") == 2
     assert "--model and --test together" in capsys.readouterr().err
+    for more, message in (
+        (("--out", str(table)), "would overwrite --queries"),
+        (("--out", str(tmp_path / "nowhere" / "labels.csv")), "allowed: a file in a folder that exists"),
+        (("--model", "oracle", "--test", str(place[3])), "--model cannot be 'oracle'"),
+        (("--model", "mlp", "--test", str(tmp_path / "nothing.csv")), "--test"),
+    ):
+        assert command(place, consortium, *more) == 3
+        assert message in capsys.readouterr().err
+    assert all(ledger.balance(name).spent == 0 for name, ledger in consortium.ledgers.items())
     table.write_text("f0,f1,f2,f3\n1,2,3,99\n")
     assert command(place, consortium) == 3
     assert "1 of 1 queries have values outside the allowed -8 to 8" in capsys.readouterr().err
