@@ -28,14 +28,15 @@ from protocols.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.randomness import system_source
+from protocols.schedule import StopReason
 from protocols.study import Study, party_of
 from protocols.transport import Transport
 from protocols.votes import ABSTAIN
 
 Event = Callable[[str, dict[str, str | int]], None]
 
-# A seat that may still come; every other refusal is for a person to mend.
-_MISSING = frozenset({"absent", "unknown_study"})
+# Codes of a seat that may still come; every other refusal is for a person to mend.
+MISSING = frozenset({"absent", "unknown_study"})
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
 # What an operator does where asking itself is refused.
 _TO_DO = {
@@ -133,7 +134,7 @@ class OpenStudy:
             reason = str(error)
             if isinstance(error, Refused) and error.code in _TO_DO:
                 reason = f"{reason}; {_TO_DO[error.code]}, then run resume {self.name}"
-            self._store.end_job(job.number, "failed", reason, None)
+            self._store.end_job(job.number, "failed", reason, self._so_far("failed"))
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
@@ -166,17 +167,15 @@ class OpenStudy:
                 guardian = self.study.confidentiality.guardian
                 if late:
                     said = f"the guardian {guardian} did not come; when it is back, run resume {self.name}"
-                    if labelling is None:  # nobody was asked
-                        raise ChannelClosed(said)
-                    return labelling, said
+                    return labelling or self._so_far("guardian_lost"), said
                 self._store.say_job(job.number, f"waits for the guardian {guardian}")
                 self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
             assert labelling is not None  # the guardian is there
-            missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
-            refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
+            missing = sorted(seat for seat, code in self._left_out.items() if code in MISSING)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
@@ -186,6 +185,12 @@ class OpenStudy:
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _so_far(self, reason: StopReason) -> Labelling:
+        """What is released, for a labelling that ends without one of its own."""
+        terms = self.study.terms
+        assert terms is not None  # the hub opens no other study
+        return self._coordinator.so_far(terms.pool_size, reason=reason)
 
     def _guardian_is_there(self) -> bool:
         """Whether the study has no guardian, or has one that is there; looked at before any party is asked.
@@ -260,6 +265,8 @@ class OpenStudy:
         number = self._ledger.number_of(outcome.batch_digest)
         assert number is not None  # an outcome is of a batch that was charged
         faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
+        if self._ledger.given_up(number):
+            faults = {}  # its reservations stand here too: whoever was not told stands no higher
         balances = self._ledger.balances()
         exact = {
             seat: reply.spent - balances[seat].spent for seat, reply in replies.items() if isinstance(reply, Settled)
@@ -313,11 +320,6 @@ class _Progress:
         if asked > self._job.asked:
             self.moved = True
             self._store.advance_job(self._job.number, batches=self._batches, asked=asked, answered=self._answered)
-
-
-def _below_quorum(labelling: Labelling) -> bool:
-    """Whether it stopped as too few parties answered, and not as too few budgets are left."""
-    return labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any()
 
 
 def _outcome_fault(reply: Reply | None) -> str | None:

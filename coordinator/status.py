@@ -48,7 +48,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
     """One study: its job, its rounds, and what each seat has left."""
     study = store.study(name)
     job = store.job(name)
-    spent = _spent(store, study)
+    spent, given_up = _spent(store, study)
     asked = 0 if job is None else job.asked
     return {
         "study": name,
@@ -60,6 +60,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
         "answered": 0 if job is None else job.answered,
         "pool": study.query_limit if study.terms is None else study.terms.pool_size,
         "quorum": study.quorum,
+        "given_up": given_up,
         "seats": _seats(store, study, spent, asked, connected),
     }
 
@@ -71,14 +72,16 @@ def job_line(job: Job, pool: int) -> str:
     return f"{line} ({job.message})" if job.message else line
 
 
-def _spent(store: Store, study: Study) -> np.ndarray:
-    """Nano-units that count against each seat's cap, in the coordinator's ledger."""
+def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
+    """Nano-units that count against each seat's cap, in the coordinator's ledger, and the batches given up there."""
     path = ledger_path(store.home, study.name)
     if not path.exists():
-        return np.zeros(len(study.roster), dtype=np.int64)
+        return np.zeros(len(study.roster), dtype=np.int64), []
     with Ledger(path) as ledger:
         balances = ledger.balances()
-    return np.array([balances[seat.party].spent if seat.party in balances else 0 for seat in study.roster], np.int64)
+        given_up = [number for number in ledger.unsettled() if ledger.given_up(number)]
+    spent = [balances[seat.party].spent if seat.party in balances else 0 for seat in study.roster]
+    return np.array(spent, np.int64), given_up
 
 
 def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected: set[str]) -> list[dict[str, Any]]:

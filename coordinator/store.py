@@ -26,6 +26,7 @@ from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study import Study
 from protocols.study_file import read_study
+from protocols.votes import ABSTAIN
 
 JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
 ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
@@ -91,12 +92,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Fault:
-    """A seat that was left out of a batch, why, and how often."""
+    """A seat that was left out of a batch, why, how often, and when last, in seconds since 1970."""
 
     number: int
     seat: str
     code: str
     times: int
+    last_s: int
 
 
 @dataclass(frozen=True)
@@ -224,22 +226,35 @@ class Store:
             self._database.execute("UPDATE job SET message = ? WHERE number = ?", (message, number))
 
     def end_job(self, number: int, state: JobState, message: str, labelling: Labelling | None) -> None:
-        """Ends a job, with what was released; all in one step."""
+        """Ends a job, with what was released; all in one step.
+
+        Of a labelling that does not say what a student reinforced, that is kept as it was said of the same batches.
+        """
         with self._database.transaction():
             ((study,),) = self._database.rows("SELECT study FROM job WHERE number = ?", (number,))
             if labelling is not None:
+                rows = self._database.rows("SELECT reinforced, batches FROM labelled WHERE study = ?", (study,))
+                reinforced = labelling.reinforced.astype("<i8").tobytes()
+                if not reinforced:
+                    same = bool(rows) and rows[0][1] == json.dumps(labelling.batches)
+                    reinforced = rows[0][0] if same else np.full(len(labelling.labels), ABSTAIN, "<i8").tobytes()
                 self._database.execute(
                     "INSERT OR REPLACE INTO labelled VALUES (?, ?, ?, ?, ?)",
                     (
                         study,
                         labelling.labels.astype("<i8").tobytes(),
-                        labelling.reinforced.astype("<i8").tobytes(),
+                        reinforced,
                         json.dumps(labelling.batches),
                         labelling.stop.reason,
                     ),
                 )
             self._database.execute("UPDATE job SET state = ?, message = ? WHERE number = ?", (state, message, number))
             self.trail.append("job_ended", study=study, job=number, state=state, message=message)
+
+    def started_s(self, number: int) -> int:
+        """When a job was last begun, in seconds since 1970; 0 for one that never was."""
+        begun = (each for each in self.trail.entries() if each.event == "job_started")
+        return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
 
     def add_faults(self, study: str, number: int, faults: Mapping[str, str], differences: Mapping[str, int]) -> None:
         """Which seats were left out of a batch and why; and by how much their ledgers stand higher now (0: equal)."""
@@ -260,7 +275,7 @@ class Store:
 
     def faults(self, study: str) -> list[Fault]:
         """All faults of a study, by batch."""
-        query = "SELECT number, seat, code, times FROM fault WHERE study = ? ORDER BY number, seat, last_s"
+        query = "SELECT number, seat, code, times, last_s FROM fault WHERE study = ? ORDER BY number, seat, last_s"
         return [Fault(*row) for row in self._database.rows(query, (study,))]
 
     def differences(self, study: str) -> dict[str, int]:

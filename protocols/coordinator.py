@@ -13,14 +13,14 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
-from protocols.accounting.ledger import Ledger
+from protocols.accounting.ledger import Ledger, StoredBatch
 from protocols.aggregation.aggregation import Aggregation, Asked
-from protocols.errors import ChannelClosed, InvalidInput
+from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.messages import Outcome, Settled, VoteRequest
 from protocols.queries import QueryBatch
-from protocols.schedule import Batch, Stop, check_stop, next_batch
+from protocols.schedule import Batch, Stop, StopReason, check_stop, next_batch
 from protocols.study import Study
 from protocols.transport import Transport
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -30,6 +30,9 @@ TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries 
 
 # The note that keeps a guardian's signature of an outcome.
 _GUARDIAN = "guardian"
+
+# The note that the parties of a batch that was given up were told so.
+_TOLD = "told_given_up"
 
 # Stands in a Labelling that is being made.
 _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
@@ -93,7 +96,8 @@ class Coordinator:
         train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
         once, before the first batch of round two, and again after a restart.
         Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
-        gone: nothing of that batch is released, its reservations stand, and calling again goes on with it.
+        gone: nothing of that batch is released, its reservations stand, and calling again goes on with it, or after
+        give_up with the one that follows.
         Raises InvalidInput for a pool above the query limit.
         """
         study = self._study
@@ -104,13 +108,7 @@ class Coordinator:
                 f"{study.mechanism_name} {'needs' if train is None else 'has no use for'} a student to be trained "
                 "between two rounds"
             )
-        released = Labelling(
-            np.full(len(inputs), NOT_ASKED, dtype=np.int64),
-            [],
-            _UNFINISHED,
-            self._spent(),
-            np.full(len(inputs), ABSTAIN, dtype=np.int64),
-        )
+        released = self._nothing(len(inputs))
         predictions: Float64[ndarray, "queries classes"] | None = None
         asked = 0
         while True:
@@ -120,12 +118,13 @@ class Coordinator:
                 check_predictions(predictions, shape=(len(inputs), study.classes))
             stored = self._ledger.stored(number)
             size = 0 if stored is None else stored.queries
-            if stored is not None and stored.settled:
-                labels: Int64[ndarray, " queries"] | None = np.frombuffer(stored.payload, dtype="<i8")
+            labels = None if stored is None else self._ended(stored)
+            if stored is not None and labels is not None:
+                if not stored.settled:
+                    self._tell_given_up(stored, inputs)
             else:
                 if stored is not None:
-                    charged = self._ledger.charged(number)
-                    active = np.array([party in charged for party in self._parties])
+                    active = self._members(number)
                 elif isinstance(step := self._next(asked, len(inputs)), Batch):
                     size, active = step.size, step.active
                 else:
@@ -145,14 +144,96 @@ class Coordinator:
             if on_batch:
                 on_batch(asked, len(inputs))
 
+    def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
+        """What is released of a pool of so many queries, asking nobody; nothing that a student reinforced."""
+        released, asked = self._nothing(queries), 0
+        while (stored := self._ledger.stored(len(released.batches))) is not None:
+            labels = self._ended(stored)
+            if labels is None:
+                break
+            released.labels[asked : asked + stored.queries] = labels
+            released.batches.append((stored.queries, int((labels >= 0).sum())))
+            asked += stored.queries
+        return replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool)))
+
+    @property
+    def open_batch(self) -> int | None:
+        """The number of the batch that is neither released nor given up, or None."""
+        return next((number for number in self._ledger.unsettled() if not self._ledger.given_up(number)), None)
+
+    def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."]) -> None:
+        """Ends a batch that was reserved, for ever and without labels. inputs: the pool. Again changes nothing.
+
+        What it was charged stays charged, here and at the parties: what they sent was enough to learn what they were
+        charged for, and nobody can tell that it was not. Its queries are asked no more: noise is never drawn twice for
+        one query. Parties are told when `label` goes on, or when they connect, where that lowers no reservation: they
+        then forget their secrets, and the batch cannot be opened by anybody any more.
+        Raises Refused for a batch that was never charged, or was released.
+        """
+        stored = self._ledger.stored(number)
+        if stored is None:
+            raise Refused("unknown_batch", f"batch {number} was never charged")
+        self._ledger.give_up(number, stored.digest)
+        self._forget(stored, inputs)
+
     def outcome_for(self, party: str, request: bytes) -> Outcome | None:
-        """The outcome of a request that a party still waits for: released, and with its vote; None otherwise."""
+        """The outcome of a request that a party still waits for: released, and with its vote; None otherwise.
+
+        Of one that was given up: that nothing was answered, where that lowers no reservation.
+        """
         number = self._ledger.number_of(request)
         stored = None if number is None else self._ledger.stored(number)
+        if number is not None and stored is not None and self._ledger.given_up(number):
+            return self._unanswered(stored) if party in self._ledger.charged(number) else None
         if number is None or stored is None or not self._ledger.settled(number).get(party):
             return None
         answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
         return Outcome(self._study.digest, request, answered, self._ledger.noted(request, _GUARDIAN) or b"")
+
+    def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
+        """The labels of a batch that was released, or given up; None for one that is open."""
+        if stored.settled:
+            labels: Int64[ndarray, " queries"] = np.frombuffer(stored.payload, dtype="<i8")
+            return labels
+        return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
+
+    def _unanswered(self, stored: StoredBatch) -> Outcome | None:
+        """That nothing of a batch was answered; None where telling it would lower a reservation, or needs a guardian.
+
+        What was sent may have been opened: nobody's reservation is given back.
+        """
+        study, charged = self._study, self._ledger.charged(stored.number)
+        takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
+        asked = takes_part.sum(axis=1)
+        due = dict(zip(self._parties, study.budgets.amount(asked, np.zeros_like(asked)).tolist(), strict=True))
+        lowers = any(due[party] < amount for party, amount in charged.items())
+        if lowers or study.confidentiality.signing_key is not None:
+            return None
+        return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
+
+    def _tell_given_up(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
+        """Tells the parties of a batch that was given up, once; a stop in between tells them again."""
+        self._forget(stored, inputs)
+        outcome = self._unanswered(stored)
+        if outcome is not None and self._ledger.noted(stored.digest, _TOLD) is None:
+            self._exchange(dict.fromkeys(self._ledger.charged(stored.number), outcome))
+            self._ledger.note(stored.digest, _TOLD, b"")
+
+    def _forget(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
+        ids = np.array(self._ledger.queries(stored.number), dtype=np.int64)
+        request = VoteRequest(self._study.digest, self.run, QueryBatch(stored.number, ids, inputs[ids]))
+        seats = tuple(self._ledger.charged(stored.number))
+        takes_part = self._study.participation.votes(ids)
+        self._aggregation.released(Asked(self._study, self._ledger, request, seats, takes_part, None, self._exchange))
+
+    def _members(self, number: int) -> Bool[ndarray, " parties"]:
+        charged = self._ledger.charged(number)
+        return np.array([party in charged for party in self._parties])
+
+    def _nothing(self, queries: int) -> Labelling:
+        """A labelling in which nothing was asked yet."""
+        labels, reinforced = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN))
+        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced)
 
     def _next(self, asked: int, queries: int) -> Batch | Stop:
         study = self._study

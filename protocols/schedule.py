@@ -19,7 +19,9 @@ from protocols.participation import Participation
 
 StopRule = Literal["first-exhausted", "drop-exhausted"]
 STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
-StopReason = Literal["pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost"]
+StopReason = Literal[
+    "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"
+]
 
 
 @dataclass(frozen=True)

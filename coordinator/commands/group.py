@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, str]] = {
     "status": "coordinator.commands.status:status",
     "label": "coordinator.commands.labelling:label",
     "resume": "coordinator.commands.labelling:resume",
+    "give-up": "coordinator.commands.giving_up:give_up",
     "train": "coordinator.commands.labelling:train",
     "release": "coordinator.release.commands:release",
     "verify": "coordinator.release.commands:verify",
@@ -56,6 +57,9 @@ _NEXT: Final[dict[str, str]] = {
     "revoked_key": "ask the hospital to make a new key with conclave-party init, under a new invitation",
     "unproven_charges": "keep serve running until those nodes have connected and settled, then release again; where a "
     "receipt is lost for good, state it: release --unproven SEAT",
+    "labelling_runs": "see conclave-coordinator status; a lower patience_s counts once serve was started again",
+    "no_open_batch": "nothing is to be given up; conclave-coordinator status shows where the study stands",
+    "can_be_finished": "run conclave-coordinator resume; the batch goes on as it was asked, and costs nothing more",
     "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
     "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }

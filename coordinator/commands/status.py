@@ -71,4 +71,7 @@ def _text(figures: dict[str, Any]) -> str:
             f"{study['batches']} rounds, {study['answered']} answered; quorum {study['quorum']}",
             table(*seat_rows(study)),
         ]
+        if study["given_up"]:
+            numbers = ", ".join(map(str, study["given_up"]))
+            lines.append(f"given up, charged as it was reserved, without labels: batch {numbers}")
     return "\n".join(lines)

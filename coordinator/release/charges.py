@@ -16,7 +16,7 @@ from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.schedule import Batch, check_stop, next_batch
 from protocols.study import Study, party_of
-from protocols.votes import ABSTAIN, NOT_ASKED
+from protocols.votes import NOT_ASKED
 
 
 def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence) -> None:
@@ -28,12 +28,14 @@ def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: Ev
     caps = dict(zip(study.seats, study.budgets.cap.tolist(), strict=True))
     if dict(evidence.caps) != caps:
         raise DataCorrupt("the ledger's caps are not those of the study")
-    spent = dict.fromkeys(study.seats, 0)
+    spent, given_up = dict.fromkeys(study.seats, 0), evidence.given_up
     asked, expected = 0, np.full(len(labels), False)
     for position, charge in enumerate(evidence.charges):
         where = f"batch {position}"
-        if charge.settled is None and position < len(evidence.charges) - 1:
-            raise DataCorrupt(f"{where} is not settled, and later ones are asked")
+        if charge.settled is not None and position in given_up:
+            raise DataCorrupt(f"{where} is settled, and the log says that it was given up")
+        if charge.settled is None and position < len(evidence.charges) - 1 and position not in given_up:
+            raise DataCorrupt(f"{where} is neither settled nor given up, and later ones are asked")
         size = len(charge.queries)
         if charge.number != position or charge.queries != tuple(range(asked, asked + size)):
             raise DataCorrupt(f"{where} does not ask the queries that follow the batch before")
@@ -100,6 +102,7 @@ def check_receipts(
     if terms is None:
         raise DataCorrupt("the study has no [terms]; a release is of a study between organisations")
     newest: dict[str, tuple[int, bytes, int]] = {}
+    told = {(each.seat, each.number) for each in receipts}
     for receipt in in_order(receipts):
         where = f"batch {receipt.number}, seat {receipt.seat!r}"
         if receipt.seat not in study.seats or not 0 <= receipt.number < len(evidence.charges):
@@ -114,21 +117,22 @@ def check_receipts(
             raise DataCorrupt(f"{where}: of another study")
         if receipt.outcome.batch_digest.hex() != charge.request:
             raise DataCorrupt(f"{where}: of another request than the one that was charged")
-        if charge.settled is None:
+        if charge.settled is None and receipt.number not in evidence.given_up:
             raise DataCorrupt(f"{where}: an outcome of a batch that was never released")
         _check_guardian(study, receipt, where)
-        released = labels[list(charge.queries)] != ABSTAIN
+        # Of a batch that was given up nothing was answered.
+        released = labels[list(charge.queries)] >= 0
         if not np.array_equal(receipt.outcome.answered, released):
             raise DataCorrupt(f"{where}: the party was told another outcome than the labels that are released")
         takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
-        if takes_part and charge.settled.get(receipt.seat, 0) == 0:
+        if takes_part and charge.spent(receipt.seat) == 0:
             raise DataCorrupt(f"{where}: the party was told an outcome, and is charged nothing")
         count, head, latest = newest.get(receipt.seat, (0, b"", 0))
         own, latest = receipt.answer.own, max(latest, receipt.number)
         if own.count == count and own.hash != head:
             raise DataCorrupt(f"{where}: the party's log has two entries {count}: a copy of its ledger was in use")
         newest[receipt.seat] = (own.count, own.hash, latest)
-        least = _charged(evidence, receipt.seat, latest)
+        least = _charged(evidence, receipt.seat, latest, told)
         if receipt.settled.spent < least:
             raise DataCorrupt(
                 f"{where}: the party's ledger stands at {receipt.settled.spent} nano-units, below the {least} that "
@@ -201,9 +205,18 @@ def in_order(receipts: list[Receipt]) -> list[Receipt]:
     return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
 
 
-def _charged(evidence: Evidence, seat: str, number: int) -> int:
-    """What the coordinator's ledger holds against a seat's cap for the batches up to `number`."""
-    return sum(charge.spent(seat) for charge in evidence.charges[: number + 1])
+def _charged(evidence: Evidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
+    """What the coordinator's ledger holds against a seat's cap for the batches up to `number`.
+
+    A batch that was given up counts where the seat gave a receipt for it: whether another seat was ever charged for it
+    the coordinator cannot know, and counts it in its own ledger all the same.
+    """
+    given_up = evidence.given_up
+    return sum(
+        charge.spent(seat)
+        for charge in evidence.charges[: number + 1]
+        if charge.number not in given_up or (seat, charge.number) in told
+    )
 
 
 def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
@@ -213,6 +226,7 @@ def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
     see `uncovered`.
     """
     unproven = uncovered(study, evidence, receipts)
+    told = {(each.seat, each.number) for each in receipts}
     mine: dict[str, list[Receipt]] = {seat: [] for seat in study.seats}
     for receipt in in_order(receipts):
         mine[receipt.seat].append(receipt)
@@ -224,7 +238,7 @@ def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
         result[seat] = {
             "charged_nano": evidence.spent(seat),
             "last_receipt_nano": last,
-            "difference_nano": None if last is None else last - _charged(evidence, seat, max(have)),
+            "difference_nano": None if last is None else last - _charged(evidence, seat, max(have), told),
             "batches_charged": len(due),
             "receipts_missing": sum(number not in have for number in due),
             "batches_unproven": len(unproven.get(seat, ())),

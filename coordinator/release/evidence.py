@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any  # what json gives, checked below
 
@@ -69,6 +70,12 @@ class Evidence:
         """What the coordinator's ledger holds against a seat's cap."""
         return sum(charge.spent(seat) for charge in self.charges)
 
+    @cached_property
+    def given_up(self) -> frozenset[int]:
+        """The batches that the log says were given up: they stay charged as they were reserved, and unreleased."""
+        numbers = (entry.fields.get("batch") for entry in self.entries if entry.event == "given_up")
+        return frozenset(each for each in numbers if type(each) is int and 0 <= each < len(self.charges))
+
 
 @dataclass(frozen=True, eq=False)
 class Receipt:
@@ -122,7 +129,8 @@ def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt
     and the seat, for a frame that is not what it should be, and one that has no other half.
     """
     log, _ = chained(evidence.entries)
-    settled_at = {entry.fields.get("batch"): entry.count for entry in evidence.entries if entry.event == "settled"}
+    ends = ("settled", "given_up")
+    settled_at = {entry.fields.get("batch"): entry.count for entry in evidence.entries if entry.event in ends}
     frames = {(kept.number, kept.seat, kept.kind): kept.signed for kept in evidence.kept}
     if len(frames) != len(evidence.kept) or {kept.kind for kept in evidence.kept} - set(_KINDS):
         raise DataCorrupt("a frame stands in the evidence twice, or is neither an outcome nor a receipt")
@@ -134,7 +142,7 @@ def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt
             raise DataCorrupt(f"{where}: an outcome without its receipt, or the reverse")
         try:
             if number not in settled_at:
-                raise DataCorrupt("an outcome of a batch that the log never settled")
+                raise DataCorrupt("an outcome of a batch that the log never settled or gave up")
             since = evidence.entries[settled_at[number] - 1 :]
             ask, told_by = _asked(since, halves[0], authority)
             opened.append(_answered(evidence, log, authority, number, seat, ask, told_by, halves[1]))

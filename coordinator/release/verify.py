@@ -200,7 +200,11 @@ def _frames(evidence: Evidence, authority: x509.Certificate) -> tuple[list[Any],
 
 def _charges(released: Released, evidence: Evidence) -> tuple[bool, str]:
     check_charges(released.study, released.labels, evidence)
-    return True, f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
+    said = f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
+    for number in sorted(evidence.given_up):
+        charge = evidence.charges[number]
+        said += f"; batch {number} was given up: {len(charge.queries)} queries without labels, charged as reserved"
+    return True, said
 
 
 def _covered(

@@ -136,4 +136,5 @@ STOP = {
     "all_budgets_exhausted": "no party's budget bore one more query",
     "quorum_lost": "too few parties were left to answer",
     "guardian_lost": "the guardian did not come back",
+    "failed": "the labelling failed before its end, for a reason that its operator knows",
 }

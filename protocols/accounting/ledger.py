@@ -49,6 +49,10 @@ CREATE TABLE IF NOT EXISTS note (
 """
 
 
+# The note of a batch that was given up.
+_GIVEN_UP = "given_up"
+
+
 @dataclass(frozen=True)
 class Balance:
     """One account, in nano-units: settled + reserved <= cap."""
@@ -182,14 +186,13 @@ class Ledger:
         """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
 
         `payload`, if given, replaces what is stored for the batch. Settling again with the same amounts changes
-        nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise", "settles_upwards".
+        nothing. Raises Refused: "unknown_batch", "digest_mismatch", "given_up", "settled_otherwise",
+        "settles_upwards".
         """
         with self._transaction():
-            stored = self.stored(number)
-            if stored is None:
-                raise Refused("unknown_batch", f"batch {number} was never charged")
-            if stored.digest != digest:
-                raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
+            stored = self._charged_under(number, digest)
+            if self.given_up(number):
+                raise Refused("given_up", f"batch {number} was given up; its reservations stand")
             charges = self.charged(number)
             if set(charges) != set(amounts):
                 raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
@@ -213,6 +216,24 @@ class Ledger:
                 "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
             )
             self._log_amounts("settled", number, digest, amounts)
+
+    def give_up(self, number: int, digest: bytes) -> None:
+        """Ends a batch without an outcome, for ever: its reservations stand, and nothing settles it any more.
+
+        Again changes nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise" for a batch that
+        was settled.
+        """
+        with self._transaction():
+            if self._charged_under(number, digest).settled:
+                raise Refused("settled_otherwise", f"batch {number} was settled before")
+            if not self.given_up(number):
+                self.note(digest, _GIVEN_UP, b"")
+                self._log_amounts("given_up", number, digest, self.charged(number))
+
+    def given_up(self, number: int) -> bool:
+        """Whether a batch was given up."""
+        query = "SELECT 1 FROM batch JOIN note USING (digest) WHERE number = ? AND kind = ?"
+        return bool(self._rows(query, (number, _GIVEN_UP)))
 
     def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
         """Keeps a value under a request's digest, if none of that kind is kept; returns the one that is.
@@ -294,6 +315,14 @@ class Ledger:
     def unsettled(self) -> list[int]:
         """The numbers of the batches whose reservations stand, in ascending order."""
         return [int(row[0]) for row in self._rows("SELECT number FROM batch WHERE NOT settled ORDER BY number", ())]
+
+    def _charged_under(self, number: int, digest: bytes) -> StoredBatch:
+        stored = self.stored(number)
+        if stored is None:
+            raise Refused("unknown_batch", f"batch {number} was never charged")
+        if stored.digest != digest:
+            raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
+        return stored
 
     def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, int]) -> None:
         """One entry for all accounts: their number, sum and a digest of the amounts in order of names."""

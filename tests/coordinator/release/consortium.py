@@ -87,14 +87,20 @@ class Consortium:
         settles=True,
         tell=lambda seat, outcome: outcome,
         train=None,
+        aggregation=None,
+        ballots=None,
+        between=None,
     ):
-        """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat."""
+        """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat.
+
+        ballots(name, ledger): of another level than clear; between(coordinator): comes before a second attempt.
+        """
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
         np.save(folder / "pool.npy", pool_of())
         ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
         self.ledgers[study.name] = ledgers
-        parties = {name: self._party(name, study, ledger, settles) for name, ledger in ledgers.items()}
+        parties = {name: self._party(name, study, ledger, settles, ballots) for name, ledger in ledgers.items()}
         within = InProcess({name: party.handle for name, party in parties.items()}, absent=absent)
         with Ledger(folder / "ledger.sqlite") as ledger:
 
@@ -108,9 +114,12 @@ class Consortium:
                         self.keep(ledger, ledgers[seat], seat, told[seat], reply)
                 return replies
 
-            noise = simulated(np.random.default_rng(1))
-            coordinator = Coordinator(study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=b"run")
+            level = aggregation or Clear(simulated(np.random.default_rng(1)))
+            coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
             labelling = coordinator.label(pool_of(), train=train)
+            if between is not None:
+                between(coordinator)
+                labelling = coordinator.label(pool_of(), train=train)
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",
@@ -123,7 +132,7 @@ class Consortium:
             differences=labelling.ledger_differences,
         )
 
-    def _party(self, name, study, ledger, settles):
+    def _party(self, name, study, ledger, settles, ballots):
         if name not in self.keys:
             self.keys[name] = new_key()
             self.certificates[name] = self.certify(self.keys[name], party_of(name))
@@ -133,7 +142,8 @@ class Consortium:
 
         secret = study.participation_name == "secret"
         source = seeded_source(3) if secret else None
-        return Party(name, study=study, ledger=ledger, voter=vote, coins_from=source, settles=settles)
+        ballot = None if ballots is None else ballots(name, ledger)
+        return Party(name, study=study, ledger=ledger, voter=vote, coins_from=source, settles=settles, ballot=ballot)
 
     def keep(self, ledger, own, seat, outcome, settled):
         """One outcome and its receipt, sealed and kept."""

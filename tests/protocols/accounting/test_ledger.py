@@ -226,3 +226,39 @@ def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
         ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0])
         ledger.forget_uncharged("seed", keep=1)
         assert [ledger.noted(digest, "seed") for digest in (b"a", b"b", b"c", b"d")] == [b"a", None, None, b"d"]
+
+
+def test_a_batch_that_is_given_up_keeps_its_reservations_and_is_settled_by_nobody(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 100, "q": 100})
+        ledger.reserve(0, b"a", {"p": 7, "q": 5}, b"", queries=[0, 1])
+        assert not ledger.given_up(0)
+        ledger.give_up(0, b"a")
+        ledger.give_up(0, b"a")
+        with pytest.raises(Refused, match="given_up: batch 0 was given up; its reservations stand"):
+            ledger.settle(0, b"a", {"p": 0, "q": 0})
+        with pytest.raises(Refused, match="batch_reused"):
+            ledger.reserve(0, b"b", {"p": 1}, b"", queries=[2])
+        with pytest.raises(Refused, match="query_repeated"):
+            ledger.reserve(1, b"b", {"p": 1}, b"", queries=[1])
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.given_up(0)
+        assert ledger.unsettled() == [0]
+        assert ledger.balances() == {"p": Balance(100, 0, 7), "q": Balance(100, 0, 5)}
+        (entry,) = [each for each in ledger.log.entries() if each.event == "given_up"]
+        assert (entry.fields["batch"], entry.fields["total"], entry.fields["accounts"]) == (0, 12, 2)
+
+
+def test_only_what_was_charged_and_never_settled_is_given_up():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        with pytest.raises(Refused, match="unknown_batch"):
+            ledger.give_up(0, b"a")
+        ledger.reserve(0, b"a", {"p": 7}, b"", queries=[0])
+        with pytest.raises(Refused, match="digest_mismatch"):
+            ledger.give_up(0, b"b")
+        ledger.settle(0, b"a", {"p": 3})
+        with pytest.raises(Refused, match="settled_otherwise"):
+            ledger.give_up(0, b"a")
+        assert not ledger.given_up(0)
+        assert ledger.balance("p") == Balance(100, 3, 0)

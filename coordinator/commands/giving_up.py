@@ -1,0 +1,59 @@
+"""give-up: ends a batch that nobody can finish any more, so that its study goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.printing import print_json, table
+from coordinator.home import Home
+from coordinator.status import study_status
+from coordinator.store import Store
+from protocols.accounting.filter import NANO
+from protocols.errors import Refused
+
+
+@click.command(name="give-up", epilog=EPILOG)
+@click.argument("study")
+@click.option("--yes", is_flag=True, help="Give it up without asking.")
+@home_option
+@json_option
+def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
+    """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
+
+    \b
+    Example:
+      conclave-coordinator give-up heart
+    """
+    from coordinator.giving_up import give_up as end
+    from coordinator.giving_up import stuck_batch
+
+    home = Home(home_folder)
+    home.settings()
+    with Store(home) as store:
+        found = stuck_batch(store, study)
+        seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
+        if not found.given_up:
+            rows: list[list[object]] = [
+                [seat, nano / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
+                for seat, nano in found.charged.items()
+            ]
+            said = (
+                f"batch {found.number} of {study}: {found.queries} queries, asked of {len(rows)} seats, not released\n"
+                f"{table(['seat', 'stays charged', 'epsilon used with it', 'answers left'], rows)}\n"
+                "Given up, its queries never get a label, and nobody gets back what it was charged: what was sent may "
+                "have been opened.\nThis cannot be undone."
+            )
+            click.echo(said, err=as_json)
+            if not yes and not click.confirm(f"Give batch {found.number} up for ever?", err=as_json):
+                raise Refused("not_confirmed", f"batch {found.number} of {study!r} stays open")
+        end(store, study, found.number)
+    if as_json:
+        figures = {"study": study, "batch": found.number, "queries": found.queries, "new": not found.given_up}
+        print_json({**figures, "stays_charged_nano": dict(found.charged)})
+        return
+    before = "was given up before; nothing was changed" if found.given_up else "is given up"
+    click.echo(f"batch {found.number} of {study} {before}")
+    click.echo(f"next: conclave-coordinator resume {study}, or release {study} as it is")
