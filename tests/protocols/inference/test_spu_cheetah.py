@@ -1,14 +1,18 @@
-"""SPU Cheetah in its own interpreter: labels without a dealer, and a cross-check of threshold and argmax on shares."""
+"""SPU Cheetah in its own interpreter: labels without a dealer, and threshold and argmax against garbled circuits."""
 
 import numpy as np
 import pytest
 from inference_parties import cnn, linear_model, mlp
 from spu_parties import needs_spu, run_both
 
-from protocols.aggregation.two_server.field import P
+from protocols.aggregation.two_server.field import P, from_integers, plus
+from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.errors import MalformedMessage
 from protocols.inference.model import float_inference
 from protocols.inference.spu_files import asking_share, private_arrays, public_json
+from protocols.randomness import seeded_source
+from protocols.votes import ABSTAIN
+from tests.protocols.aggregation.two_server.two_server_sides import converse, split
 
 
 @needs_spu
@@ -36,22 +40,48 @@ def test_labels_without_a_dealer_agree_with_floats_and_are_shared_over_the_field
 
 @needs_spu
 @pytest.mark.slow
-def test_threshold_and_argmax_on_shares_are_those_of_plain_integers(tmp_path) -> None:
+def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_plain_integers_say(tmp_path) -> None:
+    """Both add the two shares modulo p, compare with the threshold, and take the first of the largest classes."""
     rng = np.random.default_rng(2)
-    label, bit = rng.integers(-(2**29), 2**29, (2, 40, 5))
-    label[0], bit[0] = 7, -1
-    bit[1] = [-5, -5, 0, -5, -5]
-    label[1] = [3, 9, 9, 2, 1]
+    queries, classes, total, threshold = 60, 5, 2**29, 2**28
+    counts = rng.integers(0, total + 1, (queries, classes))
+    counts[20:40] = rng.integers(0, 300, (20, classes)) + threshold - 150
+    noise, bit = (
+        np.rint(rng.normal(0, sigma, (2, queries, *more))).astype(np.int64)
+        for sigma, more in ((90, (classes,)), (70, ()))
+    )
+    # Ties, of the first and of later classes; a threshold that is met exactly, and one that is missed by one unit.
+    noise[:, :6], bit[:, :6] = 0, [[9, 9, 9, 0, 5, -7], [-9, -9, -9, 0, -5, 7]]
+    counts[:3] = threshold + np.array([[7, 7, 7, 7, 7], [1, 8, 8, 0, 8], [0, 0, 0, 3, 3]])
+    counts[3:6] = threshold + np.array([[-9, 0, -9, -9, -9], [-1, -9, -9, -1, -9], [-3, -3, -3, -3, 0]])
+    coordinators, guardians = split(counts, rng)
     files = {}
-    masks = rng.integers(0, P, (2, 40, 5))
-    files["asking"] = {"label": masks[0].astype(np.uint32), "bit": masks[1].astype(np.uint32)}
-    shares = (np.stack([label, bit]) - masks) % P
-    files["answering"] = {"label": shares[0].astype(np.uint32), "bit": shares[1].astype(np.uint32)}
+    for role, share, own, own_bit, less in (
+        ("asking", coordinators, noise[0], bit[0], threshold),
+        ("answering", guardians, noise[1], bit[1], 0),
+    ):
+        files[role] = {
+            "label": plus(share, from_integers(own)),
+            "bit": plus(share, from_integers(np.broadcast_to(own_bit[:, None] - less, share.shape))),
+        }
     found = run_both(tmp_path, "noisy_argmax.py", files)
     opened = {name: (found["asking"][name] + found["answering"][name]).astype(np.int64) for name in ("passed", "label")}
-    passed = (bit >= 0).any(axis=1)
-    assert (opened["passed"] == passed).all()
-    assert (opened["label"] == np.where(passed, label.argmax(axis=1), -1)).all()
+    labels, passed = converse(
+        lambda channel: coordinator_side(
+            channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=None,
+            total_units=total, source=seeded_source(1),
+        ),
+        lambda channel: guardian_side(
+            channel, guardians, label_noise=noise[1], threshold_noise=bit[1], threshold=True, source=seeded_source(2)
+        ),
+    )  # fmt: skip
+    np.testing.assert_array_equal(opened["label"], labels)
+    np.testing.assert_array_equal(opened["passed"], passed)
+    plain = (counts + bit.sum(axis=0)[:, None] >= threshold).any(axis=1)
+    np.testing.assert_array_equal(passed, plain)
+    np.testing.assert_array_equal(labels, np.where(plain, (counts + noise.sum(axis=0)).argmax(axis=1), ABSTAIN))
+    assert labels[:6].tolist() == [0, 1, 3, 1, ABSTAIN, 4]
+    assert 0 < plain[20:40].sum() < 20
 
 
 def test_shares_that_make_no_element_of_the_field_are_refused() -> None:
