@@ -20,11 +20,12 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from coordinator.logs import Event
 from coordinator.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.relaying import Relay
 from coordinator.sessions import Connected as Connected
-from coordinator.sessions import Event, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
+from coordinator.sessions import OnTold, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
 from protocols.accounting.ledger import Ledger
 from protocols.enrolment import Enrol, Enrolled
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -57,8 +58,6 @@ _STREAMS = 2
 _RENEWAL_PAUSE_S = 60.0
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
-
-
 _T = TypeVar("_T")
 
 
@@ -116,8 +115,10 @@ class Hub:
         self._callbacks.shutdown()
         self._enrolments.shutdown()
 
-    def open_study(self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None) -> Transport:
-        """A transport to the nodes of a study; its deadline is the study's.
+    def open_study(
+        self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None, on_told: OnTold | None = None
+    ) -> Transport:
+        """A transport to the nodes of a study; its deadline is the study's. on_told: after a missed outcome was told.
 
         Raises InvalidInput for a study without terms, or whose largest reply a node may not send.
         """
@@ -129,7 +130,7 @@ class Hub:
                 f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
                 f"{INBOUND_BYTES}: lower batch_limit"
             )
-        opened = OpenStudy(study, ledger, outcome_for)
+        opened = OpenStudy(study, ledger, outcome_for, on_told)
         self._studies[study.digest] = opened
 
         def exchange(requests: Mapping[str, Request]) -> dict[str, Reply | None]:

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coordinator.logs import Event
 from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
 from coordinator.training import between_rounds
@@ -32,8 +33,6 @@ from protocols.schedule import StopReason
 from protocols.study import Study, party_of
 from protocols.transport import Transport
 from protocols.votes import ABSTAIN
-
-Event = Callable[[str, dict[str, str | int]], None]
 
 # Codes of a seat that may still come; every other refusal is for a person to mend.
 MISSING = frozenset({"absent", "unknown_study"})

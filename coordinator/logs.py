@@ -10,8 +10,11 @@ import datetime
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TextIO
+
+# What happened, with its fields: names, codes and counts alone.
+Event = Callable[[str, dict[str, str | int]], None]
 
 FIELDS: Final[dict[str, type]] = {
     "party": str,

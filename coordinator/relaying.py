@@ -15,19 +15,44 @@ from typing import Any  # what a function that is passed in returns
 
 from cryptography import x509
 
-from coordinator.sessions import Answered, Event, OpenStudy, Sessions, record
+from coordinator.logs import Event
+from coordinator.sessions import Answered, OpenStudy, Sessions, record
 from coordinator.store import Job, Store, ledger_path
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import Ask, unseal
 from protocols.identity import Identity
-from protocols.messages import Outcome, Request, Settled, StepRequest, VoteRequest, decode, encode
+from protocols.messages import (
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepRequest,
+    VoteRequest,
+    decode,
+    encode,
+)
 from protocols.relay import passed_back
 
 # Requests that are passed on at once, and in a second: a querying party that sends more waits.
 AT_ONCE = 32
 PER_SECOND = 200.0
-_NUMBER, _OUTCOME = "relayed_number", "relayed_outcome "
+_NUMBER, _OUTCOME, _SETTLED = "relayed_number", "relayed_outcome ", "relayed_settled "
+# With these a party says that it never settles by this outcome; after any other refusal it is told it again.
+_FOR_GOOD = frozenset(
+    {
+        "unknown_batch",
+        "bad_outcome",
+        "unsigned_outcome",
+        "digest_mismatch",
+        "settled_otherwise",
+        "settles_upwards",
+        "malformed",
+        "withdrawn",
+    }
+)
 
 
 class Relay:
@@ -98,21 +123,56 @@ class Relay:
         if isinstance(request, VoteRequest):
             opened.ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
         elif isinstance(request, Outcome):
-            opened.ledger.note(request.batch_digest, _OUTCOME + ask.seat, encode(request))
+            _note_sent(opened, ask.seat, request)
         return opened, ask.seat, request
 
     def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
-        if isinstance(request, Outcome) and isinstance(reply, Settled):
-            number = opened.ledger.noted(request.batch_digest, _NUMBER)
+        if isinstance(request, Outcome):
+            note_told(opened.ledger, seat, request, answered, reply)
+
+
+def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome) -> None:
+    """Keeps an outcome for a seat that may be away, in the place of one that the seat did not settle by.
+
+    Raises Refused("unsigned_outcome") for one that no party would take: then nothing of it is kept or passed on.
+    """
+    key = opened.study.confidentiality.signing_key
+    assert key is not None  # a study with a querier has a guardian
+    check_outcome(
+        outcome.guardian,
+        key=bytes.fromhex(key),
+        study=outcome.study,
+        request=outcome.batch_digest,
+        answered=outcome.answered,
+    )
+    with opened.ledger.log.together():
+        if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
+            opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
+            opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
+
+
+def note_told(ledger: Ledger, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None) -> None:
+    """Keeps what a seat settled by, with the signed proof; forgets what it refused for good.
+
+    The first outcome that was settled by stands, as it does at the party: told another one, it settles nothing.
+    """
+    digest = outcome.batch_digest
+    with ledger.log.together():
+        if isinstance(reply, Settled):
+            ledger.note(digest, _SETTLED + seat, encode(outcome))
+            number = ledger.noted(digest, _NUMBER)
             if number is not None:
                 for kind, signed in (("outcome", answered.asked), ("settled", answered.signed)):
-                    opened.ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
+                    ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
+        elif isinstance(reply, Refusal) and reply.code in _FOR_GOOD:
+            if ledger.noted(digest, _OUTCOME + seat) == encode(outcome):
+                ledger.forget(digest, _OUTCOME + seat)
 
 
 def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None:
-    """The outcome that the querying party sent to a seat, for one that was away; the guardian signed it."""
-    noted = ledger.noted(request, _OUTCOME + seat)
+    """What a seat settled by, or else the outcome that the querying party sent it last, for one that was away."""
+    noted = ledger.noted(request, _SETTLED + seat) or ledger.noted(request, _OUTCOME + seat)
     outcome = None if noted is None else decode(noted)
     return outcome if isinstance(outcome, Outcome) else None
 
@@ -127,7 +187,12 @@ class RelayedStudy:
         self._store = store
         self._ledger = Ledger(ledger_path(store.home, name))
         self._ledger.bind(study=self.study.digest, run=b"")
-        open_study(self.study, self._ledger, outcome_for=partial(relayed_outcome, self._ledger))
+        open_study(
+            self.study,
+            self._ledger,
+            outcome_for=partial(relayed_outcome, self._ledger),
+            on_told=partial(note_told, self._ledger),
+        )
 
     def run(self, job: Job, *, patience_s: float) -> None:
         """Ends a job at once: the questions of this study are not the operator's."""

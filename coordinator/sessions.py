@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any  # what a function that is passed in returns
 
+from coordinator.logs import Event
 from protocols.accounting.ledger import Ledger
 from protocols.errors import MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
@@ -36,13 +37,24 @@ from protocols.study import Study, party_of
 _AT_ONCE_BYTES = 256 * 2**20
 _REPLY_ROOM_BYTES = 2**19
 
-# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
-OutcomeFor = Callable[[str, bytes], Outcome | None]
-Event = Callable[[str, dict[str, str | int]], None]
-
 
 class SessionEnded(Exception):
     """The stream of a session is gone; whether the last frame arrived is not known."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and its answer, as they were signed."""
+
+    asked: bytes
+    signed: bytes
+    answer: Answer
+
+
+# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
+OutcomeFor = Callable[[str, bytes], Outcome | None]
+# on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
+OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 
 
 @dataclass(frozen=True)
@@ -118,16 +130,8 @@ class OpenStudy:
     study: Study
     ledger: Ledger
     outcome_for: OutcomeFor | None
+    on_told: OnTold | None = None
     fault: Refused | None = None
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A question and its answer, as they were signed."""
-
-    asked: bytes
-    signed: bytes
-    answer: Answer
 
 
 class Sessions:
@@ -244,7 +248,9 @@ class Sessions:
                     outcome = await aside(opened.outcome_for, standing.seat, digest)
                     if outcome is not None:
                         answered = await self.ask(session, opened, standing.seat, encode(outcome))
-                        await aside(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+                        replies = await aside(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+                        if opened.on_told is not None:
+                            await aside(opened.on_told, standing.seat, outcome, answered, replies[standing.seat])
         except SessionEnded:
             return
         finally:

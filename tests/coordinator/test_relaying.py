@@ -11,12 +11,16 @@ import pytest
 from coordinator import relaying
 from coordinator.pool import write_pool
 from coordinator.relaying import Relay, RelayedStudy
+from coordinator.sessions import Answered, OpenStudy
 from coordinator.store import Store
 from coordinator.study_creation import create_study
-from protocols.errors import InvalidInput
-from protocols.messages import Outcome, encode
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation.two_servers import outcome_statement
+from protocols.errors import InvalidInput, Refused
+from protocols.messages import Outcome, Refusal, Settled, encode
 from protocols.study_file import read_study, write_study
 from tests.consortium import NOW
+from tests.contracts.levels import SIGNING_KEY
 from tests.operators import SETTINGS, make_home
 from tests.party.askers import asked_study
 
@@ -62,7 +66,7 @@ def test_a_job_of_it_ends_at_once_and_says_who_asks(home, tmp_path):
         study.close()
     ((what, how),) = opened
     assert what[0] == STUDY
-    assert set(how) == {"outcome_for"}
+    assert set(how) == {"outcome_for", "on_told"}
 
 
 def test_the_outcome_that_passed_is_told_again_to_that_seat_alone(home, tmp_path):
@@ -77,6 +81,94 @@ def test_the_outcome_that_passed_is_told_again_to_that_seat_alone(home, tmp_path
         assert tell("hospital-0", bytes(32)) is None
         assert tell("hospital-1", bytes(range(32))) is None
         study.close()
+
+
+def signed(answered, request=bytes(32)):
+    """An outcome with the guardian's signature."""
+    given = np.array(answered)
+    return Outcome(STUDY.digest, request, given, SIGNING_KEY.sign(outcome_statement(STUDY.digest, request, given)))
+
+
+class Passing:
+    """What passes for one seat: sent by the querying party, then answered by the seat."""
+
+    def __init__(self):
+        self.ledger = Ledger(":memory:")
+        self.ledger.note(bytes(32), "relayed_number", (3).to_bytes(8, "big"))
+        self.opened = OpenStudy(STUDY, self.ledger, None)
+
+    def send(self, outcome):
+        relaying._note_sent(self.opened, "hospital-1", outcome)
+
+    def told(self, outcome, reply):
+        relaying.note_told(self.ledger, "hospital-1", outcome, Answered(b"asked", b"signed", None), reply)
+
+    def again(self):
+        """What the seat is told when it connects."""
+        told = relaying.relayed_outcome(self.ledger, "hospital-1", bytes(32))
+        return None if told is None else told.answered.tolist()
+
+
+@pytest.fixture
+def passing():
+    made = Passing()
+    yield made
+    made.ledger.close()
+
+
+def test_an_outcome_that_a_seat_refused_for_good_is_not_told_again_and_the_right_one_follows(passing):
+    wrong, right = signed([True]), signed([True, False])
+    passing.send(wrong)
+    assert passing.again() == [True]
+    passing.told(wrong, Refusal("bad_outcome", "outcome of 1 queries; allowed: 2"))
+    assert passing.again() is None
+    passing.send(right)
+    assert passing.again() == [True, False]
+    passing.told(right, Settled(bytes(32), 5))
+    assert passing.again() == [True, False]
+
+
+def test_the_first_that_was_settled_by_stands_whatever_is_sent_after_it(passing):
+    first, later = signed([True, False]), signed([False, False])
+    passing.send(first)
+    passing.told(first, Settled(bytes(32), 5))
+    passing.send(later)
+    assert passing.again() == [True, False]
+    passing.told(later, Refusal("settled_otherwise", "no"))
+    passing.told(later, Settled(bytes(32), 4))
+    assert passing.again() == [True, False]
+    assert [each[:3] for each in passing.ledger.log.evidence()] == [
+        (3, "hospital-1", "outcome"),
+        (3, "hospital-1", "settled"),
+    ]
+
+
+def test_one_that_was_not_settled_by_makes_room_for_the_next(passing):
+    passing.send(signed([True]))
+    passing.send(signed([False]))
+    assert passing.again() == [False]
+    # A refusal of the one before is of no other.
+    passing.told(signed([True]), Refusal("bad_outcome", "no"))
+    assert passing.again() == [False]
+
+
+@pytest.mark.parametrize("reply", [None, Refusal("storage_failed", "disk"), Refusal("unknown_study", "not approved")])
+def test_one_that_did_not_reach_the_seat_is_told_again(passing, reply):
+    outcome = signed([True, False])
+    passing.send(outcome)
+    passing.told(outcome, reply)
+    assert passing.again() == [True, False]
+
+
+@pytest.mark.parametrize("signature", [b"", bytes(64)])
+def test_without_the_guardians_signature_it_is_neither_kept_nor_in_the_way(passing, signature):
+    with pytest.raises(Refused, match="unsigned_outcome"):
+        passing.send(Outcome(STUDY.digest, bytes(32), np.array([True]), signature))
+    assert passing.again() is None
+    passing.send(signed([False]))
+    with pytest.raises(Refused, match="unsigned_outcome"):
+        passing.send(Outcome(STUDY.digest, bytes(32), np.array([True]), signature))
+    assert passing.again() == [False]
 
 
 def test_each_request_waits_for_its_turn(monkeypatch):

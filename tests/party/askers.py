@@ -10,7 +10,7 @@ import numpy as np
 
 from coordinator.guardian_port import GuardianPort
 from coordinator.hub import Hub
-from coordinator.relaying import relayed_outcome
+from coordinator.relaying import note_told, relayed_outcome
 from party.asking import Line
 from party.party import Party
 from protocols.accounting.ledger import Ledger
@@ -128,7 +128,12 @@ class AskedConsortium(Consortium):
         self.address = f"127.0.0.1:{port}"
         self.ledger = Ledger(self.folder / ledger)
         self.ledger.bind(study=self.study.digest, run=b"")
-        self.hub.open_study(self.study, self.ledger, outcome_for=partial(relayed_outcome, self.ledger))
+        self.hub.open_study(
+            self.study,
+            self.ledger,
+            outcome_for=partial(relayed_outcome, self.ledger),
+            on_told=partial(note_told, self.ledger),
+        )
 
     def add_node(self, name, **how):
         self.certificates.setdefault(name, self.certify(self.keys[name], name))

@@ -17,8 +17,9 @@ from party.policy import Policy
 from protocols.accounting.ledger import Ledger
 from protocols.errors import InvalidInput, Refused
 from protocols.identity import new_key
-from protocols.messages import Refusal, StepReply, StepRequest
+from protocols.messages import Outcome, Refusal, StepReply, StepRequest
 from protocols.study_file import write_study
+from tests.operators import wait_until
 from tests.party.askers import AskedConsortium, asked_study
 from tests.party.homes import make_member, write_records
 
@@ -125,6 +126,29 @@ def test_a_party_refuses_what_it_would_refuse_from_its_operator(consortium):
     reply = passed(consortium, consortium.line(), request=many)
     assert isinstance(reply, Refusal)
     assert reply.code == "batch_too_large"
+
+
+def test_one_that_was_away_is_told_when_it_is_back_and_its_receipt_is_kept_once(consortium, tmp_path, monkeypatch):
+    real = Relayed.__call__
+
+    def away(self, requests):
+        if isinstance(next(iter(requests.values())), Outcome) and "hospital-2" in consortium.threads:
+            consortium.stop_node("hospital-2")
+        return real(self, requests)
+
+    monkeypatch.setattr(Relayed, "__call__", away)
+    own = tmp_path / "a.sqlite"
+    got = ask(STUDY, queries(8), consortium.line(), ledger=own, on_batch=lambda *_: None)
+    assert "hospital-2" in got.ledger_differences
+    digest = consortium.ledgers["hospital-2"].stored(0).digest
+    assert consortium.ledger.noted(digest, "relayed_settled hospital-2") is None
+    assert len(consortium.ledger.log.evidence()) == 4
+    for _ in range(2):
+        consortium.start_node("hospital-2")
+        wait_until(lambda: consortium.ledger.noted(digest, "relayed_settled hospital-2") is not None)
+        assert consortium.ledgers["hospital-2"].balance("hospital-2").spent == got.spent[2]
+        assert len(consortium.ledger.log.evidence()) == 6
+        consortium.stop_node("hospital-2")
 
 
 def test_without_the_operator_the_command_says_so(consortium, tmp_path):
