@@ -123,13 +123,15 @@ class Relayed:
         self._timeout_s = study.terms.deadline_s + _ROOM_S
 
     def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
+        threads = ThreadPoolExecutor(_AT_ONCE)
+        try:
             answers = threads.map(lambda seat: self._asked(seat, requests[seat]), requests)
-            try:
-                return dict(zip(requests, answers, strict=True))
-            except BaseException:  # Ctrl-C too: nobody waits for what is on its way
-                self._relay.close()
-                raise
+            return dict(zip(requests, answers, strict=True))
+        except BaseException:  # Ctrl-C too, also while they are being sent: nobody waits for what is on its way
+            self._relay.close()
+            raise
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def _asked(self, seat: str, request: Request) -> Reply | None:
         nonce, log = os.urandom(NONCE_BYTES), self._ledger.log

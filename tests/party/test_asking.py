@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -149,6 +150,30 @@ def test_one_that_was_away_is_told_when_it_is_back_and_its_receipt_is_kept_once(
         assert consortium.ledgers["hospital-2"].balance("hospital-2").spent == got.spent[2]
         assert len(consortium.ledger.log.evidence()) == 6
         consortium.stop_node("hospital-2")
+
+
+class SilentRelay:
+    """A party's answer that never comes, until the line is closed."""
+
+    def __init__(self):
+        self.closed = threading.Event()
+        self.close = self.closed.set
+
+    def passed(self, frame, *, timeout_s):
+        self.closed.wait(timeout=30)
+
+
+def test_ctrl_c_while_requests_are_being_sent_waits_for_no_answer(consortium):
+    class Interrupted(dict):
+        def __iter__(self):
+            yield "hospital-0"
+            raise KeyboardInterrupt
+
+    relay = SilentRelay()
+    step = StepRequest(STUDY.digest, bytes(32), "architecture", (COUNT,))
+    with Ledger(":memory:") as own, pytest.raises(KeyboardInterrupt):
+        Relayed(STUDY, consortium.line(), own, relay)(Interrupted({"hospital-0": step}))
+    assert relay.closed.is_set()
 
 
 def test_without_the_operator_the_command_says_so(consortium, tmp_path):
