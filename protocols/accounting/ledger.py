@@ -256,16 +256,18 @@ class Ledger:
         with self._transaction():
             self._database.execute("DELETE FROM note WHERE digest = ? AND kind = ?", (digest, kind))
 
-    def forget_uncharged(self, kind: str, *, keep: int) -> None:
-        """Deletes the oldest values of a kind under digests that were never charged, but for the newest `keep`.
+    def forget_uncharged(self, kind: str, *others: str, keep: int) -> None:
+        """Deletes the values of a kind under digests that were never charged, but for the newest `keep`.
 
-        Whoever asks for steps around batches that never come fills no disk.
+        Values of other kinds go with the one of `kind`, and never before it. Whoever asks for steps around batches
+        that never come, or are refused, fills no disk.
         """
         with self._transaction():
             self._database.execute(
-                "DELETE FROM note WHERE rowid IN (SELECT rowid FROM note WHERE kind = ? AND digest NOT IN "
-                "(SELECT digest FROM batch) ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
-                (kind, keep),
+                "DELETE FROM note WHERE kind IN (SELECT value FROM json_each(?)) AND digest NOT IN (SELECT digest FROM "
+                "batch UNION ALL SELECT * FROM (SELECT digest FROM note WHERE kind = ? AND digest NOT IN "
+                "(SELECT digest FROM batch) ORDER BY rowid DESC LIMIT ?))",
+                (json.dumps([kind, *others]), kind, keep),
             )
 
     def stored(self, number: int) -> StoredBatch | None:

@@ -57,6 +57,8 @@ _SECRET_BYTES = 32
 # Batches whose keys were asked for and which were never charged: the newest are kept.
 _OPEN_SUMS = 8
 _SECRET, _MASKING, _SURVIVORS, _CELLS = "sum_secret", "sum_masking", "sum_survivors", "sum_cells"
+# All that a party keeps of a batch: what it has masked with is fixed as long as it has the secret.
+_NOTES = (_SECRET, _MASKING, _SURVIVORS, _CELLS)
 _SHARED, _MASKED = "sum_shared", "sum_masked"
 
 
@@ -115,7 +117,7 @@ class SummedBallot(Ballot):
 
     def settle(self, outcome: Outcome) -> None:
         """The histogram was paid for whatever was answered: the outcome lowers nothing. The secrets are forgotten."""
-        for kind in (_SECRET, _MASKING, _SURVIVORS, _CELLS):
+        for kind in _NOTES:
             self._ledger.forget(outcome.batch_digest, kind)
 
     def _advertise(self, request: StepRequest) -> tuple[ndarray, ...]:
@@ -125,8 +127,7 @@ class SummedBallot(Ballot):
         if self._ledger.number_of(request.batch_digest) is None:
             self._ledger.note(request.batch_digest, _SECRET, self._source(_SECRET_BYTES))
             self._ledger.note(request.batch_digest, _CELLS, queries.to_bytes(8, "big"))
-            for kind in (_SECRET, _CELLS):
-                self._ledger.forget_uncharged(kind, keep=_OPEN_SUMS)
+            self._ledger.forget_uncharged(*_NOTES, keep=_OPEN_SUMS)
         context = self._context(request.batch_digest)
         secret = self._secret(request.batch_digest)
         return party.advertise(secret, context, self._index, authenticator=self._authenticator)
@@ -137,12 +138,13 @@ class SummedBallot(Ballot):
 
     def _agree(self, request: StepRequest) -> tuple[ndarray, ...]:
         digest, context = request.batch_digest, self._context(request.batch_digest)
+        masked = self._masked(digest)
         noted = self._ledger.note(digest, _SURVIVORS, party.survivors_note(context, self._index, request.arrays))
         return party.agree(
             context,
             self._index,
             request.arrays,
-            masked=self._masked(digest),
+            masked=masked,
             noted=noted,
             authenticator=self._authenticator,
         )

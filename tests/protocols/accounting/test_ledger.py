@@ -262,3 +262,24 @@ def test_only_what_was_charged_and_never_settled_is_given_up():
             ledger.give_up(0, b"a")
         assert not ledger.given_up(0)
         assert ledger.balance("p") == Balance(100, 3, 0)
+
+
+def test_notes_that_belong_to_another_go_with_it_and_never_before():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        for digest in (b"a", b"b", b"c", b"d"):
+            ledger.note(digest, "seed", digest)
+        # In another order than the seeds, and one without a seed.
+        for digest in (b"d", b"c", b"b", b"a", b"orphan"):
+            ledger.note(digest, "choice", digest)
+        ledger.note(b"a", "kept", b"a")
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0])
+        ledger.forget_uncharged("seed", "choice", keep=2)
+        for digest in (b"a", b"c", b"d"):
+            assert (ledger.noted(digest, "seed"), ledger.noted(digest, "choice")) == (digest, digest)
+        for digest in (b"b", b"orphan"):
+            assert (ledger.noted(digest, "seed"), ledger.noted(digest, "choice")) == (None, None)
+        assert ledger.noted(b"a", "kept") == b"a"
+        ledger.forget_uncharged("seed", "choice", keep=0)
+        assert ledger.noted(b"a", "choice") == b"a"
+        assert ledger.noted(b"d", "choice") is None

@@ -194,6 +194,82 @@ def test_no_outcome_lowers_what_a_histogram_cost():
     world.close()
 
 
+def masked_kinds(ledger):
+    """What a party keeps of each digest that it was never charged for."""
+    rows = ledger._rows("SELECT digest, kind FROM note WHERE digest NOT IN (SELECT digest FROM batch)", ())
+    kinds: dict[bytes, set[str]] = {}
+    for digest, kind_of in rows:
+        kinds.setdefault(digest, set()).add(kind_of)
+    return kinds
+
+
+def refusing_votes(world, name):
+    """The teachers of a party fail while a batch is cast: it noted whom it masks with, and was not charged."""
+    world.parties[name]._voter = lambda batch: np.zeros((1, 1), np.int64)
+
+
+def test_what_is_noted_of_a_vote_that_was_refused_goes_with_its_secret():
+    world = World()
+    refusing_votes(world, "p1")
+    world.label()
+    ledger = world.ledgers["p1"]
+    ((digest, kinds),) = masked_kinds(ledger).items()
+    assert kinds == {"sum_secret", "sum_cells", "sum_masking"}
+    for number in range(8):
+        assert masked_kinds(ledger).get(digest) == kinds
+        keys = StepRequest(STUDY.digest, bytes([number]) * 32, "sum_keys", (np.array([3]),))
+        assert isinstance(world.parties["p1"].handle(keys), StepReply)
+    assert digest not in masked_kinds(ledger)
+    assert len(masked_kinds(ledger)) == 8
+    assert ledger.balance("p1").spent == 0
+    world.close()
+
+
+def test_a_vote_that_was_refused_is_bound_to_its_sharers_as_long_as_its_secret_is_there():
+    world, votes = World(), []
+
+    def keep(name, request, reply):
+        if name == "p1" and kind(request) == "vote":
+            votes.append(request)
+        return reply
+
+    world.tamper = keep
+    refusing_votes(world, "p1")
+    world.label()
+    (request,) = votes
+    world.parties["p1"]._voter = lambda batch: VOTES[1][:, batch.ids]
+    sharers = request.relayed[0].copy()
+    sharers[5] = 0
+    other = VoteRequest(request.study, request.run, request.batch, (sharers, *request.relayed[1:]))
+    assert world.parties["p1"].handle(other).code == "other_sharers"
+    assert world.ledgers["p1"].balance("p1").spent == 0
+    assert isinstance(world.parties["p1"].handle(request), HiddenVotes)
+    charged = world.ledgers["p1"].balance("p1").spent
+    assert charged > 0
+    # Once it is charged, nothing takes its notes away but the outcome.
+    for number in range(9):
+        world.parties["p1"].handle(StepRequest(STUDY.digest, bytes([number]) * 32, "sum_keys", (np.array([3]),)))
+    assert world.ledgers["p1"].noted(request.digest, "sum_masking") is not None
+    assert world.ledgers["p1"].noted(request.digest, "sum_secret") is not None
+    assert world.parties["p1"].handle(other).arrays[0].tobytes() == (
+        world.parties["p1"].handle(request).arrays[0].tobytes()
+    )
+    assert world.ledgers["p1"].balance("p1").spent == charged
+    world.close()
+
+
+def test_survivors_of_a_batch_that_a_party_has_not_voted_on_are_not_noted():
+    world = World()
+    request = VoteRequest(STUDY.digest, b"run", QueryBatch(0, np.arange(3), POOL[:3]))
+    party, ledger = world.parties["p0"], world.ledgers["p0"]
+    party.handle(StepRequest(STUDY.digest, request.digest, "sum_keys", (np.array([3]),)))
+    everyone = np.ones(6, dtype=np.uint8)
+    agree = StepRequest(STUDY.digest, request.digest, "sum_agree", (everyone, everyone))
+    assert party.handle(agree).code == "unknown_batch"
+    assert ledger.noted(request.digest, "sum_survivors") is None
+    world.close()
+
+
 def test_a_key_that_the_roster_does_not_name_is_refused():
     with pytest.raises(InvalidInput, match="is not the one that study"):
         SummedBallot(STUDY, "p0", ledger=Ledger(":memory:"), key=SEAT_KEYS[1], source=seeded_source(1))
