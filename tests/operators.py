@@ -118,7 +118,7 @@ class FakeHub:
         return exchange
 
 
-def wait_until(condition, *, timeout_s: float = 20.0) -> None:
+def wait_until(condition, *, timeout_s: float = 60.0) -> None:
     """Polls until it holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -59,7 +59,7 @@ def test_labels_and_spend_are_those_of_one_process(consortium):
         assert consortium.ledgers[name].balance(name).spent == spent
 
 
-def wait_until(condition, *, timeout_s=10.0):
+def wait_until(condition, *, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"

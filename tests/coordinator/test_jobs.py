@@ -54,7 +54,7 @@ class Bench:
         self.opened = OpenStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
         return self.opened
 
-    def run(self, *, patience_s=20.0, student=None):
+    def run(self, *, patience_s=120.0, student=None):
         job = self.store.ask_job("test", student=student)
         self.open().run(job, patience_s=patience_s)
         self.opened.close()
@@ -153,7 +153,7 @@ def test_a_job_waits_for_its_quorum_and_asks_the_very_same_again(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.store.ask_job("test", student=None)
     opened = made.open()
-    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 20.0})
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
     thread.start()
     wait_until(lambda: len(made.hub.asked) >= 3)
     assert "waits for hospital-2" in made.store.job("test").message
@@ -176,7 +176,7 @@ def test_a_round_that_lasts_says_whom_it_waits_for(bench, monkeypatch):
     made.hub.hold = threading.Event()
     job = made.store.ask_job("test", student=None)
     opened = made.open()
-    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 20.0})
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
     thread.start()
     wait_until(lambda: "not connected: hospital-1" in made.store.job("test").message)
     made.hub.hold.set()
@@ -237,7 +237,7 @@ def test_a_party_that_has_not_approved_yet_is_waited_for(bench):
     made.hub.refusing = {"hospital-1": "unknown_study"}
     job = made.store.ask_job("test", student=None)
     opened = made.open()
-    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 20.0})
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
     thread.start()
     wait_until(lambda: len(made.hub.asked) >= 2)
     made.hub.refusing = {}
@@ -271,12 +271,12 @@ def test_a_stop_in_any_round_is_gone_on_with_without_another_charge(bench, round
         return replies
 
     opened._send = stop_in_round
-    opened.run(job, patience_s=20.0)
+    opened.run(job, patience_s=120.0)
     opened.close()
     assert made.store.job("test").state == "running"
     made.stop.clear()
     again = made.open()
-    again.run(made.store.open_jobs()[0], patience_s=20.0)
+    again.run(made.store.open_jobs()[0], patience_s=120.0)
     again.close()
     assert made.store.job("test").state == "finished"
     found = made.store.labelled("test")
@@ -335,11 +335,11 @@ def test_a_ledger_that_cannot_be_written_leaves_the_job_under_way(bench):
 
     opened._ledger.reserve = full
     with pytest.raises(StorageFailed, match="disk is full"):
-        opened.run(job, patience_s=20.0)
+        opened.run(job, patience_s=120.0)
     opened.close()
     assert made.store.job("test").state == "running"
     again = made.open()
-    again.run(made.store.open_jobs()[0], patience_s=20.0)
+    again.run(made.store.open_jobs()[0], patience_s=120.0)
     again.close()
     assert made.store.job("test").state == "finished"
 
