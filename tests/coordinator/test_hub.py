@@ -4,7 +4,6 @@ import datetime
 import shutil
 import sqlite3
 import threading
-import time
 
 import grpc
 import numpy as np
@@ -22,6 +21,7 @@ from protocols.messages import VoteRequest
 from protocols.noise import simulated
 from protocols.queries import QueryBatch
 from tests.consortium import NOW, Consortium, deployed_study, pool_of, voter
+from tests.operators import wait_until
 
 
 @pytest.fixture
@@ -57,13 +57,6 @@ def test_labels_and_spend_are_those_of_one_process(consortium):
     assert labelled.ledger_differences == {}
     for name, spent in zip(consortium.parties, expected.spent, strict=True):
         assert consortium.ledgers[name].balance(name).spent == spent
-
-
-def wait_until(condition, *, timeout_s=60.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 def test_a_party_that_is_away_is_left_out_and_pays_nothing(tmp_path):
