@@ -84,6 +84,8 @@ class SummedBallot(Ballot):
         self._ledger = ledger
         self._source = source
         self._noise_source = noise_source
+        self._noise_sigma = noise_share(study)
+        self._latest: Context | None = None
         self._authenticator = PairwiseAuthenticator(study.digest, seat, key=key, publics=_roster_keys(study))
         if not self._authenticator.verify(seat, b"", sign(key, b"")):
             raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
@@ -111,7 +113,7 @@ class SummedBallot(Ballot):
         assert lattice is not None
         # Of the batch's secret, as the masks are: a ledger that was restored to before its last charge masks the same.
         source = self._noise_source or expanded_source(secret, label="noise share")
-        noise = discrete_gaussian(source, sigma=noise_share(study), size=counts.size)
+        noise = discrete_gaussian(source, sigma=self._noise_sigma, size=counts.size)
         values = np.rint(counts.ravel() * lattice.units).astype(np.int64) + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
@@ -181,7 +183,12 @@ class SummedBallot(Ballot):
         noted = self._ledger.noted(digest, _CELLS)
         if noted is None:
             raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
-        return context_of(self._study, digest, queries=int.from_bytes(noted, "big"))
+        queries = int.from_bytes(noted, "big")
+        # Five steps of a batch follow each other: the graph is shuffled once.
+        latest = self._latest
+        if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):
+            latest = self._latest = context_of(self._study, digest, queries=queries)
+        return latest
 
 
 class SecureSum(Aggregation):

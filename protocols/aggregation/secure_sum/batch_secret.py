@@ -76,9 +76,10 @@ class Secrets:
 
 def pair_mask_key(secret: bytes, about: bytes, pair: tuple[int, int], publics: tuple[bytes, bytes]) -> bytes:
     """The key of the mask of two parties, from their X25519 secret; the same whichever of them is named first."""
-    (first, first_key), (second, second_key) = sorted(zip(pair, publics, strict=True))
-    places = first.to_bytes(4, "big") + second.to_bytes(4, "big")
-    return pairwise(secret, b"pair mask", about + places + first_key + second_key, keys=1)
+    if pair[0] > pair[1]:
+        pair, publics = pair[::-1], publics[::-1]
+    places = pair[0].to_bytes(4, "big") + pair[1].to_bytes(4, "big")
+    return pairwise(secret, b"pair mask", about + places + publics[0] + publics[1], keys=1)
 
 
 def sealing_keys(secret: bytes, context: Context, *, own: int, their: int) -> tuple[bytes, bytes]:
@@ -88,19 +89,15 @@ def sealing_keys(secret: bytes, context: Context, *, own: int, their: int) -> tu
     return (upward, downward) if own < their else (downward, upward)
 
 
-def seal(
-    shares: UInt8[ndarray, " 64"], key: bytes, context: Context, *, sender: int, receiver: int
-) -> UInt8[ndarray, " 80"]:
+def seal(shares: bytes, key: bytes, context: Context, *, sender: int, receiver: int) -> bytes:
     """Authenticated encryption, bound to the batch, sender and receiver."""
-    return octets(ChaCha20Poly1305(key).encrypt(_NONCE, shares.tobytes(), _about(context, sender, receiver)))
+    return ChaCha20Poly1305(key).encrypt(_NONCE, shares, _about(context, sender, receiver))
 
 
-def unseal(
-    sealed: UInt8[ndarray, " 80"], key: bytes, context: Context, *, sender: int, receiver: int
-) -> UInt8[ndarray, " 64"] | None:
+def unseal(sealed: bytes, key: bytes, context: Context, *, sender: int, receiver: int) -> bytes | None:
     """What the sender sealed for the receiver in this batch; None for anything else."""
     try:
-        return octets(ChaCha20Poly1305(key).decrypt(_NONCE, sealed.tobytes(), _about(context, sender, receiver)))
+        return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, _about(context, sender, receiver))
     except InvalidTag:
         return None
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Bool
@@ -54,9 +55,8 @@ class Context:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         numbers = (self.dropouts, self.colluders, self.cells, self.bits)
-        parts = (self.study, self.run, self.batch, repr(numbers).encode(), *(name.encode() for name in self.members))
-        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hashlib.sha256(b"conclave secure sum 1\n" + framed).digest()
+        parts = (self.study, self.run, self.batch, repr(numbers).encode())
+        return hashlib.sha256(b"conclave secure sum 1\n" + _framed(parts) + _framed_names(self.members)).digest()
 
     @property
     def parties(self) -> int:
@@ -92,3 +92,13 @@ class Context:
     def mask_context(self, sharers: Bool[ndarray, " parties"]) -> bytes:
         """What masks are bound to: masks of parties that were told of different sharers never cancel."""
         return hashlib.sha256(self.digest + np.packbits(sharers).tobytes()).digest()
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+@lru_cache(maxsize=8)
+def _framed_names(members: tuple[str, ...]) -> bytes:
+    """The names of a roster: the same ones in every batch of a study."""
+    return _framed(name.encode() for name in members)

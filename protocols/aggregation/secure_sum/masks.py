@@ -1,23 +1,29 @@
-"""Keys and key streams: HKDF and HMAC with SHA-256 (RFC 5869, RFC 2104), X25519 (RFC 7748), ChaCha20 (RFC 8439).
+"""Keys and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
+
+A secret that two parties agree on is not uniform. Its keys are the one-step derivation of NIST SP 800-56C Rev. 2,
+section 4.1, option 1, with SHA-512: one call where HKDF takes three, and a party needs two a neighbour in every batch.
 
 All that a party needs in one batch follows from one secret of 32 random bytes, so that it keeps nothing else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from numpy import ndarray
 
 from protocols.errors import MalformedMessage
 
 KEY_BYTES = 32
 _LABEL = b"conclave secure sum 1 "
+# The counter of SP 800-56C.
+_FIRST_BLOCK = (1).to_bytes(4, "big")
 
 
 def derived(secret: bytes, purpose: bytes, about: bytes) -> bytes:
@@ -34,13 +40,11 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
 
 
 def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes:
-    """`keys` times 32 bytes for one purpose, of an X25519 secret, which is not uniform."""
-    return HKDF(hashes.SHA256(), keys * KEY_BYTES, None, _LABEL + purpose + b"\n" + about).derive(secret)
-
-
-def mac(key: bytes, message: bytes) -> bytes:
-    """HMAC with SHA-256 (RFC 2104)."""
-    return hmac.digest(key, message, "sha256")
+    """`keys` (1 or 2) times 32 bytes for one purpose, of the 32 bytes that X25519 or ECDH gives."""
+    assert len(secret) == KEY_BYTES  # else secret and purpose could run together
+    assert keys in (1, 2)  # SHA-512 gives no more at once
+    fixed_info = _LABEL + purpose + b"\n" + about + keys.to_bytes(4, "big")
+    return hashlib.sha512(_FIRST_BLOCK + secret + fixed_info).digest()[: keys * KEY_BYTES]
 
 
 def same(left: bytes, right: bytes) -> bool:

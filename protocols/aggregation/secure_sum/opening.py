@@ -23,6 +23,7 @@ from protocols.aggregation.secure_sum.wire import (
     Arrays,
     checked,
     commitment,
+    rows_of,
 )
 from protocols.errors import MalformedMessage
 
@@ -164,13 +165,17 @@ def _masks(masked: Masked, seeds: list[bytes], keys: dict[int, X25519PrivateKey]
     """The masks in the survivors' total: their self masks, and those that they share with parties that dropped out."""
     context: Context = masked.shared.keys.context
     table, about = masked.shared.keys.table, context.mask_context(masked.shared.present)
+    publics = rows_of(table[:, 1])
+    pairs: list[tuple[bytes, int]] = []
+    for dropped, key in keys.items():
+        neighbours = context.graph.neighbours(dropped)
+        for survivor in neighbours[masked.present[neighbours]].tolist():
+            both = publics[dropped], publics[survivor]
+            pair = pair_mask_key(agreed(key, both[1]), about, (dropped, survivor), both)
+            pairs.append((pair, 1 if survivor < dropped else -1))
     masks = MaskSum(context.cells, bits=context.bits)
     for seed in seeds:
         masks.add(seed, sign=1)
-    for dropped, key in keys.items():
-        own_public, neighbours = table[dropped, 1].tobytes(), context.graph.neighbours(dropped)
-        for survivor in neighbours[masked.present[neighbours]].tolist():
-            public = table[survivor, 1].tobytes()
-            pair = pair_mask_key(agreed(key, public), about, (dropped, survivor), (own_public, public))
-            masks.add(pair, sign=1 if survivor < dropped else -1)
+    for pair, sign in pairs:
+        masks.add(pair, sign=sign)
     return masks.total

@@ -47,7 +47,9 @@ from protocols.aggregation.secure_sum.wire import (
     octets,
     padded,
     receipt_bytes,
+    rows_of,
     survivors_statement,
+    table_of,
     unpadded,
 )
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -60,7 +62,7 @@ def advertise(batch_secret: bytes, context: Context, index: int, *, authenticato
     keys = octets(b"".join([*publics, commitment(context.digest, index, secrets.seed)])).reshape(KEYS)
     statement, names = keys_statement(context.digest, index, keys), context.members
     tags = [authenticator.tag(names[other], statement) for other in context.graph.neighbours(index).tolist()]
-    return keys, padded(authenticator.sign(statement)), octets(b"".join(tags)).reshape(-1, TAG_BYTES)
+    return keys, padded(authenticator.sign(statement)), table_of(tags)
 
 
 def share(
@@ -80,21 +82,19 @@ def share(
     )
     present = flags(here, "present")
     _enough(int(present.sum()), context.threshold, "neighbours with keys")
-    neighbours = graph.neighbours(index)
-    for row in np.flatnonzero(present).tolist():
-        name = context.members[neighbours[row]]
-        statement = keys_statement(context.digest, int(neighbours[row]), keys[row])
-        if not _authentic(authenticator, name, statement, tags[row], signatures[row]):
+    neighbours, rows, tagged = graph.neighbours(index).tolist(), np.flatnonzero(present).tolist(), rows_of(tags)
+    for row in rows:
+        name, statement = context.members[neighbours[row]], keys_statement(context.digest, neighbours[row], keys[row])
+        if not _authentic(authenticator, name, statement, tagged[row], signatures[row]):
             raise MalformedMessage(f"keys of {name!r}: neither tag nor signature is that member's")
-    shares, own_key = secrets.shares(), secrets.sealing_key()
-    sealed = np.zeros((graph.degree, SEALED_BYTES), dtype=np.uint8)
-    opening = np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
-    for row in np.flatnonzero(present).tolist():
-        secret, other = agreed(own_key, keys[row, 0].tobytes()), int(neighbours[row])
-        outward, inward = sealing_keys(secret, context, own=index, their=other)
+    shares, publics, own_key = rows_of(secrets.shares()), rows_of(keys[:, 0]), secrets.sealing_key()
+    secrets_of = {row: agreed(own_key, publics[row]) for row in rows}
+    sealed, opening = [bytes(SEALED_BYTES)] * graph.degree, [bytes(KEY_BYTES)] * graph.degree
+    for row in rows:
+        secret, other = secrets_of[row], neighbours[row]
+        outward, opening[row] = sealing_keys(secret, context, own=index, their=other)
         sealed[row] = seal(shares[row], outward, context, sender=index, receiver=other)
-        opening[row] = octets(inward)
-    return sealed, octets(secrets.keep(opening.tobytes(), _verified(present, keys)))
+    return table_of(sealed), octets(secrets.keep(b"".join(opening), _verified(present, keys)))
 
 
 def masking_note(context: Context, index: int, request: Arrays) -> bytes:
@@ -126,10 +126,12 @@ def mask(
         raise Refused("other_sharers", "the batch was masked before, for another set of sharers")
     asked.keys.recall(secrets)
     masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), asked.keys.neighbours
-    own_public = own_key.public_key().public_bytes_raw()
-    for row in np.flatnonzero(asked.sharers[neighbours]).tolist():
-        other, public = int(neighbours[row]), asked.keys.table[row, 1].tobytes()
-        key = pair_mask_key(agreed(own_key, public), about, (index, other), (own_public, public))
+    own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(asked.keys.table[:, 1])
+    sharing = np.flatnonzero(asked.sharers[neighbours]).tolist()
+    secrets_of = {row: agreed(own_key, publics[row]) for row in sharing}
+    for row in sharing:
+        other, public = int(neighbours[row]), publics[row]
+        key = pair_mask_key(secrets_of[row], about, (index, other), (own_public, public))
         masked.add(key, sign=1 if index < other else -1)
     masked.add(secrets.seed, sign=1)
     return (masked.total + to_ring(values, bits=context.bits),)
@@ -154,11 +156,11 @@ def agree(
     sharers, survivors = _sets(context, index, request)
     _check_notes(context, sharers, survivors, masked, noted)
     statement = survivors_statement(context.digest, sharers, survivors)
-    tags = np.zeros((context.parties, TAG_BYTES), dtype=np.uint8)
-    others = [other for other in np.flatnonzero(survivors).tolist() if other != index]
-    made = b"".join([authenticator.tag(context.members[other], statement) for other in others])
-    tags[others] = octets(made).reshape(-1, TAG_BYTES)
-    return padded(authenticator.sign(statement)), tags
+    tags = [bytes(TAG_BYTES)] * context.parties
+    for other in np.flatnonzero(survivors).tolist():
+        if other != index:
+            tags[other] = authenticator.tag(context.members[other], statement)
+    return padded(authenticator.sign(statement)), table_of(tags)
 
 
 def unmask(
@@ -197,22 +199,23 @@ def unmask(
     opening = keys.recall(secrets)
     signers = _signers(context, survivors, flags(signed, "signed"))
     statement = survivors_statement(context.digest, sharers, survivors)
-    for signer, signature, tag in zip(signers, signatures, tags, strict=True):
-        if not _authentic(authenticator, context.members[signer], statement, tag, signature):
+    for signer, signature, tag in zip(signers, signatures, rows_of(tags), strict=True):
+        # What this party signed itself is in its note, and was compared.
+        if signer != index and not _authentic(authenticator, context.members[signer], statement, tag, signature):
             raise MalformedMessage(
                 f"survivors: neither tag nor signature of {context.members[signer]!r} is that member's"
             )
-    kinds, shares = np.zeros(graph.degree, dtype=np.uint8), np.zeros((graph.degree, KEY_BYTES), dtype=np.uint8)
+    kinds, shares, given = np.zeros(graph.degree, dtype=np.uint8), [bytes(KEY_BYTES)] * graph.degree, rows_of(sealed)
     for row in np.flatnonzero(sharers[keys.neighbours]).tolist():
         other = int(keys.neighbours[row])
-        both = unseal(sealed[row], opening[row].tobytes(), context, sender=other, receiver=index)
+        both = unseal(given[row], opening[row], context, sender=other, receiver=index)
         if both is None:
             kinds[row] = NOT_OPENED
         elif survivors[other]:
             kinds[row], shares[row] = SEED_SHARE, both[:KEY_BYTES]
         else:
             kinds[row], shares[row] = KEY_SHARE, both[KEY_BYTES:]
-    return octets(secrets.seed), kinds, shares
+    return octets(secrets.seed), kinds, table_of(shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,10 +231,10 @@ class _Keys:
     def read(cls, context: Context, index: int, present: ndarray, table: ndarray, receipt: ndarray) -> _Keys:
         return cls(context.graph.neighbours(index), flags(present, "present"), table, receipt.tobytes())
 
-    def recall(self, secrets: Secrets) -> UInt8[ndarray, "neighbours 32"]:
+    def recall(self, secrets: Secrets) -> list[bytes]:
         """The keys that open the neighbours' shares, which only a receipt for verified keys gives."""
         opening = secrets.recall(self.receipt, _verified(self.present, self.table))
-        return octets(opening).reshape(-1, KEY_BYTES)
+        return rows_of(octets(opening).reshape(-1, KEY_BYTES))
 
     def check_cover(self, sharers: Bool[ndarray, " parties"]) -> None:
         if (sharers[self.neighbours] & ~self.present).any():
@@ -300,13 +303,11 @@ def _authentic(
     authenticator: Authenticator,
     member: str,
     statement: bytes,
-    tag: UInt8[ndarray, " 16"],
+    tag: bytes,
     signature: UInt8[ndarray, " 73"],
 ) -> bool:
     """Whether a statement is the member's. The tag is cheap to check; the signature decides where it does not hold."""
-    return authenticator.holds(member, statement, tag.tobytes()) or authenticator.verify(
-        member, statement, unpadded(signature)
-    )
+    return authenticator.holds(member, statement, tag) or authenticator.verify(member, statement, unpadded(signature))
 
 
 def _statement_digest(

@@ -37,9 +37,12 @@ def split(
     secret: UInt8[ndarray, " width"], coefficients: UInt8[ndarray, "degree width"], *, shares: int
 ) -> UInt8[ndarray, "shares width"]:
     """Shares 0, 1, ... of each byte of the secret; degree = threshold - 1 uniformly random coefficients a byte."""
-    points = np.arange(1, shares + 1, dtype=np.uint8)
-    polynomial = np.concatenate([secret[None], coefficients])
-    return np.bitwise_xor.reduce(PRODUCT[_powers(points, len(polynomial))[:, :, None], polynomial], axis=1)
+    at_points = PRODUCT[1 : shares + 1].ravel()
+    rows = np.arange(0, 256 * shares, 256)[:, None]
+    values = np.zeros((shares, len(secret)), dtype=np.uint8)
+    for coefficient in (*coefficients[::-1], secret):  # Horner's rule at all points
+        values = at_points.take(rows + values) ^ coefficient
+    return values
 
 
 def reconstruct(

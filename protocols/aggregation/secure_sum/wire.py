@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -72,6 +73,17 @@ def unpadded(row: UInt8[ndarray, " bytes"]) -> bytes:
 def octets(value: bytes) -> UInt8[ndarray, " bytes"]:
     """Bytes as an array."""
     return np.frombuffer(value, dtype=np.uint8)
+
+
+def rows_of(table: UInt8[ndarray, "rows width"]) -> list[bytes]:
+    """Each row of a table as bytes: far cheaper than to ask NumPy row by row."""
+    content, width = table.tobytes(), table.shape[1]
+    return [content[start : start + width] for start in range(0, len(content), width)]
+
+
+def table_of(rows: Sequence[bytes]) -> UInt8[ndarray, "rows width"]:
+    """Rows of equal length, at least one, as a table."""
+    return octets(b"".join(rows)).reshape(len(rows), -1)
 
 
 def keys_statement(digest: bytes, index: int, keys: UInt8[ndarray, "3 32"]) -> bytes:

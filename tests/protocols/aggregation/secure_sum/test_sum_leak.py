@@ -135,7 +135,11 @@ def test_the_same_test_catches_masks_that_do_not_depend_on_the_pairs_secret(monk
     real = batch_secret.pairwise
 
     def public(secret, purpose, about, *, keys):
-        return real(b"", purpose, b"", keys=1) if purpose == b"pair mask" else real(secret, purpose, about, keys=keys)
+        return (
+            real(bytes(32), purpose, b"", keys=1)
+            if purpose == b"pair mask"
+            else real(secret, purpose, about, keys=keys)
+        )
 
     monkeypatch.setattr(batch_secret, "pairwise", public)
     assert leaks(*PAIRS["all or one"], 3)

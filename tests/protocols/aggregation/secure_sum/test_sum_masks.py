@@ -4,13 +4,15 @@ import hashlib
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.kdf.concatkdf import ConcatKDFHash
 from hypothesis import given
 from hypothesis import strategies as st
 from sum_parties import Member, Sum, make_context
 
 from protocols.aggregation.secure_sum.batch_secret import SECRET_BYTES, Secrets, pair_mask_key
-from protocols.aggregation.secure_sum.masks import MaskSum, agreed, key_stream
+from protocols.aggregation.secure_sum.masks import MaskSum, agreed, key_stream, pairwise
 from protocols.errors import InvalidInput, MalformedMessage
 
 CONTEXT = make_context(6, 1, 1, cells=64)
@@ -95,6 +97,14 @@ def test_a_step_asked_twice_gives_the_same_reply() -> None:
         for index, reply in replies.items():
             for left, right in zip(reply, second.replies[step][index], strict=True):
                 np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("keys", [1, 2])
+def test_keys_of_an_agreed_secret_are_the_one_step_derivation(keys) -> None:
+    """Of NIST SP 800-56C with SHA-512, by another implementation."""
+    fixed_info = b"conclave secure sum 1 purpose\nabout" + keys.to_bytes(4, "big")
+    oracle = ConcatKDFHash(hashes.SHA512(), 32 * keys, fixed_info).derive(bytes(range(32)))
+    assert pairwise(bytes(range(32)), b"purpose", b"about", keys=keys) == oracle
 
 
 def test_a_public_key_of_low_order_is_refused() -> None:
