@@ -3,14 +3,16 @@
     OMP_NUM_THREADS=1 python benchmarks/ask.py [--parties 3] [--queries 100] [--teacher mlp] [--rtt-ms 0 40]
 
 Operator, guardian and every hospital are processes that their own commands started, with ledgers on disk and mutual
-TLS. The one that asks is this process, which runs the command itself. `dealing` is its conversations with the guardian
-before the votes, `counting` those after them; `inference` is the steps of private inference that the operator passes
-on, `votes` the charged last ones, `outcomes` telling the parties; `training` is the own model, before and after. What
-is left is reading, writing and ledgers; the start of Python is not in it.
+TLS. The one that asks is this process, which runs the command itself.
 
-With a round trip, processes in between deliver every byte half of it later: between the operator and each party, the
-operator and the one that asks, the guardian and the one that asks. So a step to a party takes two round trips. Bytes
-are those on the wire of the one that asks, TLS included.
+`dealing` is its conversation with the guardian before the votes, `counting` that after them; `inference` is the steps
+that the operator passes on, with the arithmetic between them, `votes` the last ones, which are charged; `outcomes` is
+telling the parties, `training` the own model, before and after. The rest is files and ledgers. The start of Python and
+of its packages is not in it.
+
+A process in between delivers every byte half of the round trip later: between the operator and each party, the operator
+and the one that asks, the guardian and the one that asks. So a step to a party takes two round trips, and without one
+there is a hop all the same. Bytes are those on the wire of the one that asks, TLS included.
 """
 
 from __future__ import annotations
@@ -19,240 +21,202 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import argparse
+import asyncio
 import contextlib
-import csv
-import io
 import json
-import socket
-import subprocess
-import sys
+import multiprocessing
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any  # figures of several kinds
 
-import numpy as np
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from asked_processes import ASKER, AskedProcesses, called
 
-from coordinator.commands.group import run_command as run_coordinator
-from party.commands.group import run_command as run_party
-from party.home import Home
-from protocols.confidentiality import Confidentiality
-from protocols.identity import certificate_from_pem, encoded_point
-from protocols.level_checks import NO_POOL
-from protocols.study import Seat, Study
-from protocols.study_file import write_study
-from protocols.terms import Feature, Terms
-
-ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
-# What so few parties need for labels that are mostly right; SIGMA is for 20 queries.
-EPSILON, SIGMA = 45.0, 1.2
-SERVERS = {"centre": ("coordinator", "serve"), "notary": ("coordinator", "guardian", "serve")}
+import party.asking
+import party.improvement
+from party.commands.group import run_command
+from protocols.aggregation.private_queries import PrivateQueries
+from protocols.channel import Channel
+from protocols.messages import Reply, Request, StepRequest, VoteRequest
+from protocols.study import Study
 
 
-class AskedProcesses:
-    """A consortium in which `clinic` asks, set up by people's commands; `start` makes the processes.
+class Stages:
+    """Seconds of the stages of one `ask` in this process, taken at its edges."""
 
-    routes: what stands before the operator for parties, the operator for the clinic, and the guardian, HOST:PORT each.
-    """
+    NAMES = ("dealing", "inference", "votes", "counting", "outcomes", "training")
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        parties: int = 3,
-        queries: int = 20,
-        batch: int = 10,
-        features: int = 10,
-        teacher: str = "logistic_regression",
-        deadline_s: float = 30.0,
-        quorum: int = 2,
-    ) -> None:
-        self.folder, self.features = folder, features
-        self.names = [f"h{number}" for number in range(parties)]
-        self.hub, self.enrolling, self.guardian = (f"127.0.0.1:{_free_port()}" for _ in range(3))
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.starts: Counter[str] = Counter()
-        self._set_up_servers()
-        for number, name in enumerate([*self.names, ASKER]):
-            _table(folder / f"{name}.csv", rows=30 if name == ASKER else 400, seed=number, features=features)
-        _table(folder / "new.csv", rows=queries, seed=99, features=features, labelled=False)
-        _table(folder / "kept.csv", rows=500, seed=98, features=features)
-        self.start("centre")
-        for name in [*self.names, ASKER]:
-            self._admit(name, teacher)
-        draft = folder / "draft.toml"
-        draft.write_text(write_study(self._study(queries, batch, deadline_s, quorum)), encoding="utf-8")
-        self.operator("study", "create", str(draft))
-        self.study_file = folder / "centre" / "studies" / "asked" / "study.toml"
-        self.notary("approve", str(self.study_file), "--yes")
-        for name in self.names:
-            self.party(name, "approve", str(self.study_file), "--yes")
-            self.party(name, "train", "asked")
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+        self.steps = 0
+        self._voted = False
 
-    def _set_up_servers(self) -> None:
-        self.operator(
-            "init", "--consortium", "benchmark", "--coordinator", "centre", "--address", self.hub, "--listen", self.hub,
-            "--enrol-address", self.enrolling, "--enrol-listen", self.enrolling, "--metrics-port", "0",
+    def run(self, arguments: list[str]) -> float:
+        """Runs the command; its whole time."""
+        relayed, dial, improve = party.asking.Relayed, party.asking._dial, party.improvement.improve
+        compute, stages = PrivateQueries._compute, self
+
+        class Timed(relayed):  # type: ignore[misc, valid-type]  # a class that is found at run time
+            def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+                kind = {type(each) for each in requests.values()}
+                if kind == {StepRequest}:
+                    stages.steps += 1  # timed with the arithmetic in between
+                    return super().__call__(requests)
+                stages._voted = kind == {VoteRequest}
+                with stages.timed("votes" if stages._voted else "outcomes"):
+                    return super().__call__(requests)
+
+        @contextlib.contextmanager
+        def dialled(study: Study, line: party.asking.Line) -> Iterator[Channel]:
+            with stages.timed("counting" if stages._voted else "dealing"), dial(study, line) as channel:
+                yield channel
+
+        def computed(*given: object) -> None:
+            before = stages.seconds["dealing"]
+            with stages.timed("inference"):
+                compute(*given)
+            stages.seconds["inference"] -= stages.seconds["dealing"] - before
+
+        def improved(*given: object, **named: object) -> object:
+            with stages.timed("training"):
+                return improve(*given, **named)
+
+        party.asking.Relayed, party.asking._dial, party.improvement.improve = Timed, dialled, improved
+        PrivateQueries._compute = computed
+        try:
+            began = time.perf_counter()
+            called(run_command, arguments)
+            return time.perf_counter() - began
+        finally:
+            party.asking.Relayed, party.asking._dial, party.improvement.improve = relayed, dial, improve
+            PrivateQueries._compute = compute
+
+    @contextlib.contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.seconds[stage] += time.perf_counter() - began
+
+
+def run_between(targets: list[str], delay_s: float, told: Connection) -> None:
+    """A process that forwards connections, each byte `delay_s` late, and counts them: up and down, of each target."""
+    moved = [[0, 0] for _ in targets]
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: list[int], way: int) -> None:
+        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def deliver() -> None:
+            while True:
+                due, data = await waiting.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                writer.write(data)
+                if not data:
+                    writer.close()
+                    return
+
+        task = asyncio.ensure_future(deliver())
+        try:
+            while data := await reader.read(2**18):
+                count[way] += len(data)
+                waiting.put_nowait((time.monotonic() + delay_s, data))
+        finally:
+            waiting.put_nowait((time.monotonic() + delay_s, b""))
+            await task
+
+    async def serve() -> None:
+        ports = []
+        for target, count in zip(targets, moved, strict=True):
+            host, _, port = target.partition(":")
+
+            async def accept(
+                reader: asyncio.StreamReader,
+                writer: asyncio.StreamWriter,
+                far: tuple[str, int] = (host, int(port)),
+                count: list[int] = count,
+            ) -> None:
+                far_reader, far_writer = await asyncio.open_connection(*far)
+                ways = forward(reader, far_writer, count, 0), forward(far_reader, writer, count, 1)
+                await asyncio.gather(*ways, return_exceptions=True)
+
+            server = await asyncio.start_server(accept, "127.0.0.1", 0)
+            ports.append(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        told.send(ports)
+        while await asyncio.get_running_loop().run_in_executor(None, told.recv):
+            told.send(moved)
+        os._exit(0)  # what is still on its way need not arrive
+
+    asyncio.run(serve())
+
+
+def measure(options: argparse.Namespace, rtt_ms: float) -> tuple[Stages, float, list[list[int]], dict[str, Any]]:
+    """One consortium, set up and asked once: stages, the whole time, bytes, and the report's figures."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        consortium = AskedProcesses(
+            folder, parties=options.parties, queries=options.queries, batch=options.batch, features=options.features,
+            teacher=options.teacher, quorum=options.parties,
         )  # fmt: skip
-        made = self.notary(
-            "init", "--name", "notary", "--coordinator", "centre", "--listen", self.guardian, "--metrics-port", "0",
-            "--json",
-        )  # fmt: skip
-        self.keys = json.loads(made)
-        sent, request = str(self.folder / "sent"), str(self.folder / "notary" / "request.pem")
-        self.operator("guardian", "certify", request, "--fingerprint", self.keys["fingerprint"], "--out", sent)
-        self.notary("accept", f"{sent}/notary.pem", f"{sent}/authority.pem")
-        settings = self.folder / "centre" / "coordinator.toml"
-        text = settings.read_text(encoding="utf-8")
-        settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian}"'), encoding="utf-8")
+        here, there = multiprocessing.get_context("spawn").Pipe()
+        targets = [consortium.hub, consortium.guardian, consortium.hub]
+        between = multiprocessing.get_context("spawn").Process(target=run_between, args=(targets, rtt_ms / 2000, there))
+        between.start()
+        try:
+            to_hub, to_guardian, to_parties = here.recv()
+            for name in [*consortium.names, ASKER]:
+                invitation = folder / name / "invitation.toml"
+                route = to_hub if name == ASKER else to_parties
+                text = invitation.read_text(encoding="utf-8")
+                invitation.write_text(text.replace(f'"{consortium.hub}"', f'"{route}"'), encoding="utf-8")
+            consortium.start_all()
+            stages = Stages()
+            whole = stages.run(consortium.words(guardian=to_guardian))
+            here.send(True)
+            moved = here.recv()
+            here.send(False)
+            figures = json.loads((folder / "labels.report.json").read_text(encoding="utf-8"))
+        finally:
+            consortium.stop()
+            between.join(10)
+            between.kill()
+    return stages, whole, moved, figures
 
-    def _study(self, queries: int, batch: int, deadline_s: float, quorum: int) -> Study:
-        terms = Terms(
-            task="benchmark",
-            class_names=CLASSES,
-            label="grade",
-            input_shape=(self.features,),
-            features=tuple(
-                Feature(column=f"f{number}", kind="numeric", centre=0.0, scale=1.0) for number in range(self.features)
-            ),
-            pool_size=queries,
-            pool_sha256=NO_POOL,
-            deadline_s=deadline_s,
-            coordinator="centre",
-            ends="2999-12-31",
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parties", type=int, default=3)
+    parser.add_argument("--queries", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=100)
+    parser.add_argument("--features", type=int, default=32)
+    parser.add_argument("--teacher", choices=("logistic_regression", "mlp"), default="mlp")
+    parser.add_argument("--rtt-ms", type=float, nargs="+", default=[0.0, 40.0])
+    options = parser.parse_args()
+    print(
+        f"{options.parties} parties with a {options.teacher} of {options.features} features, {options.queries} queries "
+        f"in batches of {options.batch}; seconds, and kB of the one that asks"
+    )
+    print(
+        f"{'rtt ms':>6}{'whole':>8}"
+        + "".join(f"{name:>10}" for name in (*Stages.NAMES, "rest"))
+        + f"{'steps':>7}{'to op.':>8}{'from':>7}{'to gdn.':>9}{'from':>8}"
+    )
+    party.improvement.check_model("logistic_regression")  # imports its packages, which is not what is timed
+    for rtt_ms in options.rtt_ms:
+        stages, whole, moved, figures = measure(options, rtt_ms)
+        if figures["asked"] != options.queries or figures["left_out"]:
+            raise SystemExit(f"only {figures['asked']} queries were asked, without {figures['left_out']}")
+        parts = [stages.seconds[name] for name in Stages.NAMES]
+        traffic = [count / 1e3 for way in moved[:2] for count in way]
+        print(
+            f"{rtt_ms:>6g}{whole:>8.2f}"
+            + "".join(f"{part:>10.2f}" for part in (*parts, whole - sum(parts)))
+            + f"{stages.steps:>7}{traffic[0]:>8.0f}{traffic[1]:>7.0f}{traffic[2]:>9.0f}{traffic[3]:>8.0f}"
         )
-        keys = {name: self.keys[name] for name in ("sealing_key", "signing_key")}
-        return Study(
-            name="asked",
-            classes=len(CLASSES),
-            mechanism_name="gnmax",
-            sigma=SIGMA * (queries / 20) ** 0.5,
-            sigma_threshold=None,
-            threshold=None,
-            unit="record",
-            view="label",
-            accountant_name="label_only",
-            teachers=1,
-            query_limit=queries,
-            batch_limit=batch,
-            answer_rate=1.0,
-            stop="first-exhausted",
-            quorum=quorum,
-            participation_name="all",
-            confidentiality=Confidentiality(
-                level="two_server",
-                units=64,
-                abstention=False,
-                guardian="notary",
-                querier=ASKER,
-                input_bound=8.0,
-                **keys,
-            ),
-            roster=tuple(
-                Seat(party=name, epsilon=EPSILON, delta=1e-5, weight=1.0, rate=1.0, signing_key=self._key(name))
-                for name in self.names
-            ),
-            terms=terms,
-        )
-
-    def _key(self, name: str) -> str:
-        certificate = certificate_from_pem(Home(self.folder / name).certificate.read_bytes())
-        key = certificate.public_key()
-        assert isinstance(key, EllipticCurvePublicKey)
-        return encoded_point(key)
-
-    def _admit(self, name: str, teacher: str) -> None:
-        """From an invitation to a certificate."""
-        invitation = str(self.folder / f"{name}.toml")
-        self.operator("invite", name, "--out", invitation)
-        self.party(
-            name, "init", invitation, "--data", str(self.folder / f"{name}.csv"), "--loader", "csv", "--data-name",
-            name, "--patient", "", "--teacher", teacher, "--unit", "record", "--epsilon", str(EPSILON), "--delta",
-            "1e-5", "--settle",
-        )  # fmt: skip
-        self.party(name, "enrol", code=4)
-        asked = json.loads(self.operator("requests", "--json"))
-        fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
-        self.operator("approve", name, "--fingerprint", fingerprint)
-        self.party(name, "enrol")
-
-    def operator(self, *arguments: str) -> str:
-        """One command of the operator; what it prints."""
-        return _called(run_coordinator, [*arguments, "--home", str(self.folder / "centre")])
-
-    def notary(self, *arguments: str) -> str:
-        """One command of the guardian's administrator."""
-        return _called(run_coordinator, ["guardian", *arguments, "--home", str(self.folder / "notary")])
-
-    def party(self, name: str, *arguments: str, code: int = 0) -> str:
-        """One command of a hospital."""
-        return _called(run_party, [*arguments, "--home", str(self.folder / name)], code)
-
-    def start(self, name: str) -> None:
-        """Starts the operator ("centre"), the guardian ("notary") or a hospital, and waits until its log says so."""
-        program, *words = SERVERS.get(name, ("party", "run"))
-        log = self.folder / f"{name}.log"
-        with log.open("ab") as file:
-            command = [sys.executable, "-m", program, *words, "--home", str(self.folder / name)]
-            self.processes[name] = subprocess.Popen(command, stderr=file, stdout=subprocess.DEVNULL)
-        self.starts[name] += 1
-        deadline, sign = time.monotonic() + START_S, '"serving"' if name in SERVERS else '"connected"'
-        while log.read_text(encoding="utf-8").count(sign) < self.starts[name]:
-            if self.processes[name].poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"{name} did not start: {log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(0.02)
-
-    def start_all(self) -> None:
-        """Whoever does not run yet."""
-        for name in ("centre", "notary", *self.names):
-            if name not in self.processes:
-                self.start(name)
-
-    def stop(self) -> None:
-        """Ends what was started, by its own process."""
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self.processes.clear()
-
-    def words(self, *more: str, guardian: str = "") -> list[str]:
-        """The arguments of `ask`, which asks about all records and trains a model."""
-        files = {"--queries": "new.csv", "--out": "labels.csv", "--test": "kept.csv", "--home": ASKER}
-        given = [word for flag, name in files.items() for word in (flag, str(self.folder / name))]
-        guardian = guardian or self.guardian
-        return ["ask", str(self.study_file), *given, "--guardian", guardian, "--model", "logistic_regression", *more]
 
 
-def _called(command: Callable[[list[str]], int], arguments: list[str], code: int = 0) -> str:
-    """What a command prints. Raises SystemExit unless it ends with `code`."""
-    printed, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
-        found = command(arguments)
-    if found != code:
-        raise SystemExit(f"{' '.join(arguments)} ended with {found}: {said.getvalue()[-2000:]}")
-    return printed.getvalue()
-
-
-def _table(path: Path, *, rows: int, seed: int, features: int, labelled: bool = True) -> None:
-    """Records of three grades, of which the classes overlap a little."""
-    rng = np.random.default_rng(seed)
-    grades = rng.integers(0, len(CLASSES), rows)
-    centres = np.random.default_rng(1).normal(0, 0.7, (len(CLASSES), features))
-    values = np.clip(centres[grades] + rng.normal(0, 1, (rows, features)), -7, 7)
-    header = [f"f{number}" for number in range(features)]
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*header, "grade"] if labelled else header)
-        for row, grade in zip(values.tolist(), grades.tolist(), strict=True):
-            writer.writerow([*row, CLASSES[grade]] if labelled else row)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+if __name__ == "__main__":
+    main()

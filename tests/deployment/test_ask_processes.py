@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.ask import ASKER, AskedProcesses
+from benchmarks.asked_processes import ASKER, AskedProcesses
 from protocols.accounting.ledger import Ledger
 from protocols.study_file import read_study
 
