@@ -74,7 +74,8 @@ def prometheus(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
     family("conclave_requests_pending", "gauge", "Certificate requests that wait for approval.",
            [({}, len(status["pending_requests"]))])  # fmt: skip
     for key, text in (("batches", "Rounds of votes."), ("asked", "Queries asked."), ("answered", "Queries answered.")):
-        family(f"conclave_study_{key}", "gauge", text, [({"study": each["study"]}, each[key]) for each in studies])
+        known = [({"study": each["study"]}, each[key]) for each in studies if each[key] is not None]
+        family(f"conclave_study_{key}", "gauge", text, known)
     for key, text in (
         ("connected", "Whether the seat's party has an open stream."),
         ("answers_left", "Answers that the seat's budget still bears, in the worst case."),

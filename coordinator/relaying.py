@@ -16,6 +16,7 @@ from typing import Any  # what a function that is passed in returns
 from cryptography import x509
 
 from coordinator.logs import Event
+from coordinator.relayed_budgets import count_receipt, count_request
 from coordinator.sessions import Answered, OpenStudy, Sessions, record
 from coordinator.store import Job, Store, ledger_path
 from protocols.accounting.ledger import Ledger
@@ -35,6 +36,7 @@ from protocols.messages import (
     encode,
 )
 from protocols.relay import passed_back
+from protocols.study import Study
 
 # Requests that are passed on at once, and in a second: a querying party that sends more waits.
 AT_ONCE = 32
@@ -122,6 +124,7 @@ class Relay:
             raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
         if isinstance(request, VoteRequest):
             opened.ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
+            count_request(opened.ledger, opened.study, ask.seat, request)
         elif isinstance(request, Outcome):
             _note_sent(opened, ask.seat, request)
         return opened, ask.seat, request
@@ -129,7 +132,7 @@ class Relay:
     def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
         if isinstance(request, Outcome):
-            note_told(opened.ledger, seat, request, answered, reply)
+            note_told(opened.ledger, opened.study, seat, request, answered, reply)
 
 
 def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome) -> None:
@@ -152,7 +155,9 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome) -> None:
             opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
 
 
-def note_told(ledger: Ledger, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None) -> None:
+def note_told(
+    ledger: Ledger, study: Study, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None
+) -> None:
     """Keeps what a seat settled by, with the signed proof; forgets what it refused for good.
 
     The first outcome that was settled by stands, as it does at the party: told another one, it settles nothing.
@@ -163,6 +168,7 @@ def note_told(ledger: Ledger, seat: str, outcome: Outcome, answered: Answered, r
             ledger.note(digest, _SETTLED + seat, encode(outcome))
             number = ledger.noted(digest, _NUMBER)
             if number is not None:
+                count_receipt(ledger, study, seat, int.from_bytes(number, "big"), reply.spent)
                 for kind, signed in (("outcome", answered.asked), ("settled", answered.signed)):
                     ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
         elif isinstance(reply, Refusal) and reply.code in _FOR_GOOD:
@@ -191,7 +197,7 @@ class RelayedStudy:
             self.study,
             self._ledger,
             outcome_for=partial(relayed_outcome, self._ledger),
-            on_told=partial(note_told, self._ledger),
+            on_told=partial(note_told, self._ledger, self.study),
         )
 
     def run(self, job: Job, *, patience_s: float) -> None:

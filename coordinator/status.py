@@ -12,6 +12,7 @@ from typing import Any  # the values of a JSON object
 
 import numpy as np
 
+from coordinator.relayed_budgets import at_most
 from coordinator.store import Job, Serving, Store, ledger_path
 from protocols.accounting.ledger import Ledger
 from protocols.study import Study, party_of
@@ -45,19 +46,27 @@ def alive(store: Store) -> Serving | None:
 
 
 def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
-    """One study: its job, its rounds, and what each seat has left."""
+    """One study: its job, its rounds, and what each seat has left.
+
+    Of a study that a hospital asks in: what passed here, at its worst case; which queries were answered only the
+    hospital knows, whose ledger it is (`asked_by`).
+    """
     study = store.study(name)
-    job = store.job(name)
-    spent, given_up = _spent(store, study)
-    asked = 0 if job is None else job.asked
+    job, querier = store.job(name), study.confidentiality.querier
+    asked, batches, answered = (0, 0, 0) if job is None else (job.asked, job.batches, job.answered)
+    if querier is None:
+        spent, given_up = _spent(store, study)
+    else:
+        (spent, asked, batches), given_up = _relayed(store, study), []
     return {
         "study": name,
         "digest": study.digest.hex(),
-        "state": "created" if job is None else job.state,
+        "state": ("created" if querier is None else "relayed") if job is None else job.state,
         "message": "" if job is None else job.message,
-        "batches": 0 if job is None else job.batches,
+        "asked_by": querier,
+        "batches": batches,
         "asked": asked,
-        "answered": 0 if job is None else job.answered,
+        "answered": answered if querier is None else None,
         "pool": study.query_limit if study.terms is None else study.terms.pool_size,
         "quorum": study.quorum,
         "given_up": given_up,
@@ -82,6 +91,15 @@ def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
         given_up = [number for number in ledger.unsettled() if ledger.given_up(number)]
     spent = [balances[seat.party].spent if seat.party in balances else 0 for seat in study.roster]
     return np.array(spent, np.int64), given_up
+
+
+def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
+    """What passed: nano-units that each seat has spent at most, queries, and batches."""
+    path = ledger_path(store.home, study.name)
+    if not path.exists():
+        return np.zeros(len(study.roster), dtype=np.int64), 0, 0
+    with Ledger(path) as ledger:
+        return at_most(ledger, study)
 
 
 def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected: set[str]) -> list[dict[str, Any]]:

@@ -65,12 +65,19 @@ def _text(figures: dict[str, Any]) -> str:
         lines.append(f"invited: {', '.join(figures['open_invitations'])}")
     for study in figures["studies"]:
         said = f" ({study['message']})" if study["message"] else ""
+        asker = study["asked_by"]
+        answered = f"{study['answered']} answered" if asker is None else f"asked by {asker}"
         lines += [
             "",
             f"study {study['study']}: {study['state']}{said}; {study['asked']} of {study['pool']} queries asked in "
-            f"{study['batches']} rounds, {study['answered']} answered; quorum {study['quorum']}",
+            f"{study['batches']} rounds, {answered}; quorum {study['quorum']}",
             table(*seat_rows(study)),
         ]
+        if asker is not None:
+            lines.append(
+                f"{asker}'s ledger has these budgets: here they are counted at their worst case, until a receipt says "
+                "less"
+            )
         if study["given_up"]:
             numbers = ", ".join(map(str, study["given_up"]))
             lines.append(f"given up, charged as it was reserved, without labels: batch {numbers}")

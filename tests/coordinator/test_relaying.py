@@ -101,7 +101,7 @@ class Passing:
         relaying._note_sent(self.opened, "hospital-1", outcome)
 
     def told(self, outcome, reply):
-        relaying.note_told(self.ledger, "hospital-1", outcome, Answered(b"asked", b"signed", None), reply)
+        relaying.note_told(self.ledger, STUDY, "hospital-1", outcome, Answered(b"asked", b"signed", None), reply)
 
     def again(self):
         """What the seat is told when it connects."""

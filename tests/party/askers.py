@@ -132,7 +132,7 @@ class AskedConsortium(Consortium):
             self.study,
             self.ledger,
             outcome_for=partial(relayed_outcome, self.ledger),
-            on_told=partial(note_told, self.ledger),
+            on_told=partial(note_told, self.ledger, self.study),
         )
 
     def add_node(self, name, **how):

@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 
+from coordinator.relayed_budgets import at_most
 from party.asking import Relayed, ask
 from party.commands.group import run_command
 from party.dialling import RelayLine, Unreachable
@@ -54,6 +55,9 @@ def test_labels_come_back_to_the_asker_and_every_ledger_says_the_same(consortium
     spent = got.spent.tolist()
     assert [consortium.ledgers[seat.party].balance(seat.party).spent for seat in STUDY.roster] == spent
     assert [consortium.guardian_ledger.balance(seat.party).spent for seat in STUDY.roster] == spent
+    # The operator, who has no ledger of it, knows as much from what passed.
+    known, queries_asked, batches = at_most(consortium.ledger, STUDY)
+    assert (known.tolist(), queries_asked, batches) == (spent, 20, len(got.batches))
     # Evidence: requests and outcomes at each node, receipts at the operator and at the asker.
     batches = len(got.batches)
     for name, ledger in consortium.ledgers.items():
@@ -141,6 +145,7 @@ def test_one_that_was_away_is_told_when_it_is_back_and_its_receipt_is_kept_once(
     own = tmp_path / "a.sqlite"
     got = ask(STUDY, queries(8), consortium.line(), ledger=own, on_batch=lambda *_: None)
     assert "hospital-2" in got.ledger_differences
+    assert at_most(consortium.ledger, STUDY)[0][2] == consortium.ledgers["hospital-2"].balance("hospital-2").spent
     digest = consortium.ledgers["hospital-2"].stored(0).digest
     assert consortium.ledger.noted(digest, "relayed_settled hospital-2") is None
     assert len(consortium.ledger.log.evidence()) == 4
