@@ -22,7 +22,6 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
-import asyncio
 import contextlib
 import json
 import multiprocessing
@@ -30,11 +29,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any  # figures of several kinds
 
 from asked_processes import ASKER, AskedProcesses, called
+from between import run_between
 
 import party.asking
 import party.improvement
@@ -100,56 +99,6 @@ class Stages:
         began = time.perf_counter()
         yield
         self.seconds[stage] += time.perf_counter() - began
-
-
-def run_between(targets: list[str], delay_s: float, told: Connection) -> None:
-    """A process that forwards connections, each byte `delay_s` late, and counts them: up and down, of each target."""
-    moved = [[0, 0] for _ in targets]
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: list[int], way: int) -> None:
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def deliver() -> None:
-            while True:
-                due, data = await waiting.get()
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                writer.write(data)
-                if not data:
-                    writer.close()
-                    return
-
-        task = asyncio.ensure_future(deliver())
-        try:
-            while data := await reader.read(2**18):
-                count[way] += len(data)
-                waiting.put_nowait((time.monotonic() + delay_s, data))
-        finally:
-            waiting.put_nowait((time.monotonic() + delay_s, b""))
-            await task
-
-    async def serve() -> None:
-        ports = []
-        for target, count in zip(targets, moved, strict=True):
-            host, _, port = target.partition(":")
-
-            async def accept(
-                reader: asyncio.StreamReader,
-                writer: asyncio.StreamWriter,
-                far: tuple[str, int] = (host, int(port)),
-                count: list[int] = count,
-            ) -> None:
-                far_reader, far_writer = await asyncio.open_connection(*far)
-                ways = forward(reader, far_writer, count, 0), forward(far_reader, writer, count, 1)
-                await asyncio.gather(*ways, return_exceptions=True)
-
-            server = await asyncio.start_server(accept, "127.0.0.1", 0)
-            ports.append(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        told.send(ports)
-        while await asyncio.get_running_loop().run_in_executor(None, told.recv):
-            told.send(moved)
-        os._exit(0)  # what is still on its way need not arrive
-
-    asyncio.run(serve())
 
 
 def measure(options: argparse.Namespace, rtt_ms: float) -> tuple[Stages, float, list[list[int]], dict[str, Any]]:

@@ -1,13 +1,15 @@
 """Confidential queries over three processes on loopback: guardian, querying and answering party; time and bytes.
 
-    python benchmarks/private_inference.py [--rtt-ms 40] [--queries 100] [--spu]
+    CONCLAVE_SPU_PYTHON=SPU/bin/python python benchmarks/private_inference.py [--rtt-ms 0 40] [--queries 100]
 
-`dealt` is from the querying party's request until both have the guardian's randomness; `prepared` is the exchange of
-masked weights, which needs no query; `online` is from queries to shares of votes. With --rtt-ms each message waits half
-of it on arrival. Medians of the repetitions; a first batch warms up. The votes are checked against plain arithmetic.
+One table, a row for each round trip and model, times in ms, data in kB. With a guardian that deals: `dealt` is from the
+querying party's request until both have the guardian's randomness; `prepared` is the exchange of masked weights, which
+needs no query; `online` is from queries to shares of votes; `sum` is all three. Each message waits half a round trip on
+arrival. Medians of the repetitions; a first batch warms up. Votes are checked against plain arithmetic.
 
---spu adds SPU Cheetah, which needs no guardian, over TLS between two processes of the interpreter that
-CONCLAVE_SPU_PYTHON names: seconds inside the computation, on loopback whatever --rtt-ms says.
+Beside it SPU Cheetah, which needs no guardian, over TLS between two processes of the interpreter that
+CONCLAVE_SPU_PYTHON names: ms inside the computation, of the first run and the median of later ones; bytes come half a
+round trip later by a process in between. Without the interpreter its columns are empty.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ import statistics
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from ipaddress import ip_address
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from between import run_between
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
@@ -204,46 +208,66 @@ def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[
     return found
 
 
-def measure_spu(names: list[str], queries: int, repeats: int) -> dict[str, tuple[float, float, float]]:
-    """SPU Cheetah by model: ms of the first run, median ms of later ones, agreement with floats."""
-    interpreter = os.environ.get("CONCLAVE_SPU_PYTHON")
-    if not interpreter:
-        raise SystemExit("CONCLAVE_SPU_PYTHON is not set; allowed: the interpreter of an environment with spu 0.9.5")
+@dataclass(frozen=True)
+class Compared:
+    """SPU Cheetah on one model: ms of the first run and of later ones, kB a run, agreement with floats."""
+
+    first: float
+    warm: float
+    moved: float
+    agreement: float
+
+
+def measure_spu(interpreter: str, name: str, queries: int, repeats: int, rtt_s: float) -> Compared:
+    """Two processes of the other interpreter, which reach each other through a third."""
+    model = model_of(name)
+    inputs = np.random.default_rng(0).random((queries, 28, 28), dtype=np.float32)
+    masks = np.random.default_rng(1).integers(0, P, (queries, 10), dtype=np.uint32)
+    own = {role: f"127.0.0.1:{free_port()}" for role in SPU_ROLES}
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    between = context.Process(target=run_between, args=(list(own.values()), rtt_s / 2, there))
+    between.start()
+    far = dict(zip(SPU_ROLES, here.recv(), strict=True))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        certify(folder)
+        (folder / "public.json").write_text(public_json(model, queries))
+        np.savez(folder / "asking.npz", inputs=inputs)
+        np.savez(folder / "answering.npz", **private_arrays(model, masks))
+        running = [start_spu(interpreter, role, far | {role: own[role]}, folder, repeats) for role in SPU_ROLES]
+        try:
+            failed = any([process.wait(timeout=600) for process in running])
+        finally:
+            for process in running:
+                process.kill()
+            here.send(True)
+            moved = sum(sum(ways) for ways in here.recv())
+            here.send(False)
+            between.join(10)
+            between.kill()
+        if failed:
+            raise SystemExit("SPU failed; run infer.py by hand to see why")
+        outputs = [np.load(folder / f"{role}-out.npz") for role in SPU_ROLES]
+        share = asking_share(outputs[0]["share"], outputs[1]["share"])
+        first, *later = (outputs[0]["seconds"] * 1e3).tolist()
+    labels = ((share.astype(np.int64) + masks) % P).argmax(axis=1)
+    agrees = float(np.mean(labels == float_inference(model, inputs)))
+    return Compared(first, statistics.median(later), moved / 1e3 / repeats, agrees)
+
+
+def start_spu(
+    interpreter: str, role: str, addresses: dict[str, str], folder: Path, repeats: int
+) -> subprocess.Popen[bytes]:
+    """One of the two processes. addresses: where it listens, and where it finds the other."""
     program = Path(protocols.inference.__file__).parent / "spu_program" / "infer.py"
     # One thread is our rule for NumPy; SPU may take as many as there are.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    found = {}
-    for name in names:
-        model = model_of(name)
-        inputs = np.random.default_rng(0).random((queries, 28, 28), dtype=np.float32)
-        masks = np.random.default_rng(1).integers(0, P, (queries, 10), dtype=np.uint32)
-        with tempfile.TemporaryDirectory() as place:
-            folder = Path(place)
-            certify(folder)
-            (folder / "public.json").write_text(public_json(model, queries))
-            np.savez(folder / "asking.npz", inputs=inputs)
-            np.savez(folder / "answering.npz", **private_arrays(model, masks))
-            ports = [f"--{role}=127.0.0.1:{free_port()}" for role in SPU_ROLES]
-            shared = [f"--{what}={folder / file}" for what, file in SPU_FILES.items()]
-            running = [
-                subprocess.Popen(
-                    [
-                        interpreter, str(program), f"--role={role}", *ports, *shared, f"--repeats={repeats}",
-                        f"--input={folder / role}.npz", f"--output={folder / role}-out.npz",
-                    ],
-                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
-                )
-                for role in SPU_ROLES
-            ]  # fmt: skip
-            if any([process.wait(timeout=600) for process in running]):
-                raise SystemExit("SPU failed; run infer.py by hand to see why")
-            outputs = [np.load(folder / f"{role}-out.npz") for role in SPU_ROLES]
-            share = asking_share(outputs[0]["share"], outputs[1]["share"])
-            labels = ((share.astype(np.int64) + masks) % P).argmax(axis=1)
-            first, *later = (outputs[0]["seconds"] * 1e3).tolist()
-        agrees = float(np.mean(labels == float_inference(model, inputs)))
-        found[name] = (first, statistics.median(later), agrees)
-    return found
+    ends = [f"--{each}={address}" for each, address in addresses.items()]
+    shared = [f"--{what}={folder / file}" for what, file in SPU_FILES.items()]
+    files = [f"--input={folder / role}.npz", f"--output={folder / role}-out.npz"]
+    command = [interpreter, str(program), f"--role={role}", *ends, *shared, *files, f"--repeats={repeats}"]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
 
 
 def certify(folder: Path) -> None:
@@ -275,32 +299,36 @@ def check(share: np.ndarray, seeds: np.ndarray, expected: np.ndarray) -> None:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description="Time and bytes of confidential queries to one party.")
-    parser.add_argument("--rtt-ms", type=float, default=0.0, help="round trip that is added, in ms")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rtt-ms", type=float, nargs="+", default=[0.0, 40.0], help="round trips, in ms")
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=7, help="with a guardian")
+    parser.add_argument("--spu-repeats", type=int, default=2, help="of SPU, after its first run; 0 leaves it out")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--spu", action="store_true", help="SPU Cheetah as well")
     options = parser.parse_args()
-    found = measure(options.models, options.queries, options.repeats + 1, options.rtt_ms / 1e3)
-    print(f"{options.queries} queries, {options.rtt_ms:g} ms of round trip; times in ms, data in kB")
+    interpreter = os.environ.get("CONCLAVE_SPU_PYTHON", "") if options.spu_repeats else ""
+    print(f"{options.queries} queries to one party; ms and kB, of a guardian that deals and of SPU Cheetah")
     print(
-        f"{'model':<8}{'dealt':>8}{'prepared':>10}{'online':>8}{'sum':>8}{'guardian':>10}{'answerer':>10}{'trips':>7}"
-        f"{'G->A':>9}{'Q->A':>8}{'A->Q':>8}{'agrees':>8}"
+        f"{'rtt':>4} {'model':<7}{'dealt':>7}{'prepared':>9}{'online':>8}{'sum':>8}{'trips':>6}{'G->A':>7}{'Q->A':>7}"
+        f"{'A->Q':>7}{'agrees':>7} |{'first':>8}{'warm':>8}{'kB':>8}{'agrees':>7} |{'warm/sum':>9}"
     )
-    for name, row in found.items():
-        total = row["dealt"] + row["prepared"] + row["online"]
-        print(
-            f"{name:<8}{row['dealt']:>8.1f}{row['prepared']:>10.1f}{row['online']:>8.1f}{total:>8.1f}{row['dealing']:>10.1f}"
-            f"{row['answering']:>10.1f}{row['trips']:>7.0f}{row['to_answerer'] / 1e3:>9.0f}{row['asked'] / 1e3:>8.0f}"
-            f"{row['answered'] / 1e3:>8.0f}{row['agreement']:>8.2f}"
-        )
-    if options.spu:
-        print(f"\n{'model':<8}{'guardian deals':>15}{'SPU, first':>12}{'SPU, warm':>11}{'ratio':>8}{'SPU agrees':>12}")
-        compared = measure_spu(options.models, options.queries, options.repeats + 1)
-        for name, (first, warm, agrees) in compared.items():
-            total = sum(found[name][part] for part in ("dealt", "prepared", "online"))
-            print(f"{name:<8}{total:>15.1f}{first:>12.0f}{warm:>11.0f}{warm / total:>8.1f}{agrees:>12.2f}")
+    for rtt_ms in options.rtt_ms:
+        found = measure(options.models, options.queries, options.repeats + 1, rtt_ms / 1e3)
+        for name, row in found.items():
+            total = row["dealt"] + row["prepared"] + row["online"]
+            line = (
+                f"{rtt_ms:>4g} {name:<7}{row['dealt']:>7.1f}{row['prepared']:>9.1f}{row['online']:>8.1f}{total:>8.1f}"
+                f"{row['trips']:>6.0f}{row['to_answerer'] / 1e3:>7.0f}{row['asked'] / 1e3:>7.0f}"
+                f"{row['answered'] / 1e3:>7.0f}{row['agreement']:>7.2f} |"
+            )
+            if interpreter:
+                spu = measure_spu(interpreter, name, options.queries, options.spu_repeats + 1, rtt_ms / 1e3)
+                line += (
+                    f"{spu.first:>8.0f}{spu.warm:>8.0f}{spu.moved:>8.0f}{spu.agreement:>7.2f} |{spu.warm / total:>9.1f}"
+                )
+            print(line, flush=True)
+    if not interpreter:
+        print("without SPU: CONCLAVE_SPU_PYTHON does not name the interpreter of an environment with spu 0.9.5")
 
 
 if __name__ == "__main__":
