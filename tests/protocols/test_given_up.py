@@ -13,7 +13,7 @@ from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot
+from protocols.aggregation.summed_votes import SecureSum, SummedBallot, openers
 from protocols.confidentiality import CLEAR
 from protocols.coordinator import Coordinator
 from protocols.errors import ChannelClosed, Refused
@@ -188,6 +188,22 @@ def test_the_parties_of_a_masked_sum_forget_its_secrets_and_open_it_for_nobody(w
     # One that never heard of it charged nothing; here it counts all the same.
     assert made.parties["p5"].handle(outcome).code == "unknown_batch"
     assert made.coordinators()[5] > made.spends()[5]
+
+
+def test_who_could_open_a_sum_is_known_as_soon_as_it_is_fixed(world):
+    made = world(SUMMED)
+    made.gone = lambda name, request: True
+    made.label()
+    assert openers(made.own, made.digest) is None
+    # Two shared, and never voted: who votes yet is open. One of them comes, and two others leave for good.
+    made.gone = lambda name, request: name in ("p1", "p5") and isinstance(request, VoteRequest)
+    made.label()
+    assert openers(made.own, made.digest) == [0, 1, 2, 3, 4, 5]
+    made.gone = lambda name, request: (
+        two_leave_before_opening(name, request) or (name == "p1" and isinstance(request, VoteRequest))
+    )
+    made.label()
+    assert openers(made.own, made.digest) == [0, 2, 3, 4, 5]
 
 
 def test_the_next_sum_has_masks_and_noise_of_its_own(world):

@@ -11,8 +11,12 @@ from coordinator.commands.group import run_command
 from coordinator.jobs import OpenStudy
 from coordinator.logs import Log
 from coordinator.store import Serving, Session, Store, ledger_path
+from coordinator.study_creation import create_study
 from protocols.accounting.ledger import Ledger
-from tests.operators import FakeHub, add_study, make_home
+from protocols.study_file import write_study
+from tests.consortium import NOW
+from tests.operators import SETTINGS, FakeHub, add_study, make_home
+from tests.party.askers import asked_study
 
 
 class Bench:
@@ -156,3 +160,19 @@ def test_one_that_answered_is_no_longer_missed(bench):
     bench.label()
     bench.connect("hospital-0", "hospital-1")
     assert bench.run("give-up", "test", "--yes")[0] == 0
+
+
+def test_one_that_cannot_open_the_batch_is_not_waited_for(bench, monkeypatch):
+    bench.label()
+    monkeypatch.setattr("coordinator.giving_up.openers", lambda ledger, digest: [0, 1])
+    bench.connect("hospital-0", "hospital-1", "hospital-2")
+    assert bench.run("give-up", "test", "--yes")[0] == 0
+
+
+def test_a_study_that_a_hospital_asks_in_is_not_the_operators_to_give_up(bench, tmp_path):
+    study = asked_study()
+    (tmp_path / "asked.toml").write_text(write_study(study))
+    create_study(bench.store, SETTINGS, file=tmp_path / "asked.toml", pool_file=None, today=NOW.date())
+    code, _, err = bench.run("give-up", "heart", "--yes")
+    assert code == 3
+    assert "'asker' asks in study 'heart'; allowed: a study that is labelled here" in err
