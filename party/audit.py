@@ -33,10 +33,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Audit:
-    """What was looked at, and what does not hold."""
+    """What was looked at, and what does not hold. unsettled: batches whose reservations stand."""
 
     entries: int
     batches: int
+    unsettled: int
     requests: int
     outcomes: int
     compared: int
@@ -95,7 +96,8 @@ def audit_seat(
         compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
     if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
         findings.append(Finding("sums_differ", "the charges of the batches do not add up to what the account says"))
-    return Audit(entries, len(batches), len(seen["request"]), len(outcomes), compared, tuple(findings))
+    unsettled = len(ledger.unsettled())
+    return Audit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
 
 
 def _message(

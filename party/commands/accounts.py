@@ -126,7 +126,8 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
         click.echo(f"policy: {entries} entries, the chain holds")
         for result in results:
             click.echo(
-                f"{result['study']}, {result['seat']}: {result['entries']} entries, {result['batches']} batches, "
+                f"{result['study']}, {result['seat']}: {result['entries']} entries, {result['batches']} batches "
+                f"({result['unsettled']} not settled: charged as reserved), "
                 f"{result['requests']} signed requests, {result['outcomes']} signed outcomes, {result['compared']} "
                 "queries compared with the release"
             )

@@ -42,6 +42,7 @@ def test_an_honest_study_holds(labelled):
     result = audit(labelled, labels)
     assert result.findings == ()
     assert result.batches == result.requests == result.outcomes > 1
+    assert result.unsettled == 0
     assert result.compared == (labels >= -1).sum()
     assert (labels == -1).any()
 
