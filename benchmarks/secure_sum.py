@@ -1,174 +1,347 @@
-"""Secure sums: what a party and the server compute and send, with neighbours and on the full graph, in one run.
+"""Masked sums over real processes on loopback: seconds of a party and of the coordinator, bytes, and the whole sum.
 
-    python benchmarks/secure_sum.py [--parties 250] [--cells 10000] [--dropouts 25] [--colluders 25]
+    OMP_NUM_THREADS=1 python benchmarks/secure_sum.py [--parties 250] [--dropouts 25] [--colluders 25 13]
+        [--queries 1000] [--classes 10] [--round-trip-ms 0 40] [--batches 3] [--hosts 2]
 
-Drop-outs leave before their masked votes, which costs the server most. Signatures are ECDSA over P-256, as identities
-have; their share of the time is shown apart. Times are of the processor, one thread: a party's is the mean over all
-parties, the server's that of one sum.
+One process is the coordinator (SecureSum), the others host the parties (Party, SummedBallot, a ledger in memory), over
+TCP. A message is read half a round trip after it was sent. Drop-outs leave before their masked votes, which costs the
+coordinator most. Milliseconds of a step are of the processor. "level" is what secure_sum does for a party, on average,
+for the least and for the most; "noise" the drawing of its share of the noise; "rest" messages, charge and ledger, which
+every level has. The first batch is apart: in it the key of each pair is agreed on, once a process. "X25519" is the mean
+of one agreement in microseconds, timed between requests; a party makes two a neighbour, and a machine that does other
+things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked; it ends in an
+AssertionError otherwise. Bounded: about half a minute a case.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import socket
+import struct
 import time
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from protocols.aggregation.secure_sum import graph, party
-from protocols.aggregation.secure_sum.context import Context
-from protocols.aggregation.secure_sum.coordinator import (
-    collect_keys,
-    collect_masked,
-    collect_shares,
-    collect_signatures,
-)
-from protocols.aggregation.secure_sum.opening import open_sum
+from party.party import Party
+from protocols.accounting.ledger import Ledger
+from protocols.aggregation import summed_votes
+from protocols.aggregation.aggregation import Asked, Ballot
+from protocols.aggregation.summed_votes import SecureSum, SummedBallot, context_of
+from protocols.confidentiality import Confidentiality
+from protocols.identity import encoded_point
+from protocols.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
+from protocols.queries import QueryBatch
+from protocols.randomness import system_source
+from protocols.study import Seat, Study
 
-STEPS = ("keys", "shares", "mask", "agree", "unmask")
-_ECDSA = ec.ECDSA(hashes.SHA256())
-
-
-@dataclass
-class Clock:
-    """Seconds and bytes by step, and the seconds in signatures."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
-    signatures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STEPS, 0.0))
-    sent: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
-    received: dict[str, int] = field(default_factory=lambda: dict.fromkeys(STEPS, 0))
+STEPS = ("sum_keys", "sum_shares", "vote", "sum_agree", "sum_open")
+REPORT, STOP = "report", b"stop"
+# Nobody waits longer for the other side.
+LIMIT_S = 60.0
+# Timed between two requests.
+AGREEMENTS = 3
 
 
-class Bench:
-    """One sum of `cells` zeros and ones."""
+@dataclass(frozen=True)
+class Case:
+    """What is measured."""
 
-    def __init__(self, context: Context) -> None:
-        self.context, self.party, self.server = context, Clock(), Clock()
-        self.keys = [ec.generate_private_key(ec.SECP256R1()) for _ in context.members]
-        self.publics = {name: key.public_key() for name, key in zip(context.members, self.keys, strict=True)}
-        self.secrets = [hashlib.sha256(name.encode()).digest() for name in context.members]
-        self.values = np.random.default_rng(0).integers(0, 64, (context.parties, context.cells))
-        self.notes: list[dict[str, bytes]] = [{} for _ in context.members]
-        self.clock, self.step = self.party, STEPS[0]
+    parties: int
+    dropouts: int
+    colluders: int
+    queries: int
+    classes: int
+    round_trip_ms: float
+    batches: int
+    hosts: int
 
-    def verify(self, name: str, message: bytes, signature: bytes) -> bool:
+    def key(self, position: int) -> ec.EllipticCurvePrivateKey:
+        return ec.derive_private_key(1000 + position, ec.SECP256R1())
+
+    def study(self) -> Study:
+        """Loose budgets and little noise: neither changes what a sum costs."""
+        roster = tuple(
+            Seat(
+                party=f"hospital-{position}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0,
+                signing_key=encoded_point(self.key(position).public_key()),
+            )
+            for position in range(self.parties)
+        )  # fmt: skip
+        return Study(
+            name="benchmark", classes=self.classes, mechanism_name="gnmax", sigma=40.0, unit="record",
+            view="histogram", accountant_name="gaussian", teachers=1, query_limit=self.batches * self.queries,
+            batch_limit=self.queries, answer_rate=1.0, stop="first-exhausted", quorum=self.parties - self.dropouts,
+            participation_name="all", roster=roster,
+            confidentiality=Confidentiality(level="secure_sum", units=64, colluders=self.colluders),
+        )  # fmt: skip
+
+    def seats(self, host: int) -> range:
+        """The seats of one host."""
+        return range(host, self.parties, self.hosts)
+
+    def leaves(self, position: int) -> bool:
+        """Whether a seat is a drop-out: they are spread over the roster, and so over the hosts."""
+        return (position + 1) * self.dropouts // self.parties > position * self.dropouts // self.parties
+
+
+class Link:
+    """Messages over TCP, each with its length and the time it was sent, read half a round trip later."""
+
+    def __init__(self, connected: socket.socket, round_trip_ms: float) -> None:
+        connected.settimeout(LIMIT_S)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket, self._delay_s = connected, round_trip_ms / 2000
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(struct.pack("<Qd", len(data), time.monotonic()) + data)
+
+    def recv(self) -> bytes:
+        size, sent_at = struct.unpack("<Qd", self._exactly(16))
+        data = self._exactly(size)
+        time.sleep(max(0.0, sent_at + self._delay_s - time.monotonic()))
+        return data
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise ConnectionError("the other side closed the connection")
+            view = view[got:]
+        return bytes(data)
+
+
+class Timed(Ballot):
+    """A ballot that counts the seconds of the level, and those of its noise among them."""
+
+    def __init__(self, inner: SummedBallot) -> None:
+        self.inner, self.seconds = inner, 0.0
+
+    def step(self, request):
+        return self._timed(self.inner.step, request)
+
+    def cast(self, request, votes):
+        given = votes()
+        return self._timed(self.inner.cast, request, lambda: given)
+
+    def _timed(self, work, *given):
         start = time.thread_time()
         try:
-            self.publics[name].verify(signature, message, _ECDSA)
-        except InvalidSignature:
-            return False
+            return work(*given)
         finally:
-            self.clock.signatures[self.step] += time.thread_time() - start
-        return True
+            self.seconds += time.thread_time() - start
 
-    def sign(self, index: int):
-        def signed(message: bytes) -> bytes:
+    def settle(self, outcome):
+        self.inner.settle(outcome)
+
+
+class Listening:
+    """What a host overhears in its own process: the values that are masked, and the seconds of their noise."""
+
+    def __init__(self) -> None:
+        self.total, self.noise = np.int64(0), 0.0
+        draw, mask = summed_votes.discrete_gaussian, summed_votes.party.mask
+
+        def timed_draw(*given, **named):
             start = time.thread_time()
-            signature = self.keys[index].sign(message, _ECDSA)
-            self.clock.signatures[self.step] += time.thread_time() - start
-            return signature
+            try:
+                return draw(*given, **named)
+            finally:
+                self.noise += time.thread_time() - start
 
-        return signed
+        def heard_mask(secret, context, index, request, values, *, noted):
+            self.total = self.total + values
+            return mask(secret, context, index, request, values, noted=noted)
 
-    def answer(self, index, request):
-        own, notes = (self.secrets[index], self.context, index), self.notes[index]
-        if self.step == "keys":
-            return party.advertise(*own, sign=self.sign(index))
-        if self.step == "shares":
-            return party.share(*own, request, verify=self.verify)
-        if self.step == "mask":
-            notes["masked"] = party.masking_note(self.context, index, request)
-            return party.mask(*own, request, self.values[index], noted=notes["masked"])
-        if self.step == "agree":
-            notes["noted"] = party.survivors_note(self.context, index, request)
-            return party.agree(self.context, index, request, **notes, sign=self.sign(index))
-        return party.unmask(*own, request, **notes, verify=self.verify)
-
-    def ask(self, step, asked, request):
-        self.step, replies = step, {}
-        for index in np.flatnonzero(asked).tolist():
-            start, self.clock = time.thread_time(), self.server
-            arrays = request(index)
-            middle, self.clock = time.thread_time(), self.party
-            replies[index] = self.answer(index, arrays)
-            end = time.thread_time()
-            self.server.seconds[step] += middle - start
-            self.party.seconds[step] += (end - middle) / asked.sum()
-            self.party.sent[step] = sum(array.nbytes for array in replies[index])
-            self.party.received[step] = sum(array.nbytes for array in arrays)
-        self.party.signatures[step] /= asked.sum()
-        return replies
-
-    def collect(self, step, function, *arguments, **named):
-        self.clock, start = self.server, time.thread_time()
-        collected = function(*arguments, **named)
-        self.server.seconds[step] += time.thread_time() - start
-        return collected
-
-    def run(self, absent) -> None:
-        verify, everyone = self.verify, np.ones(self.context.parties, dtype=bool)
-        replies = self.ask("keys", everyone, lambda index: ())
-        keys = self.collect("keys", collect_keys, self.context, replies, verify=verify)
-        shared = self.collect("shares", collect_shares, keys, self.ask("shares", keys.present, keys.request))
-        replies = {
-            index: reply
-            for index, reply in self.ask("mask", shared.present, shared.request).items()
-            if index not in absent
-        }
-        masked = self.collect("mask", collect_masked, shared, replies)
-        replies = self.ask("agree", masked.present, lambda index: masked.request)
-        agreed = self.collect("agree", collect_signatures, masked, replies, verify=verify)
-        replies = self.ask("unmask", agreed.present, agreed.request)
-        opened = self.collect("unmask", open_sum, agreed, replies)
-        np.testing.assert_array_equal(opened.sums, np.delete(self.values, list(absent), axis=0).sum(axis=0))
+        summed_votes.discrete_gaussian, summed_votes.party.mask = timed_draw, heard_mask
 
 
-def show(title: str, bench: Bench) -> None:
-    context = bench.context
-    print(
-        f"\n{title}: {context.parties} parties x {context.cells:,} cells, {context.dropouts} drop-outs; "
-        f"{context.graph.degree} neighbours, threshold {context.threshold}, quorum {context.quorum}"
-    )
-    print(
-        f"{'step':8}{'party ms':>10}{'signatures':>12}{'sent':>10}{'received':>10}{'server ms':>11}{'signatures':>12}"
-    )
-    totals = np.zeros(6)
+def host(case: Case, number: int, port: int) -> None:
+    """The process of some parties: answers rounds of requests, and tells after each batch what they took."""
+    study, listening = case.study(), Listening()
+    parties: dict[int, tuple[Party, Timed]] = {}
+    for position in case.seats(number):
+        name, ledger = study.roster[position].party, Ledger(":memory:")
+        ballot = Timed(SummedBallot(study, name, ledger=ledger, key=case.key(position), source=system_source))
+        votes = np.random.default_rng(position).integers(0, case.classes, (1, study.query_limit))
+        voter = {"voter": lambda batch, votes=votes: votes[:, batch.ids], "coins_from": None}
+        parties[position] = Party(name, study=study, ledger=ledger, ballot=ballot, **voter), ballot
+    link = Link(socket.create_connection(("127.0.0.1", port)), case.round_trip_ms)
+    link.send(b"%05d" % number)
+    seconds: dict[str, list[tuple[float, float, float, float]]] = defaultdict(list)
+    yardstick = X25519PrivateKey.generate()
+    public = yardstick.public_key()
+    while (message := link.recv()) != STOP:
+        step, requests = unpacked(message)
+        if step == REPORT:
+            link.send(json.dumps([listening.total.tolist(), seconds]).encode())
+            listening.total = np.int64(0)
+            seconds.clear()
+            continue
+        replies = {}
+        for position, data in requests.items():
+            if step == "vote" and case.leaves(position):
+                continue
+            member, ballot = parties[position]
+            ballot.seconds = listening.noise = 0.0
+            start = time.thread_time()
+            replies[position] = member.handle_bytes(data)
+            took, start = time.thread_time() - start, time.thread_time()
+            for _ in range(AGREEMENTS):
+                yardstick.exchange(public)
+            agreement = (time.thread_time() - start) / AGREEMENTS
+            seconds[step].append((ballot.seconds - listening.noise, listening.noise, took - ballot.seconds, agreement))
+        link.send(packed(step, replies))
+
+
+def packed(step: str, messages: Mapping[int, bytes]) -> bytes:
+    """The messages of one round of one host, each with its seat."""
+    parts = [struct.pack("<16s", step.encode())]
+    for position, data in messages.items():
+        parts += [struct.pack("<IQ", position, len(data)), data]
+    return b"".join(parts)
+
+
+def unpacked(message: bytes) -> tuple[str, dict[int, bytes]]:
+    messages, at = {}, 16
+    while at < len(message):
+        position, size = struct.unpack_from("<IQ", message, at)
+        messages[position] = message[at + 12 : at + 12 + size]
+        at += 12 + size
+    return message[:16].rstrip(b"\0").decode(), messages
+
+
+class Hosts:
+    """The coordinator's transport. server: seconds of its processor by step; wall: on the clock; sent, received: bytes.
+
+    What is computed between two steps, collecting and new requests, counts for the earlier one; what comes before the
+    first, for the first.
+    """
+
+    def __init__(self, case: Case, study: Study, links: list[Link]) -> None:
+        self.case, self.seats, self.links = case, study.seats, links
+        self.start()
+
+    def start(self) -> None:
+        self.server, self.wall = dict.fromkeys(STEPS, 0.0), dict.fromkeys(STEPS, 0.0)
+        self.sent, self.received, self.step = dict.fromkeys(STEPS, 0), dict.fromkeys(STEPS, 0), STEPS[0]
+        self._mark = time.process_time(), time.perf_counter()
+
+    def stop(self) -> None:
+        """Counts what the processor did since the last call for the step at hand."""
+        now = time.process_time(), time.perf_counter()
+        self.server[self.step] += now[0] - self._mark[0]
+        self.wall[self.step] += now[1] - self._mark[1]
+        self._mark = now
+
+    def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        first = next(iter(requests.values()))
+        step = first.step if isinstance(first, StepRequest) else "vote"
+        self.stop()
+        self.step = step
+        asked = {self.seats[name]: encode(request) for name, request in requests.items()}
+        for number, link in enumerate(self.links):
+            link.send(packed(step, {seat: asked[seat] for seat in self.case.seats(number) if seat in asked}))
+        answered: dict[int, bytes] = {}
+        for link in self.links:
+            answered |= unpacked(link.recv())[1]
+        self.sent[step] = sum(map(len, asked.values())) // len(asked)
+        self.received[step] = sum(map(len, answered.values())) // len(answered)
+        return {name: decode(answered[self.seats[name]]) if self.seats[name] in answered else None for name in requests}
+
+
+def run_batch(case: Case, study: Study, hosts: Hosts, number: int) -> None:
+    """One sum, and the check that it is the plain sum of what its survivors masked."""
+    ids = np.arange(number * case.queries, (number + 1) * case.queries)
+    request = VoteRequest(study.digest, b"benchmark", QueryBatch(number, ids, np.zeros((case.queries, 2), np.float32)))
+    takes_part = np.ones((case.parties, case.queries), dtype=bool)
+    opened, open_sum = [], summed_votes.open_sum
+
+    def heard(*given):
+        opened.append(open_sum(*given))
+        return opened[-1]
+
+    with Ledger(":memory:") as ledger, patch.object(summed_votes, "open_sum", heard):
+        asked = Asked(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
+        hosts.start()
+        counted = SecureSum().count(asked)
+        hosts.stop()
+    assert counted.labels is not None, counted.left_out
+    assert len(counted.voted) == case.parties - case.dropouts, counted.left_out
+    reports = []
+    for link in hosts.links:
+        link.send(packed(REPORT, {}))
+        reports.append(json.loads(link.recv()))
+    np.testing.assert_array_equal(opened[0].sums, np.sum([total for total, _ in reports], axis=0))
+    show(number, hosts, {step: np.array([row for _, rows in reports for row in rows[step]]) for step in STEPS})
+
+
+def show(number: int, hosts: Hosts, seconds: Mapping[str, np.ndarray]) -> None:
+    """One batch, in milliseconds and bytes a party."""
+    print(f"\n  batch {number + 1}{' (with the keys of pairs)' if number == 0 else ''}")
+    heads = ("level", "least", "most", "noise", "rest", "X25519 us", "sends", "receives", "coordinator", "wall")
+    print(f"  {'step':<11}" + "".join(f"{head:>12}" for head in heads))
+    rows = []
     for step in STEPS:
-        row = np.array([
-            1e3 * bench.party.seconds[step], 1e3 * bench.party.signatures[step], bench.party.sent[step],
-            bench.party.received[step], 1e3 * bench.server.seconds[step], 1e3 * bench.server.signatures[step],
-        ])  # fmt: skip
-        totals += row
-        print(f"{step:8}{row[0]:10.2f}{row[1]:12.2f}{row[2]:10,.0f}{row[3]:10,.0f}{row[4]:11.1f}{row[5]:12.1f}")
-    print(
-        f"{'all':8}{totals[0]:10.2f}{totals[1]:12.2f}{totals[2]:10,.0f}{totals[3]:10,.0f}{totals[4]:11.1f}"
-        f"{totals[5]:12.1f}"
-    )
+        level, noise, rest, agreement = seconds[step].mean(axis=0)
+        least, most = seconds[step][:, 0].min(), seconds[step][:, 0].max()
+        times = 1e3 * np.array([level, least, most, noise, rest, 1e3 * agreement])
+        rows.append([*times, hosts.received[step], hosts.sent[step], 1e3 * hosts.server[step], 1e3 * hosts.wall[step]])
+    total = np.sum(rows, axis=0)
+    total[5] /= len(STEPS)
+    for name, row in zip((*STEPS, "all"), (*rows, total), strict=True):
+        print(f"  {name:<11}" + "".join(f"{value:12.2f}" for value in row[:5]), end="")
+        print("".join(f"{value:12,.0f}" for value in row[5:]), flush=True)
+
+
+def run(case: Case) -> None:
+    """Prints one case."""
+    study = case.study()
+    context = context_of(study, bytes(32), queries=case.queries)
+    print(f"\n{case.parties} parties x {context.cells:,} cells, {case.dropouts} drop-outs, {case.colluders} colluders,")
+    print(f"round trip {case.round_trip_ms:g} ms: {context.graph.degree} neighbours, quorum {context.quorum}; ", end="")
+    print(f"{case.hosts} hosts, load {os.getloadavg()[0]:.1f}")
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(LIMIT_S)
+    spawn = multiprocessing.get_context("spawn")
+    processes = [
+        spawn.Process(target=host, args=(case, number, listening.getsockname()[1]), daemon=True)
+        for number in range(case.hosts)
+    ]
+    for process in processes:
+        process.start()
+    links = [Link(listening.accept()[0], case.round_trip_ms) for _ in processes]
+    links = [link for _, link in sorted((link.recv(), link) for link in links)]  # hosts say their number first
+    hosts = Hosts(case, study, links)
+    for number in range(case.batches):
+        run_batch(case, study, hosts, number)
+    for link, process in zip(hosts.links, processes, strict=True):
+        link.send(STOP)
+        process.join(LIMIT_S)
 
 
 def main() -> None:
-    """Prints a table for the k-connected graph, and one for the full graph."""
+    """Runs every number of colluders with every round trip."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"parties": 250, "cells": 10_000, "dropouts": 25, "colluders": 25}.items():
+    sizes = {"parties": 250, "dropouts": 25, "queries": 1000, "classes": 10, "batches": 3, "hosts": 2}
+    for name, value in sizes.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    sizes = parser.parse_args()
-    for title in ("neighbours", "full graph"):
-        context = Context(
-            study=bytes(32), run=b"", batch=bytes(32), cells=sizes.cells, bits=32, dropouts=sizes.dropouts,
-            colluders=sizes.colluders, members=tuple(f"hospital-{index}" for index in range(sizes.parties)),
-        )  # fmt: skip
-        if title == "full graph":
-            degree = sizes.parties - 1
-            # Cached properties of a frozen value: what a full graph would have given.
-            context.__dict__["graph"] = graph.Graph(sizes.parties, degree, context.digest)
-            context.__dict__["threshold"] = degree - sizes.dropouts
-        bench = Bench(context)
-        bench.run(range(sizes.dropouts))
-        show(title, bench)
+    parser.add_argument("--colluders", type=int, nargs="+", default=[25, 13])
+    parser.add_argument("--round-trip-ms", type=float, nargs="+", default=[0.0, 40.0])
+    flags = vars(parser.parse_args())
+    for colluders, round_trip_ms in itertools.product(flags.pop("colluders"), flags.pop("round_trip_ms")):
+        run(Case(**flags, colluders=colluders, round_trip_ms=round_trip_ms))
 
 
 if __name__ == "__main__":

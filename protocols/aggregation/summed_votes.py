@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -341,11 +342,15 @@ def roster_verifier(study: Study) -> Verify:
     return verifier(_roster_keys(study))
 
 
-def _roster_keys(study: Study) -> dict[str, ec.EllipticCurvePublicKey]:
+def _roster_keys(study: Study) -> Mapping[str, ec.EllipticCurvePublicKey]:
+    return _public_keys(tuple((seat.party, seat.signing_key) for seat in study.roster if seat.signing_key is not None))
+
+
+@lru_cache(maxsize=8)
+def _public_keys(named: tuple[tuple[str, str], ...]) -> Mapping[str, ec.EllipticCurvePublicKey]:
+    """The keys of a roster, whose points are decompressed once a process."""
     return {
-        seat.party: ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key))
-        for seat in study.roster
-        if seat.signing_key is not None
+        name: ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)) for name, key in named
     }
 
 
