@@ -86,7 +86,9 @@ def give_up(store: Store, name: str, number: int) -> None:
             known = store.differences(name)
             lower = {seat: max(0, known[seat] - found.charged.get(seat, 0)) for seat in known}
             store.add_faults(name, number, {}, lower)
-        store.trail.append("batch_given_up", study=name, batch=number)
+        entry = {"study": name, "batch": number}
+        if not any(each.event == "batch_given_up" and each.fields == entry for each in store.trail.entries()):
+            store.trail.append("batch_given_up", study=name, batch=number)
 
 
 def _check_missing(store: Store, study: Study, job: Job, number: int, openers: list[int] | None) -> None:

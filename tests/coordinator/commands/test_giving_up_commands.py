@@ -2,12 +2,15 @@
 
 import io
 import json
+import shutil
 import threading
 import time
 
 import pytest
 
 from coordinator.commands.group import run_command
+from coordinator.giving_up import give_up
+from coordinator.home import Home
 from coordinator.jobs import OpenStudy
 from coordinator.logs import Log
 from coordinator.store import Serving, Session, Store, ledger_path
@@ -15,6 +18,7 @@ from coordinator.study_creation import create_study
 from protocols.accounting.ledger import Ledger
 from protocols.study_file import write_study
 from tests.consortium import NOW
+from tests.coordinator.dying import Deaths, Killed
 from tests.operators import SETTINGS, FakeHub, add_study, make_home
 from tests.party.askers import asked_study
 
@@ -104,6 +108,7 @@ def test_in_json_it_gives_the_figures_alone_on_standard_output_and_again_is_the_
     code, out, err = bench.run("give-up", "test", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == {**figures, "new": False}
+    assert [each.event for each in bench.store.entries()].count("batch_given_up") == 1
 
 
 def test_it_asks_first_and_a_no_changes_nothing(bench, monkeypatch):
@@ -176,3 +181,35 @@ def test_a_study_that_a_hospital_asks_in_is_not_the_operators_to_give_up(bench, 
     code, _, err = bench.run("give-up", "heart", "--yes")
     assert code == 3
     assert "'asker' asks in study 'heart'; allowed: a study that is labelled here" in err
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+def test_killed_at_any_write_it_can_be_run_again(bench, tmp_path, monkeypatch, share):
+    bench.label()
+    charged, suspected = bench.balances(), bench.store.differences("test")
+    deaths = Deaths(monkeypatch)
+    whole = _statements(bench, tmp_path / "copy", deaths)
+    with Store(bench.home, clock=lambda: bench.now_ns) as store:
+        deaths.arm(int(share * whole))
+        with pytest.raises(Killed):
+            give_up(store, "test", 0)
+        deaths.disarm()
+    assert bench.balances() == charged
+    assert bench.store.differences("test") in ({}, suspected)
+    assert bench.run("give-up", "test", "--yes")[0] == 0
+    assert bench.balances() == charged
+    with Ledger(ledger_path(bench.home, "test")) as ledger:
+        assert ledger.given_up(0)
+        assert [entry.event for entry in ledger.log.entries()].count("given_up") == 1
+    assert [each.event for each in bench.store.entries()].count("batch_given_up") == 1
+    bench.hub.present.add("hospital-2")
+    assert bench.label().state == "finished"
+
+
+def _statements(bench, folder, deaths):
+    """How many statements it takes, on a copy of the home."""
+    shutil.copytree(bench.home.folder, folder)
+    with Store(Home(folder), clock=lambda: bench.now_ns) as store:
+        before = deaths.statements
+        give_up(store, "test", 0)
+        return deaths.statements - before
