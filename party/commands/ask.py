@@ -120,7 +120,7 @@ def ask(
         for text in report_lines(figures, improved):
             click.echo(text)
         click.echo(f"labels in {out}, report in {_report(out, 'html')}")
-    _check_complete(labelling)
+    _check_complete(labelling, guardian)
 
 
 def _report(out: Path, ending: str) -> Path:
@@ -140,12 +140,15 @@ def _check_files(queries: Path, test: Path | None, out: Path) -> None:
             raise InvalidInput(f"--out {out} would overwrite {flag} {path}; allowed: another file")
 
 
-def _check_complete(labelling: Labelling) -> None:
+def _check_complete(labelling: Labelling, guardian: str) -> None:
     """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
     from party.dialling import Unreachable
 
     if labelling.stop.reason == "guardian_lost":
-        raise Unreachable("the guardian is gone; what was asked stays reserved, and the same command goes on")
+        raise Unreachable(
+            f"the guardian at {guardian} does not answer, or stopped; if the address is right, ask who runs it. What "
+            "was asked stays reserved, and the same command goes on"
+        )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
         missing = ", ".join(f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()))
         raise Refused("quorum_lost", f"too few parties answered: {missing[:500]}")

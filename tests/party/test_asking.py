@@ -285,6 +285,19 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
     assert {row["state"] for row in read(out)} == {"answered"}
 
 
+def test_without_the_guardian_the_command_says_where_it_looked_and_goes_on_later(place, consortium, tmp_path, capsys):
+    out = tmp_path / "labels.csv"
+    consortium.port.stop()
+    assert command(place, consortium, "--out", str(out)) == 7
+    said = capsys.readouterr().err
+    assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said
+    assert "the same command goes on" in said
+    assert {row["state"] for row in read(out)} == {"not_asked"}
+    consortium.start_guardian(consortium.guardian)
+    assert command(place, consortium, "--out", str(out)) == 0
+    assert {row["state"] for row in read(out)} == {"answered"}
+
+
 def test_studies_of_two_askers_cannot_together_pass_a_data_sets_lifetime_cap():
     caps = {"record": LifetimeCap(12.0, 1e-5)}
     with Policy(":memory:") as policy:
