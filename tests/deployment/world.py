@@ -12,6 +12,7 @@ import asyncio
 import datetime
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +54,12 @@ KEYS = {f"hospital-{number}": new_key() for number in range(4)}
 CERTIFICATES = {name: certify(key, name, "party") for name, key in KEYS.items()}
 
 
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder in memory, where the system has one: crashes are simulated, and nothing need reach a platter."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
+
+
 class Crash(BaseException):
     """The process was killed: nothing after this point ran."""
 
@@ -65,6 +72,8 @@ class Disk:
         self.left: int | None = None
         self.how = ""
         self.statements = 0
+        # Those that made what was written last: after any other, a crash leaves what a crash before it leaves.
+        self.commits: list[int] = []
         self.dead = False
 
     def fail(self, how: str, statement: int) -> None:
@@ -88,6 +97,9 @@ class Disk:
         raise Crash
 
     def execute(self, *arguments):
+        alone = not self._database.in_transaction and arguments[0].startswith(("INSERT", "UPDATE", "DELETE"))
+        if alone or arguments[0] == "COMMIT":
+            self.commits.append(self.statements)
         return self._step(lambda: self._database.execute(*arguments))
 
     def executemany(self, *arguments):
