@@ -76,6 +76,11 @@ def test_a_tag_of_another_study_or_of_another_key_convinces_nobody() -> None:
     assert not MEMBERS["b"].holds("a", b"said", member("a", key=KEYS["c"]).tag("b", b"said"))
 
 
+def test_a_tag_is_what_it_was() -> None:
+    """Members of different versions of this software stand in one sum."""
+    assert MEMBERS["a"].tag("b", b"said").hex() == "3ae397b6828c8d9e659b288c3d374814"
+
+
 def test_signatures_are_those_of_the_roster_and_of_one_statement() -> None:
     signature = MEMBERS["a"].sign(b"said")
     assert MEMBERS["b"].verify("a", b"said", signature)
