@@ -225,6 +225,7 @@ def _of_group(values: Float64[ndarray, " members"]) -> str:
 def _findings(result: RunResult) -> Row:
     findings, study = result.findings, result.study
     of_name = {row.name: row for row in accountant_table()}
+    guaranteed, columns = study.budgets.epsilon_guaranteed, _columns_of(result)
     document: Row = {
         "publishable": False,
         "why": WHY,
@@ -243,9 +244,9 @@ def _findings(result: RunResult) -> Row:
                 "party": seat.party,
                 "delta": seat.delta,
                 "weight": seat.weight,
-                "epsilon_guaranteed": float(study.budgets.epsilon_guaranteed[i]),
+                "epsilon_guaranteed": float(guaranteed[i]),
             }
-            | {name: _number(values[i]) for name, values in _columns_of(result).items()}
+            | {name: _number(values[i]) for name, values in columns.items()}
             for i, seat in enumerate(study.roster)
         ],
     }
@@ -272,10 +273,10 @@ def _number(value: object) -> object:
 
 
 def _parties(result: RunResult) -> str:
-    study, columns = result.study, _columns_of(result)
+    study, columns, guaranteed = result.study, _columns_of(result), result.study.budgets.epsilon_guaranteed
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["party", "epsilon_guaranteed", *(f"private: {name}" for name in columns)])
     for i, seat in enumerate(study.roster):
-        writer.writerow([seat.party, study.budgets.epsilon_guaranteed[i], *(values[i] for values in columns.values())])
+        writer.writerow([seat.party, guaranteed[i], *(values[i] for values in columns.values())])
     return buffer.getvalue()

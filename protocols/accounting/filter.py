@@ -10,6 +10,7 @@ odometer's reading, not an epsilon: operators see it as budget used.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -66,10 +67,12 @@ class BudgetFilter:
         """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""
         return self.accountant.to_epsilon(spent / NANO, self.order, self.delta)
 
-    @property
+    @cached_property
     def epsilon_guaranteed(self) -> Float64[ndarray, " parties"]:
-        """The cap converted at each party's own fixed order: the epsilon that may be published."""
-        return self.epsilon_of(self.cap)
+        """The cap converted at each party's own fixed order: the epsilon that may be published. Not writeable."""
+        guaranteed = self.epsilon_of(self.cap)
+        guaranteed.flags.writeable = False
+        return guaranteed
 
 
 def budget_filters(
