@@ -28,7 +28,7 @@ from protocols.study_file import write_study
 from protocols.terms import Feature, Terms
 
 ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
-# What so few parties need for labels that are mostly right; SIGMA is for 20 queries.
+# What so few parties need for labels that are mostly right; SIGMA is for up to 20 queries.
 EPSILON, SIGMA = 45.0, 1.2
 SERVERS = {"centre": ("coordinator", "serve"), "notary": ("coordinator", "guardian", "serve")}
 
@@ -58,17 +58,15 @@ class AskedProcesses:
             _table(folder / f"{name}.csv", rows=30 if name == ASKER else 400, seed=number, features=features)
         _table(folder / "new.csv", rows=queries, seed=99, features=features, labelled=False)
         _table(folder / "kept.csv", rows=500, seed=98, features=features)
-        self.start("centre")
-        for name in [*self.names, ASKER]:
-            self._admit(name, teacher)
-        draft = folder / "draft.toml"
-        draft.write_text(write_study(self._study(queries, batch, deadline_s, quorum)), encoding="utf-8")
-        self.operator("study", "create", str(draft))
         self.study_file = folder / "centre" / "studies" / "asked" / "study.toml"
-        self.notary("approve", str(self.study_file), "--yes")
-        for name in self.names:
-            self.party(name, "approve", str(self.study_file), "--yes")
-            self.party(name, "train", "asked")
+        try:
+            self.start("centre")
+            for name in [*self.names, ASKER]:
+                self._admit(name, teacher)
+            self._agree(self._study(queries, batch, deadline_s, quorum))
+        except BaseException:
+            self.stop()
+            raise
 
     def _set_up_servers(self) -> None:
         self.operator(
@@ -86,6 +84,16 @@ class AskedProcesses:
         settings = self.folder / "centre" / "coordinator.toml"
         text = settings.read_text(encoding="utf-8")
         settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian}"'), encoding="utf-8")
+
+    def _agree(self, study: Study) -> None:
+        """The study is created; guardian and parties approve it, and the parties train."""
+        draft = self.folder / "draft.toml"
+        draft.write_text(write_study(study), encoding="utf-8")
+        self.operator("study", "create", str(draft))
+        self.notary("approve", str(self.study_file), "--yes")
+        for name in self.names:
+            self.party(name, "approve", str(self.study_file), "--yes")
+            self.party(name, "train", "asked")
 
     def _study(self, queries: int, batch: int, deadline_s: float, quorum: int) -> Study:
         terms = Terms(
@@ -107,7 +115,7 @@ class AskedProcesses:
             name="asked",
             classes=len(CLASSES),
             mechanism_name="gnmax",
-            sigma=SIGMA * (queries / 20) ** 0.5,
+            sigma=SIGMA * max(1.0, queries / 20) ** 0.5,
             sigma_threshold=None,
             threshold=None,
             unit="record",
