@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,7 +19,7 @@ from protocols.accounting.distributed_noise import share_sigma
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Aggregation, Asked, Ballot, Counted, Votes, code_of
 from protocols.aggregation.secure_sum import party
-from protocols.aggregation.secure_sum.authenticator import PairwiseAuthenticator, Verify, verifier
+from protocols.aggregation.secure_sum.authenticator import PairwiseAuthenticator, Verify, public_keys, verifier
 from protocols.aggregation.secure_sum.context import Context
 from protocols.aggregation.secure_sum.coordinator import (
     Keys,
@@ -185,8 +184,7 @@ class SummedBallot(Ballot):
         if noted is None:
             raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
         queries = int.from_bytes(noted, "big")
-        # Five steps of a batch follow each other: the graph is shuffled once.
-        latest = self._latest
+        latest = self._latest  # five steps of a batch follow each other: the graph is shuffled once
         if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):
             latest = self._latest = context_of(self._study, digest, queries=queries)
         return latest
@@ -343,15 +341,7 @@ def roster_verifier(study: Study) -> Verify:
 
 
 def _roster_keys(study: Study) -> Mapping[str, ec.EllipticCurvePublicKey]:
-    return _public_keys(tuple((seat.party, seat.signing_key) for seat in study.roster if seat.signing_key is not None))
-
-
-@lru_cache(maxsize=8)
-def _public_keys(named: tuple[tuple[str, str], ...]) -> Mapping[str, ec.EllipticCurvePublicKey]:
-    """The keys of a roster, whose points are decompressed once a process."""
-    return {
-        name: ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)) for name, key in named
-    }
+    return public_keys(tuple((seat.party, seat.signing_key) for seat in study.roster if seat.signing_key is not None))
 
 
 def _queries(arrays: tuple[ndarray, ...]) -> tuple[int]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from cryptography.exceptions import InvalidSignature
@@ -120,3 +121,11 @@ def verifier(publics: Mapping[str, ec.EllipticCurvePublicKey]) -> Verify:
         return True
 
     return verify
+
+
+@lru_cache(maxsize=8)
+def public_keys(named: tuple[tuple[str, str], ...]) -> Mapping[str, ec.EllipticCurvePublicKey]:
+    """By name, the keys that a roster has in hexadecimal, whose points are decompressed once a process."""
+    return {
+        name: ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)) for name, key in named
+    }
