@@ -6,7 +6,7 @@ tells the parties which queries were answered so that they settle.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -31,8 +31,8 @@ TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries 
 # The note that keeps a guardian's signature of an outcome.
 _GUARDIAN = "guardian"
 
-# The note that the parties of a batch that was given up were told so.
-_TOLD = "told_given_up"
+# The note that the parties of a batch were told its outcome: those that were away are told when they connect.
+_TOLD = "told"
 
 # Stands in a Labelling that is being made.
 _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
@@ -120,8 +120,9 @@ class Coordinator:
             size = 0 if stored is None else stored.queries
             labels = None if stored is None else self._ended(stored)
             if stored is not None and labels is not None:
-                if not stored.settled:
-                    self._tell_given_up(stored, inputs)
+                if self._ledger.noted(stored.digest, _TOLD) is None:
+                    self._forget(stored, inputs)
+                    self._tell(number, released)
             else:
                 if stored is not None:
                     active = self._members(number)
@@ -183,12 +184,13 @@ class Coordinator:
         """
         number = self._ledger.number_of(request)
         stored = None if number is None else self._ledger.stored(number)
-        if number is not None and stored is not None and self._ledger.given_up(number):
-            return self._unanswered(stored) if party in self._ledger.charged(number) else None
-        if number is None or stored is None or not self._ledger.settled(number).get(party):
+        if number is None or stored is None:
             return None
-        answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
-        return Outcome(self._study.digest, request, answered, self._ledger.noted(request, _GUARDIAN) or b"")
+        if self._ledger.given_up(number):
+            waits = party in self._ledger.charged(number)
+        else:
+            waits = bool(self._ledger.settled(number).get(party))
+        return self._outcome(stored) if waits else None
 
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
@@ -211,13 +213,35 @@ class Coordinator:
             return None
         return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
 
-    def _tell_given_up(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
-        """Tells the parties of a batch that was given up, once; a stop in between tells them again."""
-        self._forget(stored, inputs)
-        outcome = self._unanswered(stored)
-        if outcome is not None and self._ledger.noted(stored.digest, _TOLD) is None:
-            self._exchange(dict.fromkeys(self._ledger.charged(stored.number), outcome))
-            self._ledger.note(stored.digest, _TOLD, b"")
+    def _outcome(self, stored: StoredBatch) -> Outcome | None:
+        """What the parties of a batch are told, released or given up; None where there is nothing to tell."""
+        if not stored.settled:
+            return self._unanswered(stored)
+        answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
+        return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
+
+    def _tell(self, number: int, released: Labelling, *, parties: Collection[str] | None = None) -> None:
+        """Tells the parties of a batch its outcome, and notes it: a stop in between tells them again, to no effect.
+
+        parties: those that voted; as the ledger has them, if None.
+        """
+        stored = self._ledger.stored(number)
+        assert stored is not None  # it was charged
+        outcome = self._outcome(stored)
+        if outcome is None:
+            return
+        charged = self._ledger.charged(number)
+        settled = self._ledger.settled(number) if stored.settled else charged
+        if parties is None:
+            parties = [party for party, amount in settled.items() if amount]
+        for party, reply in self._exchange(dict.fromkeys(parties, outcome)).items():
+            if isinstance(reply, Settled):
+                difference = reply.spent - self._ledger.balance(party).spent
+            else:
+                difference = charged[party] - settled[party]
+            if difference:
+                released.ledger_differences[party] = difference
+        self._ledger.note(stored.digest, _TOLD, b"")
 
     def _forget(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
         ids = np.array(self._ledger.queries(stored.number), dtype=np.int64)
@@ -290,13 +314,7 @@ class Coordinator:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
         self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
         self._aggregation.released(asking)
-        outcome = Outcome(study.digest, request.digest, answered, counted.guardian)
-        for party, reply in self._exchange(dict.fromkeys(votes, outcome)).items():
-            mine = self._ledger.balance(party).spent
-            if not isinstance(reply, Settled) or reply.spent != mine:
-                released.ledger_differences[party] = (
-                    reply.spent - mine if isinstance(reply, Settled) else worst[party] - final[party]
-                )
+        self._tell(batch.number, released, parties=votes)
         return labels
 
     def _spent(self) -> Int64[ndarray, " parties"]:
