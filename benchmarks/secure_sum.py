@@ -34,9 +34,11 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from party.party import Party
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation import summed_votes
+from protocols.aggregation import summed_ballot, summed_votes
 from protocols.aggregation.aggregation import Asked, Ballot
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot, context_of
+from protocols.aggregation.sum_terms import context_of
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.confidentiality import Confidentiality
 from protocols.identity import encoded_point
 from protocols.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
@@ -151,7 +153,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.total, self.noise = np.int64(0), 0.0
-        draw, mask = summed_votes.discrete_gaussian, summed_votes.party.mask
+        draw, mask = summed_ballot.discrete_gaussian, summed_ballot.party.mask
 
         def timed_draw(*given, **named):
             start = time.thread_time()
@@ -164,7 +166,7 @@ class Listening:
             self.total = self.total + values
             return mask(secret, context, index, request, values, noted=noted)
 
-        summed_votes.discrete_gaussian, summed_votes.party.mask = timed_draw, heard_mask
+        summed_ballot.discrete_gaussian, summed_ballot.party.mask = timed_draw, heard_mask
 
 
 def host(case: Case, number: int, port: int) -> None:

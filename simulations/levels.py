@@ -21,7 +21,9 @@ from protocols.aggregation.aggregation import Aggregation, Ballot
 from protocols.aggregation.clear import Clear, ClearBallot
 from protocols.aggregation.guardian import Guardian
 from protocols.aggregation.shared_votes import COORDINATOR_NOISE, SharedBallot, TwoServer
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot, noise_share
+from protocols.aggregation.sum_terms import noise_share
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.aggregation.two_servers import GUARDIAN_NOISE, NOISE_SEED_BYTES, lattice_noise
 from protocols.confidentiality import Confidentiality
 from protocols.discrete_gaussian import discrete_gaussian

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy import ndarray
 
-from protocols.aggregation.summed_votes import roster_verifier
+from protocols.aggregation.sum_terms import roster_verifier
 from protocols.aggregation.two_servers import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
 from protocols.channel import Channel
 from protocols.errors import InvalidInput, MalformedMessage, Refused

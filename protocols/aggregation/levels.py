@@ -12,7 +12,8 @@ from protocols.aggregation.aggregation import Aggregation, Ballot
 from protocols.aggregation.clear import Clear, ClearBallot
 from protocols.aggregation.private_ballot import PrivateBallot, PrivateModel
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.aggregation.two_servers import lattice_noise
 from protocols.channel import Channel
 from protocols.errors import InvalidInput

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from protocols.aggregation.aggregation import Votes
 from protocols.aggregation.dealing import KEY_BYTES, Offer, check_architecture, opened_part
 from protocols.aggregation.shared_votes import SharedBallot
-from protocols.aggregation.summed_votes import roster_verifier
+from protocols.aggregation.sum_terms import roster_verifier
 from protocols.aggregation.two_servers import check_bytes, seal
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.identity import sign

@@ -33,7 +33,7 @@ with atheris.instrument_imports(include=["protocols", "party", "coordinator"]):
     from protocols import wire_pb2
     from protocols.accounting.ledger import Ledger
     from protocols.aggregation.guardian import Submission
-    from protocols.aggregation.summed_votes import SummedBallot
+    from protocols.aggregation.summed_ballot import SummedBallot
     from protocols.channel import pair
     from protocols.enrolment import decode_enrol, decode_enrolled
     from protocols.errors import ConclaveError

@@ -11,7 +11,8 @@ from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.coordinator import Coordinator
 from protocols.errors import ChannelClosed
 from protocols.messages import HiddenVotes

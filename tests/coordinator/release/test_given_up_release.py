@@ -12,7 +12,8 @@ import pytest
 from coordinator.release.charges import check_charges, check_receipts, standings, uncovered
 from coordinator.release.evidence import collect, evidence_in, receipts
 from coordinator.release.verify import verify_release
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.audit_log import Entry
 from protocols.confidentiality import Confidentiality
 from protocols.errors import DataCorrupt

@@ -8,7 +8,8 @@ import pytest
 from coordinator.in_process import InProcess
 from party.party import Party
 from protocols.accounting.ledger import Ledger
-from protocols.aggregation.summed_votes import SecureSum, SummedBallot
+from protocols.aggregation.summed_ballot import SummedBallot
+from protocols.aggregation.summed_votes import SecureSum
 from protocols.coordinator import Coordinator
 from protocols.errors import InvalidInput
 from protocols.messages import HiddenVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest
