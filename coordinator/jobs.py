@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coordinator.job_progress import JobProgress
 from coordinator.logs import Event
 from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
@@ -32,7 +33,6 @@ from protocols.randomness import system_source
 from protocols.schedule import StopReason
 from protocols.study import Study, party_of
 from protocols.transport import Transport
-from protocols.votes import ABSTAIN
 
 # Codes of a seat that may still come; every other refusal is for a person to mend.
 MISSING = frozenset({"absent", "unknown_study"})
@@ -148,7 +148,7 @@ class OpenStudy:
         train = self._train(job, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
-            progress = _Progress(self._store, self._ledger, job)
+            progress = JobProgress(self._store, self._ledger, job)
             labelling = None
             if self._guardian_is_there():
                 labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
@@ -165,7 +165,7 @@ class OpenStudy:
             if lost:
                 guardian = self.study.confidentiality.guardian
                 if late:
-                    said = f"the guardian {guardian} did not come; when it is back, run resume {self.name}"
+                    said = f"the guardian {guardian} did not come; {_back_or_never('it is', self.name)}"
                     return labelling or self._so_far("guardian_lost"), said
                 self._store.say_job(job.number, f"waits for the guardian {guardian}")
                 self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
@@ -179,7 +179,7 @@ class OpenStudy:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
             if late:
-                return labelling, f"{', '.join(missing)} did not come; when they are back, run resume {self.name}"
+                return labelling, f"{', '.join(missing)} did not come; {_back_or_never('they are', self.name)}"
             self._store.say_job(job.number, f"waits for {', '.join(missing)}; quorum {self.study.quorum}")
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
@@ -299,26 +299,8 @@ class _Noted(Aggregation):
         self._aggregation.released(asked)
 
 
-class _Progress:
-    """Counts what a labelling releases, and writes it to the job when it is more than was known."""
-
-    def __init__(self, store: Store, ledger: Ledger, job: Job) -> None:
-        self._store = store
-        self._ledger = ledger
-        self._job = store.job(job.study) or job
-        self._batches = 0
-        self._answered = 0
-        self.moved = False
-
-    def on_batch(self, asked: int, _: int) -> None:
-        """One more batch is released."""
-        stored = self._ledger.stored(self._batches)
-        assert stored is not None  # it was released
-        self._answered += int((np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN).sum())
-        self._batches += 1
-        if asked > self._job.asked:
-            self.moved = True
-            self._store.advance_job(self._job.number, batches=self._batches, asked=asked, answered=self._answered)
+def _back_or_never(who: str, study: str) -> str:
+    return f"when {who} back, run resume {study}; if never, give-up {study}"
 
 
 def _outcome_fault(reply: Reply | None) -> str | None:

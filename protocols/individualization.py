@@ -33,6 +33,8 @@ _CAP_ROUNDS = 50
 _CHUNK = 20_000_000
 # The variance of one vote for one class is at most 1/4.
 _VOTE_VARIANCE = 0.25
+# Relative; bisections and quotients end this close to what they look for.
+_DUST = 1e-9
 
 
 def weights(
@@ -90,8 +92,11 @@ def weights(
 
 
 def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[ndarray, " parties"]:
-    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero."""
-    rounded = np.floor(weight * units) / units
+    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero.
+
+    A weight that misses a multiple by float dust alone is that multiple: what is charged is the rounded weight.
+    """
+    rounded = np.floor(weight * units * (1 + _DUST)) / units
     if (rounded <= 0).any():
         raise InvalidInput(f"weight {weight.min():g} is too small; allowed: at least {1 / units:g} votes")
     return rounded

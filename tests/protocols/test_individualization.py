@@ -13,7 +13,7 @@ from tests.studies import make_study
 GROUPS = [1.0] * 85 + [2.0] * 107 + [3.0] * 58
 
 
-def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view="label"):
+def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view="label", units=LATTICE):
     epsilon = np.array(epsilon, float)
     return weights(
         rule,
@@ -27,7 +27,16 @@ def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view
         classes=10,
         query_limit=9000,
         answer_rate=1.0,
+        units=units,
     )
+
+
+@pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
+@pytest.mark.parametrize("units", [64, LATTICE])
+def test_equal_budgets_have_weight_one_however_many_they_are(rule, units):
+    for parties in (2, 3, 7, 49, 50, 100, 299):
+        for epsilon in (1.0, 4.0, 6.0):
+            assert (solve(rule, [epsilon] * parties, units=units) == 1).all(), (parties, epsilon)
 
 
 @settings(deadline=None, max_examples=25)
