@@ -134,8 +134,8 @@ class Timed(Ballot):
         return self._timed(self.inner.step, request)
 
     def cast(self, request, votes):
-        given = votes()
-        return self._timed(self.inner.cast, request, lambda: given)
+        given = votes(None)
+        return self._timed(self.inner.cast, request, lambda _: given)
 
     def _timed(self, work, *given):
         start = time.thread_time()

@@ -138,7 +138,7 @@ class Party:
             )
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = self._ballot.cast(request, lambda: self._votes(batch))
+            reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)
@@ -181,8 +181,11 @@ class Party:
         """In which of these queries the party takes part, as everybody sees: those cost it."""
         return self._participation.votes(ids)[0]
 
-    def _votes(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
-        """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so."""
+    def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
+        """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so.
+
+        coins_from: as in Votes.
+        """
         given = np.asarray(self._voter(batch))
         if not np.issubdtype(given.dtype, np.integer):
             raise Refused("bad_votes", f"teachers gave votes of type {given.dtype}; allowed: integers")
@@ -199,5 +202,5 @@ class Party:
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
             rate = self._study.roster[self._seat].rate
-            enters = enters & coins(self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
+            enters = enters & coins(coins_from or self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
         return np.where(enters, votes, ABSTAIN)

@@ -18,11 +18,13 @@ from numpy import ndarray
 from protocols.accounting.ledger import Ledger
 from protocols.errors import Refused
 from protocols.messages import HiddenVotes, Outcome, Refusal, Reply, StepReply, StepRequest, VoteReply, VoteRequest
+from protocols.randomness import RandomSource
 from protocols.study import Study
 from protocols.transport import Transport
 
-# The votes of one seat's teachers on the batch at hand.
-Votes = Callable[[], Int64[ndarray, "teachers queries"]]
+# The votes of one seat's teachers on the batch at hand. The argument is where its secret coins come from, in the place
+# of the party's own source; None for that one.
+Votes = Callable[[RandomSource | None], Int64[ndarray, "teachers queries"]]
 
 
 class Ballot(ABC):

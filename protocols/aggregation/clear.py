@@ -17,7 +17,7 @@ class ClearBallot(Ballot):
     """Votes as they are."""
 
     def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
-        return VoteReply(request.digest, votes())
+        return VoteReply(request.digest, votes(None))
 
     def settle(self, outcome: Outcome) -> None:
         """Nothing but the coordinator's word is needed: the coordinator is trusted with votes and labels."""

@@ -71,7 +71,7 @@ class SharedBallot(Ballot):
         self._source = source
 
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
-        study, cast = self._study, votes()
+        study, cast = self._study, votes(None)
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
         if not study.confidentiality.abstention and (cast[:, takes_part] == ABSTAIN).any():
             raise Refused("bad_votes", "a teacher abstains; allowed: a class in every query, as the study says")

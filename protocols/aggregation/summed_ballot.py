@@ -45,7 +45,7 @@ class SummedBallot(Ballot):
         source: RandomSource,
         noise_source: RandomSource | None = None,
     ) -> None:
-        """noise_source: of the noise alone, for simulations that draw it again; the batch's secret if None."""
+        """noise_source: of the noise, for simulations, which draw noise and coins again; the batch's secret if None."""
         self._study = study
         self._index = study.seats[seat]
         self._ledger = ledger
@@ -75,11 +75,14 @@ class SummedBallot(Ballot):
             raise Refused("other_shape", "the batch has another number of queries than its keys were asked for")
         context, secret = self._context(digest), self._secret(digest)
         note = self._ledger.note(digest, _MASKING, party.masking_note(context, self._index, request.relayed))
-        counts = count_votes(votes()[None], study.weights[[self._index]], classes=study.classes)
+        # Of the batch's secret, as the masks are: a ledger that was restored to before its last charge masks the same
+        # votes and the same noise again, where other ones would show what they differ by.
+        coins, source = None, self._noise_source
+        if source is None:
+            coins, source = (expanded_source(secret, label=label) for label in ("secret coins", "noise share"))
+        counts = count_votes(votes(coins)[None], study.weights[[self._index]], classes=study.classes)
         lattice = study.lattice
         assert lattice is not None
-        # Of the batch's secret, as the masks are: a ledger that was restored to before its last charge masks the same.
-        source = self._noise_source or expanded_source(secret, label="noise share")
         noise = discrete_gaussian(source, sigma=self._noise_sigma, size=counts.size)
         values = np.rint(counts.ravel() * lattice.units).astype(np.int64) + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -216,6 +220,10 @@ def test_what_is_noted_of_a_vote_that_was_refused_goes_with_its_secret():
     ledger = world.ledgers["p1"]
     ((digest, kinds),) = masked_kinds(ledger).items()
     assert kinds == {"sum_secret", "sum_cells", "sum_masking"}
+    everyone = np.ones(len(NAMES), np.uint8)
+    agreed = world.parties["p1"].handle(StepRequest(STUDY.digest, digest, "sum_agree", (everyone, everyone)))
+    assert isinstance(agreed, Refusal)
+    assert agreed.code == "unknown_batch"  # it masked nothing that left it
     for number in range(8):
         assert masked_kinds(ledger).get(digest) == kinds
         keys = StepRequest(STUDY.digest, bytes([number]) * 32, "sum_keys", (np.array([3]),))
@@ -274,3 +282,37 @@ def test_survivors_of_a_batch_that_a_party_has_not_voted_on_are_not_noted():
 def test_a_key_that_the_roster_does_not_name_is_refused():
     with pytest.raises(InvalidInput, match="is not the one that study"):
         SummedBallot(STUDY, "p0", ledger=Ledger(":memory:"), key=SEAT_KEYS[1], source=seeded_source(1))
+
+
+def test_a_ledger_that_was_restored_to_before_its_charge_masks_the_very_same(tmp_path):
+    """Other coins or other noise under the same masks would show, by their difference, what was masked."""
+    secret = replace(STUDY, participation_name="secret", roster=tuple(replace(seat, rate=0.5) for seat in STUDY.roster))
+    ledgers = {name: Ledger(tmp_path / f"{name}.sqlite") for name in NAMES}
+
+    def party(name, ledger):
+        ballot = SummedBallot(
+            secret, name, ledger=ledger, key=SEAT_KEYS[NAMES.index(name)], source=seeded_source(NAMES.index(name))
+        )
+        votes = VOTES[NAMES.index(name)]
+        return Party(
+            name, study=secret, ledger=ledger, voter=lambda b: votes[:, b.ids], coins_from=os.urandom, ballot=ballot
+        )
+
+    parties, asked = {name: party(name, ledgers[name]) for name in NAMES}, []
+
+    def exchange(requests):
+        if isinstance(request := requests.get("p0"), VoteRequest):
+            with sqlite3.connect(tmp_path / "copy.sqlite") as copy:
+                ledgers["p0"]._database.backup(copy)
+            copy.close()
+            asked.append(request)
+        return InProcess({name: parties[name].handle for name in NAMES})(requests)
+
+    with Ledger(":memory:") as own:
+        Coordinator(secret, ledger=own, aggregation=SecureSum(), exchange=exchange, run=b"run").label(POOL)
+    first = ledgers["p0"].stored(0).payload
+    with Ledger(tmp_path / "copy.sqlite") as restored:
+        party("p0", restored).handle(asked[0])
+        assert restored.stored(0).payload == first
+    for ledger in ledgers.values():
+        ledger.close()
