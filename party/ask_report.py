@@ -8,6 +8,8 @@ from math import exp
 from typing import Any  # the values of a JSON object
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
 from party.improvement import Improvement
 from protocols.coordinator import Labelling
@@ -34,11 +36,19 @@ ELSEWHERE = (
 )
 
 
-def ask_figures(study: Study, labelling: Labelling, improved: Improvement | None, *, data_set: str) -> dict[str, Any]:
-    """All figures of a report, as JSON has them."""
+def ask_figures(
+    study: Study,
+    labelling: Labelling,
+    improved: Improvement | None,
+    *,
+    reserved: Int64[ndarray, " parties"],
+    data_set: str,
+) -> dict[str, Any]:
+    """All figures of a report, as JSON has them. reserved: nano-units of `labelling.spent` that are not settled."""
     terms = study.terms
     assert terms is not None  # nobody asks in a study without terms
-    used, labels = study.budgets.epsilon_of(labelling.spent), labelling.labels
+    most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
+    labels = labelling.labels
     answered = labels[labels >= 0]
     return {
         "study": study.digest.hex(),
@@ -56,8 +66,14 @@ def ask_figures(study: Study, labelling: Labelling, improved: Improvement | None
         "view": study.view,
         "accounting": study.accountant_name,
         "parties": [
-            {"party": seat.party, "epsilon_used": float(epsilon), "epsilon_cap": seat.epsilon, "delta": seat.delta}
-            for seat, epsilon in zip(study.roster, used, strict=True)
+            {
+                "party": seat.party,
+                "epsilon_used": float(settled),
+                "epsilon_reserved": float(largest - settled),
+                "epsilon_cap": seat.epsilon,
+                "delta": seat.delta,
+            }
+            for seat, settled, largest in zip(study.roster, used, most, strict=True)
         ],
         "data_set": data_set,
         "improvement": None if improved is None else asdict(improved),
@@ -82,12 +98,14 @@ def stopped(figures: Figures) -> str:
 
 def cost(figures: Figures) -> str:
     """What the labels cost those who answered, in this study and by its accounting."""
-    epsilons, caps, deltas = (
-        [each[name] for each in figures["parties"]] for name in ("epsilon_used", "epsilon_cap", "delta")
+    used, reserved, caps, deltas = (
+        [each[name] for each in figures["parties"]]
+        for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
     )
     return (
-        f"{len(epsilons)} hospitals have spent epsilon {_between(epsilons)} of the {_between(caps)} that they allow "
+        f"{len(used)} hospitals have spent epsilon {_between(used)} of the {_between(caps)} that they allow "
         f"in this study, at delta {_between(deltas)}"
+        + (f"; at most {max(reserved):.3g} more is reserved" if any(reserved) else "")
     )
 
 
@@ -111,14 +129,15 @@ def meaning(figures: Figures) -> str:
 def markdown(figures: Figures, improved: Improvement | None) -> str:
     """The report as a page of Markdown."""
     rows = [
-        f"| {each['party']} | {each['epsilon_used']:.4g} | {each['epsilon_cap']:g} | {each['delta']:g} |"
+        f"| {each['party']} | {each['epsilon_used']:.4g} | {each['epsilon_reserved']:.4g} | {each['epsilon_cap']:g} "
+        f"| {each['delta']:g} |"
         for each in figures["parties"]
     ]
     counts = [f"| {_cell(name)} | {count} |" for name, count in figures["classes"].items()]
     return "\n".join([
         "# What the consortium answered", "", *(f"- {line.strip()}" for line in report_lines(figures, improved)), "",
         "| class | labels |", "|---|---|", *counts, "",
-        "| party | epsilon used | epsilon at most | delta |", "|---|---|---|---|", *rows, "",
+        "| party | epsilon used | more, reserved | epsilon at most | delta |", "|---|---|---|---|---|", *rows, "",
         meaning(figures), "", ELSEWHERE, "", OWN, "",
     ])  # fmt: skip
 

@@ -14,20 +14,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.dialling import RelayLine, carry_to_guardian
+from party.dialling import RelayLine, Unreachable, carry_to_guardian
 from party.home import Home
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import code_of
 from protocols.aggregation.private_queries import PrivateQueries, check_same_queries
 from protocols.audit_log import EMPTY
 from protocols.channel import Channel
-from protocols.coordinator import Coordinator, Labelling
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.coordinator import NOT_ASKED, Coordinator, Labelling
+from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.guardian_line import GuardianLine, conversation
 from protocols.identity import certificate_from_pem, key_from_pem
@@ -92,12 +93,17 @@ def ask(
 ) -> Labelling:
     """Asks until all queries are labelled or a budget is out; what stopped it otherwise, its `stop` says.
 
-    Raises InvalidInput for other queries than were asked before; Unreachable, Refused; nothing is lost then.
+    The guardian is looked for first: without the study's own one no party is asked, and nothing more is reserved.
+    Raises InvalidInput for other queries than were asked before; Unreachable, also for a guardian that is not there
+    before anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
     """
     terms = study.terms
     assert terms is not None  # check_querier lets no other through
     if len(queries) > terms.pool_size:
         raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, as the terms say")
+    absent = _absent(study, line)
+    if absent and not ledger.exists():
+        raise Unreachable(f"{absent}; nothing was asked. If the address is right, ask who runs it")
     with Ledger(ledger) as own, _relay(line) as relay:
         check_same_queries(own, queries)
         aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), source=system_source)
@@ -108,7 +114,18 @@ def ask(
             exchange=Relayed(study, line, own, relay),
             run=os.urandom(16),
         )
+        if absent:
+            so_far = coordinator.so_far(len(queries), reason="guardian_lost")
+            if (so_far.labels == NOT_ASKED).any():
+                return so_far
         return coordinator.label(aggregation.positions, on_batch=on_batch)
+
+
+def reserved(study: Study, ledger: Path) -> Int64[ndarray, " parties"]:
+    """What of a labelling's `spent` is reserved and may never be charged: nano-units, seat by seat."""
+    with Ledger(ledger) as own:
+        balances = own.balances()
+    return np.array([balances[seat.party].reserved for seat in study.roster], dtype=np.int64)
 
 
 class Relayed:
@@ -170,14 +187,26 @@ def _relay(line: Line) -> AbstractContextManager[RelayLine]:
     return RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority)
 
 
+def _absent(study: Study, line: Line) -> str:
+    """Why the guardian is not there, "" where it is. Raises Refused for one that is not the study's."""
+    try:
+        with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
+            return ""
+    except ChannelClosed as error:
+        return str(error)
+
+
 @contextmanager
 def _dial(study: Study, line: Line) -> Iterator[Channel]:
-    to_guardian = GuardianLine(
+    with conversation(study, _to_guardian(line), carry_to_guardian, purpose="batch") as (stream, _):
+        yield stream
+
+
+def _to_guardian(line: Line) -> GuardianLine:
+    return GuardianLine(
         address=line.guardian,
         key=line.key,
         certificate=line.certificate,
         authority=line.authority,
         denied=lambda identity: None,  # the operator's list is not a hospital's to see
     )
-    with conversation(study, to_guardian, carry_to_guardian, purpose="batch") as (stream, _):
-        yield stream

@@ -70,7 +70,7 @@ def ask(
     from party.ask_page import page
     from party.ask_report import ask_figures, markdown, report_lines
     from party.asking import ask as ask_consortium
-    from party.asking import check_querier, ledger_path, line_of
+    from party.asking import check_querier, ledger_path, line_of, reserved
     from party.data import load_records
     from party.data.queries import read_queries
     from party.improvement import check_model, improve
@@ -110,7 +110,8 @@ def ask(
             model, own, test, queries, labelling.labels, classes=found.classes, seed=settings.teachers.seed,
             precision=precision_of(found),
         )  # fmt: skip
-    figures = ask_figures(found, labelling, improved, data_set=settings.data.name)
+    open_yet = reserved(found, ledger_path(home, found))
+    figures = ask_figures(found, labelling, improved, reserved=open_yet, data_set=settings.data.name)
     as_text = json.dumps(figures, indent=2)
     for ending, content in (("json", f"{as_text}\n"), ("md", markdown(figures, improved)), ("html", page(figures))):
         write_private(_report(out, ending), content.encode())

@@ -95,7 +95,7 @@ class AskedConsortium(Consortium):
         self.guardian_ledger.close()
         super().__exit__(*error)
 
-    def start_guardian(self, listen):
+    def start_guardian(self, listen, name="notary"):
         key, busy = new_key(), threading.Lock()
         guardian = Guardian(
             self.study,
@@ -106,7 +106,7 @@ class AskedConsortium(Consortium):
         )
         self.port = GuardianPort(
             key=key,
-            certificate=self.certify(key, "notary", role="guardian"),
+            certificate=self.certify(key, name, role="guardian"),
             authority=self.authority,
             denied=lambda identity: self.denied.get(identity.name),
             find=lambda digest: Guarded(self.study, guardian, busy),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from party.ask_page import page
-from party.ask_report import ask_figures, markdown, meaning, report_lines
+from party.ask_report import ask_figures, cost, markdown, meaning, report_lines
 from party.improvement import Improvement
 from protocols.coordinator import NOT_ASKED, Labelling
 from protocols.schedule import Stop
@@ -94,8 +94,11 @@ def labelled(**changes):
     return replace(given, **changes)
 
 
-def figures_of(study=None, improved=IMPROVED, **changes):
-    figures = ask_figures(study or asked_study(), labelled(**changes), improved, data_set="ward")
+NONE = np.zeros(3, dtype=np.int64)
+
+
+def figures_of(study=None, improved=IMPROVED, reserved=NONE, **changes):
+    figures = ask_figures(study or asked_study(), labelled(**changes), improved, reserved=reserved, data_set="ward")
     # What is drawn is what the file says, once it was written and read.
     return json.loads(json.dumps(figures))
 
@@ -181,7 +184,8 @@ def test_what_an_epsilon_means_is_the_bound_on_what_somebody_can_become_sure_of(
 def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
     study = asked_study()
     terms = replace(study.terms, class_names=("a|b", "right"))
-    figures = ask_figures(replace(study, terms=terms), labelled(refusals={"hospital-2": "absent"}), None, data_set="w")
+    labelling = labelled(refusals={"hospital-2": "absent"})
+    figures = ask_figures(replace(study, terms=terms), labelling, None, reserved=NONE, data_set="w")
     lines = report_lines(figures, None)
     assert lines[0] == "3 of 4 queries answered, 8 in the file: a hospital's budget does not bear one more query"
     assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
@@ -189,4 +193,19 @@ def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
     assert "| a\\|b | 1 |" in text
     assert all(f"- {line}" in text for line in lines)
     assert figures["improvement"] is None
-    assert ask_figures(study, labelled(), IMPROVED, data_set="w")["improvement"] == asdict(IMPROVED)
+    assert ask_figures(study, labelled(), IMPROVED, reserved=NONE, data_set="w")["improvement"] == asdict(IMPROVED)
+
+
+@pytest.mark.parametrize("stop", ["guardian_lost", "quorum_lost"])
+def test_what_is_reserved_is_not_said_to_be_spent(stop):
+    study, spent = asked_study(), np.array([4, 4, 0]) * 10**9
+    given = {"stop": Stop(stop, np.zeros(3, dtype=bool)), "spent": spent}
+    figures = figures_of(study, None, reserved=np.array([4, 1, 0]) * 10**9, **given)
+    used, more = ([each[name] for each in figures["parties"]] for name in ("epsilon_used", "epsilon_reserved"))
+    assert used == study.budgets.epsilon_of(np.array([0, 3, 0]) * 10**9).tolist()
+    assert [sum(both) for both in zip(used, more, strict=True)] == pytest.approx(study.budgets.epsilon_of(spent))
+    said = f"have spent epsilon 0 to {used[1]:.3g} of the 45 that they allow in this study, at delta 1e-05; at most"
+    for text in ("\n".join(report_lines(figures, None)), markdown(figures, None), "".join(Parsed(page(figures)).texts)):
+        assert f"{said} {more[0]:.3g} more is reserved" in text
+    assert f"| hospital-0 | 0 | {more[0]:.4g} | 45 | 1e-05 |" in markdown(figures, None)
+    assert "reserved" not in cost(figures_of(study, None, **given))

@@ -5,18 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import party.asking
 from coordinator.relayed_budgets import at_most
-from party.asking import Relayed, ask
+from party.asking import Relayed, ask, reserved
 from party.commands.group import run_command
 from party.dialling import RelayLine, Unreachable
 from party.home import Home
 from party.lifetime import LifetimeCap
 from party.policy import Policy
 from protocols.accounting.ledger import Ledger
+from protocols.coordinator import NOT_ASKED
 from protocols.errors import InvalidInput, Refused
 from protocols.identity import new_key
 from protocols.messages import Outcome, Refusal, StepReply, StepRequest
@@ -81,14 +84,70 @@ def test_an_absent_node_is_named_settles_nothing_more_and_the_rest_goes_on(conso
     assert consortium.ledgers["hospital-2"].balance("hospital-2").spent == 0
 
 
-def test_without_a_guardian_nothing_is_lost_and_asking_again_goes_on(consortium, tmp_path):
+@pytest.fixture
+def relayed(monkeypatch):
+    """What was relayed to parties."""
+    seen, real = [], Relayed.__call__
+
+    def noted(self, requests):
+        seen.append(dict(requests))
+        return real(self, requests)
+
+    monkeypatch.setattr(Relayed, "__call__", noted)
+    return seen
+
+
+def test_a_guardian_that_is_absent_or_not_the_studys_is_found_before_anything_is_asked_or_kept(
+    consortium, tmp_path, relayed
+):
+    own, line = tmp_path / "a.sqlite", consortium.line()
+    with pytest.raises(Refused) as refused:
+        ask(STUDY, queries(10), replace(line, guardian=consortium.address), ledger=own, on_batch=lambda *_: None)
+    assert refused.value.code == "wrong_role"
     consortium.port.stop()
-    own = tmp_path / "a.sqlite"
-    got = ask(STUDY, queries(10), consortium.line(), ledger=own, on_batch=lambda *_: None)
+    with pytest.raises(Unreachable, match=f"the guardian at {line.guardian} does not answer.*nothing was asked"):
+        ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
+    consortium.start_guardian(line.guardian, name="another-notary")
+    with pytest.raises(Refused) as refused:
+        ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
+    assert refused.value.code == "wrong_guardian"
+    assert not own.exists()
+    assert not relayed
+    # Nothing was pinned either: other records may be asked about.
+    consortium.port.stop()
+    consortium.start_guardian(line.guardian)
+    got = ask(STUDY, queries(10)[::-1], line, ledger=own, on_batch=lambda *_: None)
+    assert (got.labels >= 0).all()
+
+
+def test_a_guardian_that_leaves_costs_nothing_and_asking_again_goes_on(consortium, tmp_path, relayed):
+    own, line = tmp_path / "a.sqlite", consortium.line()
+    got = ask(STUDY, queries(8), line, ledger=own, on_batch=lambda *_: consortium.port.stop())
+    assert got.stop.reason == "pool_exhausted"
+    passed_before = len(relayed)
+    again = ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
+    assert again.stop.reason == "guardian_lost"
+    assert again.labels.tolist() == [*got.labels.tolist(), NOT_ASKED, NOT_ASKED]
+    assert again.spent.tolist() == got.spent.tolist()
+    assert len(relayed) == passed_before
+    # What was labelled needs no guardian to be read.
+    assert ask(STUDY, queries(8), line, ledger=own, on_batch=lambda *_: None).stop.reason == "pool_exhausted"
+    consortium.start_guardian(line.guardian)
+    got = ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
+    assert (got.labels >= 0).all()
+
+
+def test_a_guardian_that_goes_between_the_check_and_the_batch_leaves_a_reservation(consortium, tmp_path, monkeypatch):
+    own, line = tmp_path / "a.sqlite", consortium.line()
+    with monkeypatch.context() as leaving:
+        leaving.setattr(party.asking, "check_same_queries", lambda *_: consortium.port.stop())
+        got = ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
+    assert reserved(STUDY, own).tolist() == got.spent.tolist()
+    assert got.spent.all()
     assert got.stop.reason == "guardian_lost"
     assert all(ledger.balance(name).spent == 0 for name, ledger in consortium.ledgers.items())
-    consortium.start_guardian(consortium.guardian)
-    got = ask(STUDY, queries(10), consortium.line(), ledger=own, on_batch=lambda *_: None)
+    consortium.start_guardian(line.guardian)
+    got = ask(STUDY, queries(10), line, ledger=own, on_batch=lambda *_: None)
     assert (got.labels >= 0).all()
 
 
@@ -209,6 +268,16 @@ def read(out):
         return list(csv.DictReader(file))
 
 
+def assert_nothing_spent_and_some_reserved(out):
+    parties = json.loads(out.with_suffix(".report.json").read_text())["parties"]
+    assert {each["epsilon_used"] for each in parties} == {0}
+    (reserved,) = {each["epsilon_reserved"] for each in parties}
+    assert 0 < reserved <= 45
+    said = f"have spent epsilon 0 of the 45 that they allow in this study, at delta 1e-05; at most {reserved:.3g} more"
+    for ending in ("md", "html"):
+        assert said in out.with_suffix(f".report.{ending}").read_text()
+
+
 def command(place, consortium, *more, study=None):
     home, file, table, _ = place
     words = ["ask", str(study or file), "--queries", str(table), "--guardian", consortium.guardian]
@@ -235,6 +304,7 @@ def test_the_command_writes_labels_and_a_report_for_their_owner_alone(place, con
     assert report["improvement"]["answered"] == 20
     assert 0.5 < report["improvement"]["accuracy_before"] <= 1
     assert all(0 < each["epsilon_used"] <= each["epsilon_cap"] for each in report["parties"])
+    assert {each["epsilon_reserved"] for each in report["parties"]} == {0}
     assert "before" in (tmp_path / "labels.report.md").read_text()
     assert "before" in (tmp_path / "labels.report.html").read_text()
     for name in ("labels.csv", "labels.report.json", "labels.report.md", "labels.report.html"):
@@ -279,6 +349,7 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
     assert command(place, consortium, "--out", str(out)) == 4
     assert "error [quorum_lost]" in capsys.readouterr().err
     assert {row["state"] for row in read(out)} == {"not_asked"}
+    assert_nothing_spent_and_some_reserved(out)
     consortium.start_node("hospital-1")
     consortium.hub.wait_for(frozenset({"hospital-0", "hospital-1"}), timeout_s=20)
     assert command(place, consortium, "--out", str(out)) == 0
@@ -291,8 +362,26 @@ def test_without_the_guardian_the_command_says_where_it_looked_and_goes_on_later
     assert command(place, consortium, "--out", str(out)) == 7
     said = capsys.readouterr().err
     assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said
-    assert "the same command goes on" in said
+    assert "nothing was asked" in said
+    assert not out.exists()
+    consortium.start_guardian(consortium.guardian)
+    assert command(place, consortium, "--out", str(out)) == 0
+    assert {row["state"] for row in read(out)} == {"answered"}
+
+
+def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(
+    place, consortium, tmp_path, capsys, monkeypatch
+):
+    out = tmp_path / "labels.csv"
+    with monkeypatch.context() as leaving:
+        leaving.setattr(party.asking, "check_same_queries", lambda *_: consortium.port.stop())
+        assert command(place, consortium, "--out", str(out)) == 7
+    said = capsys.readouterr()
+    assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said.err
+    assert "the same command goes on" in said.err
     assert {row["state"] for row in read(out)} == {"not_asked"}
+    assert_nothing_spent_and_some_reserved(out)
+    assert "have spent epsilon 0 of the 45" in said.out
     consortium.start_guardian(consortium.guardian)
     assert command(place, consortium, "--out", str(out)) == 0
     assert {row["state"] for row in read(out)} == {"answered"}
