@@ -93,15 +93,23 @@ def _check_sum(study: Study) -> None:
 
 
 def _check_keys(study: Study) -> None:
-    """Raises InvalidInput unless every seat names the key that its party signs with."""
+    """Raises InvalidInput unless every seat names a key to sign with, which at secure_sum is its own alone."""
+    owners: dict[tuple[int, int], str] = {}
     for seat in study.roster:
         try:
-            ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
+            key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
         except ValueError:
             raise InvalidInput(
                 f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum', and "
                 "with a querier: a compressed point of P-256 in hexadecimal, as `study create` fills it in"
             ) from None
+        point = key.public_numbers()
+        owner = owners.setdefault((point.x, point.y), seat.party)
+        if owner != seat.party and study.confidentiality.level == "secure_sum":
+            raise InvalidInput(
+                f"signing_key of {seat.party!r} is that of {owner!r} too; allowed at level 'secure_sum': a key for "
+                "each seat, for one signature must not count twice"
+            )
 
 
 def _check_querier(study: Study, querier: str) -> None:

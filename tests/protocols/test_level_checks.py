@@ -44,3 +44,6 @@ def test_a_seat_without_a_key_is_refused_where_parties_sign():
     study = lattice_study(secure_sum())
     with pytest.raises(InvalidInput, match="signing_key of 'p0'"):
         replace(study, roster=(replace(study.roster[0], signing_key=None), *study.roster[1:]))
+    second = study.roster[1].signing_key
+    with pytest.raises(InvalidInput, match="signing_key of 'p1' is that of 'p0' too"):
+        replace(study, roster=(replace(study.roster[0], signing_key=second), *study.roster[1:]))
