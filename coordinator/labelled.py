@@ -9,6 +9,7 @@ from pathlib import Path
 from jaxtyping import Int64
 from numpy import ndarray
 
+from protocols.errors import InvalidInput
 from protocols.study import Study
 
 
@@ -31,3 +32,13 @@ class LabelledStudy:
     stop: str
     refusals: Mapping[str, str]
     differences: Mapping[str, int]
+
+
+def check_labelled_here(study: Study) -> None:
+    """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
+    querier = study.confidentiality.querier
+    if querier is not None:
+        raise InvalidInput(
+            f"{querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; allowed: a study "
+            "that is labelled here"
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -89,7 +91,8 @@ def _check_sum(study: Study) -> None:
     assert study.sigma is not None
     graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
     noise = study.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
-    check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
+    with _named(study):
+        check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
 
 
 def _check_keys(study: Study) -> None:
@@ -159,13 +162,29 @@ def _check_servers(study: Study, units: int) -> None:
     mechanism = study.mechanism
     thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
     assert study.sigma is not None  # the noise of every mechanism on a lattice
-    check_ring(
-        total_units=study.total_units,
-        threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
-        # Predictions may add up to 1.001 (check_predictions).
-        most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
-        label_sigma_units=study.sigma * units,
-        threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
-        classes=study.classes,
-        queries=study.query_limit,
-    )
+    with _named(study):
+        check_ring(
+            total_units=study.total_units,
+            threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
+            # Predictions may add up to 1.001 (check_predictions).
+            most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
+            label_sigma_units=study.sigma * units,
+            threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
+            classes=study.classes,
+            queries=study.query_limit,
+        )
+
+
+@contextmanager
+def _named(study: Study) -> Iterator[None]:
+    """What a ring refuses, in the words of the study's file."""
+    try:
+        yield
+    except InvalidInput as error:
+        terms = {"sigma": study.sigma, "sigma_threshold": study.sigma_threshold, "threshold": study.threshold}
+        named = ", ".join(f"{name} = {value:g}" for name, value in terms.items() if value is not None)
+        raise InvalidInput(
+            f"{named}, with units = {study.confidentiality.units} and all weights together {study.largest_weight:g} "
+            f"votes, do not fit the arithmetic of level {study.confidentiality.level!r}; allowed: fewer units or less "
+            f"noise: {error}"
+        ) from None

@@ -12,6 +12,7 @@ import click
 from coordinator.commands.group import EPILOG, home_option, json_option
 from coordinator.commands.printing import print_json
 from coordinator.home import Home
+from coordinator.labelled import check_labelled_here
 from coordinator.pool import stored_pool
 from coordinator.status import alive, job_line
 from coordinator.store import Job, Store
@@ -64,7 +65,7 @@ def resume(study: str, student: str | None, wait: bool, home_folder: Path, as_js
     with _store(home_folder) as store:
         job = store.job(study)
         if job is None:
-            store.study(study)
+            check_labelled_here(store.study(study))
             raise InvalidInput(f"study {study!r} was never labelled; allowed: label {study}")
         if job.ended and job.state != "finished":
             job = _ask(store, study, student or job.student)
@@ -116,6 +117,7 @@ def _store(home_folder: Path) -> Store:
 
 def _ask(store: Store, name: str, student: str | None) -> Job:
     study = store.study(name)
+    check_labelled_here(study)
     interactive = study.mechanism.interactive
     if interactive != (student is not None) or student not in (None, *STUDENTS):
         allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism_name}"

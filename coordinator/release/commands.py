@@ -58,6 +58,7 @@ def release(
       conclave-coordinator release heart
       conclave-coordinator release heart --out releases/heart-2 --earlier releases/heart-1 --patient-of a,b
     """
+    from coordinator.labelled import check_labelled_here
     from coordinator.pool import stored_pool
     from coordinator.release.release import make_release
     from coordinator.store import Store
@@ -69,6 +70,7 @@ def release(
     if target.exists():
         raise InvalidInput(f"{target} exists; allowed: an --out that does not, so that no release is overwritten")
     with Store(home) as store:
+        check_labelled_here(store.study(study))
         labelled = store.labelled(study)
     trained = None
     if not labels_only:

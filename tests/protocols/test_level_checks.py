@@ -40,6 +40,11 @@ def test_a_study_that_its_level_cannot_carry_is_refused(level, more, message):
         lattice_study(level, **more)
 
 
+def test_a_ring_that_is_too_small_is_refused_in_the_words_of_the_file():
+    with pytest.raises(InvalidInput, match=r"sigma = \S+, .*units = 64 .* all weights together 6 votes"):
+        lattice_study(two_server(), sigma=1e6)
+
+
 def test_a_seat_without_a_key_is_refused_where_parties_sign():
     study = lattice_study(secure_sum())
     with pytest.raises(InvalidInput, match="signing_key of 'p0'"):

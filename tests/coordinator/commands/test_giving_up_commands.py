@@ -174,13 +174,16 @@ def test_one_that_cannot_open_the_batch_is_not_waited_for(bench, monkeypatch):
     assert bench.run("give-up", "test", "--yes")[0] == 0
 
 
-def test_a_study_that_a_hospital_asks_in_is_not_the_operators_to_give_up(bench, tmp_path):
+@pytest.mark.parametrize("words", [("label",), ("resume",), ("release",), ("give-up", "--yes")], ids=" ".join)
+def test_a_study_that_a_hospital_asks_in_is_not_the_operators_to_label(bench, tmp_path, words):
     study = asked_study()
     (tmp_path / "asked.toml").write_text(write_study(study))
     create_study(bench.store, SETTINGS, file=tmp_path / "asked.toml", pool_file=None, today=NOW.date())
-    code, _, err = bench.run("give-up", "heart", "--yes")
+    code, _, err = bench.run(words[0], "heart", *words[1:])
     assert code == 3
-    assert "'asker' asks in study 'heart'; allowed: a study that is labelled here" in err
+    assert "'asker' asks in study 'heart'" in err
+    assert "allowed: a study that is labelled here" in err
+    assert bench.store.job("heart") is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
