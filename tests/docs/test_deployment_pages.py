@@ -25,7 +25,7 @@ from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.errors import Refused
 from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.identity import PEM_BYTES
-from protocols.messages import MESSAGE_BYTES
+from protocols.messages import MESSAGE_BYTES, Reply, Request
 from protocols.relay import RELAY_METHOD, RELAYED_BYTES
 from protocols.study import Seat, Study
 from protocols.study_file import read_study
@@ -141,8 +141,8 @@ def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     assert f"relayed at once, and in a second | {AT_ONCE}, and {PER_SECOND:g}; others wait" in text
     for method in (SESSION_METHOD, ENROL_METHOD, RELAY_METHOD):
         assert f"`{method}`" in text
-    for frame in get_args(Frame):
-        assert f"`{frame.__name__}`" in text
+    for named in (*get_args(Frame), *get_args(Request), *get_args(Reply)):
+        assert f"`{named.__name__}`" in text
     assert WIRE_VERSIONS == (1,), "the section on versions says that there is one"
 
 

@@ -120,6 +120,17 @@ def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, o
     return result
 
 
+def test_what_a_level_affords_is_what_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "how-to" / "choose-a-level.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)(.*?)` \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for level, flags, if_all, if_half in rows:
+        threshold = [] if "histogram" in flags else ["--sigma-threshold", "150"]
+        plan = _json_of(capsys, "plan", "--parties", "250", "--budgets", "3", "--sigma", "40", *threshold, "--quiet",
+                        "--confidentiality", level, *flags.split())  # fmt: skip
+        assert (plan["answers_if_all_answered"], plan["answers_if_half_answered"]) == (int(if_all), int(if_half))
+
+
 @pytest.mark.slow
 def test_every_key_of_a_plan_and_of_a_comparison_is_described(
     run_page: RunPage, capsys: pytest.CaptureFixture[str]
