@@ -11,6 +11,7 @@ from html import escape
 from typing import Any  # the values of a JSON object
 
 from party.ask_report import ELSEWHERE, OWN, Figures, cost, meaning, stopped
+from party.improvement import fixed_point
 
 _STYLE = """
 :root { --page: #fff; --card: #f5f7f9; --line: #d5dae1; --text: #1c2430; --soft: #4d5663; --blue: #0072b2;
@@ -25,14 +26,16 @@ h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top:
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .4rem; }
-th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align: right; }
+th, td { border-bottom: 1px solid var(--line); padding: .4rem .6rem; text-align: right; overflow-wrap: normal; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; } tbody th { font-weight: 600; }
-svg { display: block; width: 100%; height: auto; max-width: 44rem; margin: .6rem 0; }
-svg text { font: 13px system-ui, sans-serif; fill: var(--text); }
+svg { display: block; width: 100%; height: auto; max-width: 30rem; margin: .6rem 0; }
+svg text { font: 15px system-ui, sans-serif; fill: var(--text); }
 .bar { fill: var(--blue); } .grid { stroke: var(--line); } .whisker { stroke: var(--text); stroke-width: 2; }
+svg text.axis { fill: var(--soft); }
 """
-# Of a drawing, in its own units: names on the left, bars, then what they say.
-_WIDTH, _NAMES, _VALUES, _ROW, _LETTERS = 700, 170, 130, 34, 22
+# Of a drawing, in its own units: names on the left, bars, then what they say; below them what the bars are held
+# against. So narrow that it can be read on a telephone.
+_WIDTH, _NAMES, _VALUES, _ROW, _AXIS, _LETTERS = 440, 125, 75, 34, 22, 14
 
 
 def page(figures: Figures) -> str:
@@ -72,7 +75,9 @@ def _answers(figures: Figures) -> list[str]:
         *(["<p>Left out of the last batches:</p>", f"<ul>{left_out}</ul>"] if left_out else []),
         "<h2>Labels</h2>",
         "<p>Each is the class with most votes once noise was added to the counts: any one of them may be wrong.</p>",
-        *_drawing("Labels of each class", [(name, n / most, None, str(n)) for name, n in counts.items()]),
+        *_drawing(
+            "Labels of each class", [(name, n / most, None, str(n)) for name, n in counts.items()], ("0", str(most))
+        ),
         *_table("Labels of each class", ("class", "labels"), counts.items()),
     ]
 
@@ -91,7 +96,6 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
             ("after", f"{improved['own_records']} own records and {improved['answered']} labels"),
         )
     ]
-    agreement = improved["agreement"]
     return [
         "<h2>Your own model, before and after</h2>",
         f"<p>A {_text(improved['model'])}, scored on {_text(improved['test_records'])} records that were kept back. "
@@ -100,6 +104,7 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
         *_drawing(
             "Accuracy before and after, with 95 % intervals",
             [(when, share, interval, _percent(share)) for when, _, share, interval, _ in models],
+            ("0 %", "100 %"),
         ),
         *_table(
             "Accuracy on the test records",
@@ -109,13 +114,8 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
                 for when, on, share, interval, error in models
             ],
         ),
-        '<p class="soft">Models of others answered in fixed point, whose weights nobody sees here. '
-        + (
-            "A model of this kind cannot be computed so, and nothing is known of what rounding changes."
-            if agreement is None
-            else f"Your own model, rounded likewise, says the same of {_percent(agreement)} of your records."
-        )
-        + "</p>",
+        '<p class="soft">Models of others answered in fixed point, whose weights nobody sees here. Of your own, after: '
+        f"{_text(fixed_point(improved['agreement']))}.</p>",
     ]
 
 
@@ -136,11 +136,13 @@ def _table(caption: str, head: Iterable[str], rows: Iterable[Iterable[object]]) 
     return [*lines, "</tbody></table></div>"]
 
 
-def _drawing(name: str, bars: list[tuple[str, float, tuple[float, float] | None, str]]) -> list[str]:
-    """Bars of shares in [0, 1], of (name, share, interval, what stands behind it)."""
+def _drawing(
+    name: str, bars: list[tuple[str, float, tuple[float, float] | None, str]], ends: tuple[str, str]
+) -> list[str]:
+    """Bars of shares in [0, 1], of (name, share, interval, what stands behind it). ends: what 0 and 1 are called."""
     height, room = _ROW * len(bars) + 8, _WIDTH - _NAMES - _VALUES
     said = "; ".join(f"{label} {value}" for label, _, _, value in bars)
-    lines = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{_text(f"{name}: {said}")}">']
+    lines = [f'<svg viewBox="0 0 {_WIDTH} {height + _AXIS}" role="img" aria-label="{_text(f"{name}: {said}")}">']
     lines += [
         f'<line class="grid" x1="{_NAMES + room * part / 4:.1f}" x2="{_NAMES + room * part / 4:.1f}" y1="0" '
         f'y2="{height}"/>'
@@ -159,6 +161,8 @@ def _drawing(name: str, bars: list[tuple[str, float, tuple[float, float] | None,
             lines.append(f'<path class="whisker" d="M{left:.1f} {middle} H{right:.1f}"/>')
             end = max(end, right)
         lines.append(f'<text x="{end + 8:.1f}" y="{middle + 4:.1f}">{_text(value)}</text>')
+    for at, anchor, said_there in ((_NAMES, "start", ends[0]), (_NAMES + room, "end", ends[1])):
+        lines.append(f'<text class="axis" x="{at}" y="{height + 16}" text-anchor="{anchor}">{_text(said_there)}</text>')
     return [*lines, "</svg>"]
 
 

@@ -27,7 +27,7 @@ from protocols.aggregation.aggregation import code_of
 from protocols.aggregation.private_queries import PrivateQueries, check_same_queries
 from protocols.audit_log import EMPTY
 from protocols.channel import Channel
-from protocols.coordinator import NOT_ASKED, Coordinator, Labelling
+from protocols.coordinator import Coordinator, Labelling
 from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.guardian_line import GuardianLine, conversation
@@ -35,6 +35,7 @@ from protocols.identity import certificate_from_pem, key_from_pem
 from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from protocols.randomness import system_source
 from protocols.study import Study, party_of
+from protocols.votes import NOT_ASKED
 
 # Requests on their way at once; a hub passes no more on.
 _AT_ONCE = 16

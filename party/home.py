@@ -16,7 +16,7 @@ from pathlib import Path
 from party.files import write_atomically
 from party.pool import keep_pool
 from party.settings import Invitation, Settings, read_invitation, read_settings
-from protocols.errors import InvalidInput, Refused, StorageFailed
+from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
 
@@ -95,11 +95,19 @@ class Home:
         return study
 
     def find_study(self, name: str) -> Study:
-        """A kept study by name, file or first digits of its digest. Raises InvalidInput for none or two."""
+        """A kept study by name, file or first digits of its digest.
+
+        Raises DataUnavailable for a file that is not there, InvalidInput for no such study, or two.
+        """
         if name.endswith(".toml") and Path(name).is_file():
             return read_study(Path(name))
         kept = [read_study(path) for path in sorted((self.path / "studies").glob("*/study.toml"))]
         found = [study for study in kept if study.name == name or (name and study.digest.hex().startswith(name))]
+        if not found and (name.endswith(".toml") or "/" in name):
+            raise DataUnavailable(
+                f"{name} does not exist or is no study's file; allowed: a study's .toml file, or the name of a study "
+                "kept here"
+            )
         if len(found) != 1:
             known = ", ".join(f"{study.name} ({study.digest.hex()[:16]})" for study in kept) or "none"
             raise InvalidInput(f"{len(found)} studies are called {name!r}; allowed: one of those kept here: {known}")

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from party.data.records import Records
-from party.teachers.own import kind_of
+from party.teachers.own import trained_kind
 from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
 from protocols.inference.architecture import Precision
@@ -56,17 +56,20 @@ class Improvement:
             f"  before, from {self.own_records} own records: {before}",
             f"  after, with {self.answered} labels of others: {after}",
             f"  {self.gained} test records are right only after, {self.lost} only before",
+            f"  {fixed_point(self.agreement)}",
         ]
+
+
+def fixed_point(agreement: float | None) -> str:
+    """What rounding as models of others are rounded changes in the own one. For people."""
+    if agreement is None:
+        return "a model of this kind cannot be computed in fixed point: nothing is known of what rounding changes"
+    return f"in fixed point, as models of others answer, it says the same of {100 * agreement:.1f} % of your records"
 
 
 def check_model(kind: str) -> None:
     """Raises InvalidInput for a kind of model that cannot be trained here, before anything is asked."""
-    if kind == "onnx":
-        raise InvalidInput("--model is 'onnx'; allowed: a kind of model that is trained here")
-    try:
-        kind_of(kind)
-    except InvalidInput as error:
-        raise InvalidInput(f"--model cannot be {kind!r}: {error}") from None
+    trained_kind(kind, setting="--model", others=())
 
 
 def improve(
@@ -88,7 +91,7 @@ def improve(
         np.concatenate([own.inputs, queries[answered]]),
         np.concatenate([own.labels, labels[answered]]),
     )
-    trainer = kind_of(kind)
+    trainer = trained_kind(kind, setting="--model", others=())
     before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own.inputs, own.labels), both))
     right_before, right_after = (each.predict(test.inputs) == test.labels for each in (before, after))
     return Improvement(

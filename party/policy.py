@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import ceil, floor
 from pathlib import Path
 from types import TracebackType
 from typing import Any  # SQLite's values
@@ -149,13 +150,7 @@ class Policy:
             forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
             for each in forecasts:
                 if not each.fits:
-                    raise Refused(
-                        "lifetime_cap",
-                        f"unit {each.after.unit!r}: the study may use {each.after.reserved - each.before.reserved} "
-                        f"nano-units; allowed: at most the {max(each.after.allowed - each.before.reserved, 0)} that "
-                        f"are left of epsilon {each.after.cap.epsilon:g} at delta {each.after.cap.delta:g} for "
-                        f"{data_set!r}",
-                    )
+                    raise Refused("lifetime_cap", _too_much(each))
             self._database.execute(
                 "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, NULL)",
                 (study.digest, data_set, home, party, study.name, self._clock()),
@@ -302,6 +297,18 @@ def _filled(data_set: str, unit: str, cap: LifetimeCap, currency: float, nano: i
         allowance(cap, currency, distance),
         epsilon_reached(nano, currency, delta=cap.delta, noise_distance=distance),
     )
+
+
+def _too_much(forecast: Forecast) -> str:
+    """Shares of the cap, rounded against the study: it never reads as if it fitted."""
+    before, after = forecast.before, forecast.after
+    cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
+    said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
+    if after.allowed <= 0:
+        return f"{said} allows nothing with noise as far from a Gaussian as this study's; allowed: noise closer to one"
+    wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
+    left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10
+    return f"{said}: the study may use {wanted:.1f} % of it; allowed: at most the {left:.1f} % that is left"
 
 
 def _column(currency: float) -> float | None:

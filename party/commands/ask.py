@@ -87,6 +87,11 @@ def ask(
     # Whatever could fail afterwards is tried before anything is asked.
     _check_files(queries_file, test_file, out)
     queries = read_queries(queries_file, settings.data, terms)
+    if len(queries) > terms.pool_size:
+        raise InvalidInput(
+            f"--queries {queries_file} has {len(queries)} records; allowed: at most {terms.pool_size}, as the study's "
+            "terms say"
+        )
     own = test = None
     if model is not None and test_file is not None:
         check_model(model)
@@ -121,7 +126,7 @@ def ask(
         for text in report_lines(figures, improved):
             click.echo(text)
         click.echo(f"labels in {out}, report in {_report(out, 'html')}")
-    _check_complete(labelling, guardian)
+    check_complete(labelling, guardian)
 
 
 def _report(out: Path, ending: str) -> Path:
@@ -141,7 +146,7 @@ def _check_files(queries: Path, test: Path | None, out: Path) -> None:
             raise InvalidInput(f"--out {out} would overwrite {flag} {path}; allowed: another file")
 
 
-def _check_complete(labelling: Labelling, guardian: str) -> None:
+def check_complete(labelling: Labelling, guardian: str) -> None:
     """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
     from party.dialling import Unreachable
 
@@ -151,8 +156,10 @@ def _check_complete(labelling: Labelling, guardian: str) -> None:
             "was asked stays reserved, and the same command goes on"
         )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
-        missing = ", ".join(f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()))
-        raise Refused("quorum_lost", f"too few parties answered: {missing[:500]}")
+        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == "absent"]
+        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != "absent"]
+        said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not come"), (refusing, "refused")) if who]
+        raise Refused("quorum_lost", f"too few parties answered: {'; '.join(said)[:500]}")
 
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:

@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
 }
 _ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
     (InvalidInput, 3, "invalid_input", "correct the value and run the command again"),
-    (DataUnavailable, 3, "data_unavailable", "put it there, or correct node.toml, and run the command again"),
+    (DataUnavailable, 3, "data_unavailable", "put it there, or correct the path, and run the command again"),
     (DataCorrupt, 3, "data_corrupt", "correct the file and run the command again"),
     (MalformedMessage, 7, "malformed", "check the address, and that both sides run versions that fit"),
     (Refused, 4, "refused", "see conclave-party doctor"),
@@ -65,7 +65,9 @@ _NEXT: Final[dict[str, str]] = {
     "wire_version": "install a version of conclave that the coordinator also speaks",
     "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",
     "not_confirmed": "nothing was approved; run the command again to approve",
-    "quorum_lost": "run the same command again when they are back; what was asked costs nobody anything more",
+    "quorum_lost": "run the same command again when those that did not come are back, and those that refused have "
+    "mended what they name; what was asked costs nobody anything more",
+    "wrong_guardian": "give the address of the guardian that the study names",
     "not_querier": "ask in the study whose [confidentiality] names this hospital as its querier",
     "not_enrolled": "run: conclave-party enrol",
     "no_teachers": "run: conclave-party train STUDY",

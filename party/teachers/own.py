@@ -115,6 +115,11 @@ def kind_of(name: str) -> TeacherKind:
         except ModuleNotFoundError as missing:
             raise InvalidInput(f"teacher 'onnx' needs {missing.name}: pip install 'conclave[onnx]'") from missing
         return onnx(device="cpu")
+    return trained_kind(name, setting="teachers.kind", others=("onnx",))
+
+
+def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> TeacherKind:
+    """A kind of teacher that is trained here, as `kind_of` finds it. setting: what names it; others: what else may."""
     if name in TEACHERS:
         return teacher_kind(name, device="cpu")
     if name.startswith(_PREFIX):
@@ -122,7 +127,7 @@ def kind_of(name: str) -> TeacherKind:
     module, colon, attribute = name.partition(":")
     if not (colon and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])):
         raise InvalidInput(
-            f"teachers.kind is {name[:80]!r}; allowed: onnx, {', '.join(TEACHERS)}, {_PREFIX}NAME or "
+            f"{setting} is {name[:80]!r}; allowed: {', '.join([*others, *TEACHERS])}, {_PREFIX}NAME or "
             "package.module:attribute"
         )
     try:
@@ -130,7 +135,7 @@ def kind_of(name: str) -> TeacherKind:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InvalidInput(f"teachers.kind is {name!r}, which cannot be imported: {error}") from error
+        raise InvalidInput(f"{setting} is {name!r}, which cannot be imported: {error}") from error
     return _kind_from(name, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 
@@ -11,7 +12,7 @@ import pytest
 
 from party.ask_page import page
 from party.ask_report import ask_figures, cost, markdown, meaning, report_lines
-from party.improvement import Improvement
+from party.improvement import Improvement, fixed_point
 from protocols.coordinator import NOT_ASKED, Labelling
 from protocols.schedule import Stop
 from protocols.votes import ABSTAIN
@@ -115,8 +116,11 @@ def test_the_figures_of_the_page_are_those_of_the_json():
         ["after", "30 own records and 3 labels", "74.6 %", "70.6 % to 78.2 %", "1.9 %"],
     ]
     text = "".join(found.texts)
-    for said in ("39 of them are right only after, 21 only before", "says the same of 99.5 % of your records"):
+    for said in ("39 of them are right only after, 21 only before", "it says the same of 99.5 % of your records"):
         assert said in text
+    # On a terminal and in Markdown too.
+    assert f"  {fixed_point(0.995)}" in report_lines(figures, IMPROVED)
+    assert f"- {fixed_point(0.995)}" in markdown(figures, IMPROVED)
     assert figures["study"] in text
     assert "3 hospitals have spent epsilon" in text
 
@@ -135,6 +139,21 @@ def test_bars_are_as_long_as_their_figures_and_whiskers_as_wide_as_intervals():
         assert [(end - float(bar["x"])) / full for end in (left, right)] == pytest.approx(
             improved[f"interval_{when}"], abs=1e-3
         )
+
+
+def test_bars_have_an_axis_and_words_that_can_be_read_on_a_telephone():
+    html = page(figures_of())
+    found = Parsed(html)
+    axes = re.findall(r'<text class="axis" x="(\d+)"[^>]*>([^<]*)<', html)
+    assert [end for _, end in axes] == ["0", "2", "0 %", "100 %"]
+    bar = found.shapes("bar")[1]
+    assert [float(x) for x, _ in axes[:2]] == [float(bar["x"]), float(bar["x"]) + float(bar["width"])]
+    size = int(re.search(r"svg text { font: (\d+)px", html)[1])
+    for tag, given in found.seen:
+        if tag == "svg":
+            assert size * 350 / int(given["viewbox"].split()[2]) >= 11
+    # A word of a table is never broken: the table is moved sideways.
+    assert re.search(r"th, td {[^}]*overflow-wrap: normal", html)
 
 
 def test_nothing_from_outside_becomes_markup():
@@ -174,6 +193,7 @@ def test_without_a_model_and_without_an_answer_there_is_a_page_all_the_same():
 def test_a_model_that_cannot_be_computed_in_fixed_point_is_said_to_be_none():
     text = "".join(Parsed(page(figures_of(improved=replace(IMPROVED, agreement=None)))).texts)
     assert "nothing is known of what rounding changes" in text
+    assert replace(IMPROVED, agreement=None).lines()[-1].endswith("nothing is known of what rounding changes")
 
 
 def test_what_an_epsilon_means_is_the_bound_on_what_somebody_can_become_sure_of():

@@ -13,17 +13,20 @@ import pytest
 import party.asking
 from coordinator.relayed_budgets import at_most
 from party.asking import Relayed, ask, reserved
+from party.commands.ask import check_complete
 from party.commands.group import run_command
 from party.dialling import RelayLine, Unreachable
 from party.home import Home
 from party.lifetime import LifetimeCap
 from party.policy import Policy
 from protocols.accounting.ledger import Ledger
-from protocols.coordinator import NOT_ASKED
+from protocols.coordinator import Labelling
 from protocols.errors import InvalidInput, Refused
 from protocols.identity import new_key
 from protocols.messages import Outcome, Refusal, StepReply, StepRequest
+from protocols.schedule import Stop
 from protocols.study_file import write_study
+from protocols.votes import NOT_ASKED
 from tests.operators import wait_until
 from tests.party.askers import AskedConsortium, asked_study
 from tests.party.homes import make_member, write_records
@@ -322,14 +325,23 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
     assert "error [not_querier]" in capsys.readouterr().err
     assert command(place, consortium, "--model", "mlp") == 2
     assert "--model and --test together" in capsys.readouterr().err
+    many = tmp_path / "many.npy"
+    np.save(many, queries(21))
     for more, message in (
         (("--out", str(table)), "would overwrite --queries"),
         (("--out", str(tmp_path / "nowhere" / "labels.csv")), "allowed: a file in a folder that exists"),
-        (("--model", "oracle", "--test", str(place[3])), "--model cannot be 'oracle'"),
+        (("--model", "oracle", "--test", str(place[3])), "--model is 'oracle'; allowed: cnn"),
         (("--model", "mlp", "--test", str(tmp_path / "nothing.csv")), "--test"),
+        (("--queries", str(many)), f"--queries {many} has 21 records; allowed: at most 20"),
+        (("--queries", str(tmp_path / "nothing.csv")), "--queries"),
     ):
         assert command(place, consortium, *more) == 3
-        assert message in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert message in said
+        assert "are asked about" not in said
+        assert "node.toml" not in said
+    assert command(place, consortium, study="centre/nowhere/study.toml") == 3
+    assert "error [data_unavailable]: centre/nowhere/study.toml does not exist" in capsys.readouterr().err
     assert all(ledger.balance(name).spent == 0 for name, ledger in consortium.ledgers.items())
     table.write_text("f0,f1,f2,f3\n1,2,3,99\n")
     assert command(place, consortium) == 3
@@ -347,7 +359,8 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
     for name in ("hospital-1", "hospital-2"):
         consortium.stop_node(name)
     assert command(place, consortium, "--out", str(out)) == 4
-    assert "error [quorum_lost]" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "error [quorum_lost]: too few parties answered: hospital-1, hospital-2 did not come\n" in said
     assert {row["state"] for row in read(out)} == {"not_asked"}
     assert_nothing_spent_and_some_reserved(out)
     consortium.start_node("hospital-1")
@@ -367,6 +380,14 @@ def test_without_the_guardian_the_command_says_where_it_looked_and_goes_on_later
     consortium.start_guardian(consortium.guardian)
     assert command(place, consortium, "--out", str(out)) == 0
     assert {row["state"] for row in read(out)} == {"answered"}
+
+
+def test_who_refuses_is_told_from_who_did_not_come():
+    refusals = {"hospital-2": "absent", "hospital-0": "unknown_study", "hospital-1": "absent"}
+    stop = Stop("quorum_lost", np.zeros(3, dtype=bool))
+    given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), refusals=refusals)
+    with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not come; hospital-0 \(unknown_study\) refused$"):
+        check_complete(given, "127.0.0.1:7003")
 
 
 def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(

@@ -68,6 +68,8 @@ def test_without_test_records_and_of_kinds_that_are_not_trained_here_nothing_is_
     with pytest.raises(InvalidInput, match="there are no test records"):
         improved(own, records(0, 2), asked.inputs, asked.labels)
     for kind in ("onnx", "oracle"):
-        with pytest.raises(InvalidInput, match=f"--model .*'{kind}'"):
+        with pytest.raises(InvalidInput, match=f"^--model is '{kind}'; allowed: cnn, mlp, (?!.*onnx)(?!.*teachers)"):
             check_model(kind)
+    with pytest.raises(InvalidInput, match=r"^--model is 'nothing_here:Model', which cannot be imported"):
+        check_model("nothing_here:Model")
     check_model("logistic_regression")

@@ -1,6 +1,7 @@
 import contextlib
 import dataclasses
 import functools
+import re
 import sqlite3
 
 import pytest
@@ -96,8 +97,13 @@ def test_a_study_that_does_not_fit_reserves_nothing_and_one_that_was_withdrawn_m
         first, second = STUDIES[6], dataclasses.replace(STUDIES[6], name="second")
         caps = {"record": LifetimeCap(2.1, 1e-5)}
         assert approve(policy, first, caps=caps)[0].fits
-        with pytest.raises(Refused, match="lifetime_cap: unit 'record'"):
+        with pytest.raises(Refused, match=r"lifetime_cap: unit .record.: epsilon 2\.1 at delta 1e-05") as refused:
             approve(policy, second, caps=caps)
+        wanted, left = map(float, re.findall(r"([0-9.]+) %", str(refused.value)))
+        (forecast,) = policy.forecast(second, party="p0", data_set="ward", caps=caps)
+        assert wanted == pytest.approx(100 * (forecast.after.share - forecast.before.share), abs=0.2)
+        assert left == pytest.approx(100 * (1 - forecast.before.share), abs=0.2)
+        assert wanted > left > 0
         assert [each.name for each in policy.approvals()] == [first.name]
         withdraw(policy, first, 0)
         approve(policy, second, caps=caps)

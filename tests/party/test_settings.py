@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from party.home import Home, file_name, make_home, write_private
 from party.settings import check_address, read_invitation, read_settings
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import DataUnavailable, InvalidInput, Refused
 from tests.studies import make_study
 
 GOOD = """
@@ -132,6 +132,9 @@ def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_pa
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
     with pytest.raises(InvalidInput, match="0 studies are called 'other'"):
         home.find_study("other")
+    for absent in ("nowhere/study.toml", "study.toml", f"{tmp_path}/study"):
+        with pytest.raises(DataUnavailable, match=f"{absent} does not exist"):
+            home.find_study(absent)
     file = home.study_folder(study.digest) / "study.toml"
     file.write_text(file.read_text().replace("quorum = 1", "quorum = 1\nreinforce_confidence = 0.5", 1))
     with pytest.raises(InvalidInput):
