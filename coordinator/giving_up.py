@@ -81,11 +81,8 @@ def give_up(store: Store, name: str, number: int) -> None:
             raise Refused("other_batch", f"batch {number} is not the one that is stuck; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
             coordinator.give_up(number, pool)
-        if not found.given_up:
-            # What a seat may have been charged for it stands in the coordinator's ledger too.
-            known = store.differences(name)
-            lower = {seat: max(0, known[seat] - found.charged.get(seat, 0)) for seat in known}
-            store.add_faults(name, number, {}, lower)
+        # What a seat may have been charged for it stands in the coordinator's ledger too.
+        store.ledger_differences.drop(name, number)
         entry = {"study": name, "batch": number}
         if not any(each.event == "batch_given_up" and each.fields == entry for each in store.trail.entries()):
             store.trail.append("batch_given_up", study=name, batch=number)

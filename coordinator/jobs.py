@@ -110,9 +110,8 @@ class OpenStudy:
             run=os.urandom(16),
         )
         self._send = hub.open_study(self.study, self._ledger, outcome_for=self._coordinator.outcome_for)
-        # Why each seat was left out of the last batch, and by how much ledgers differed before it.
+        # Why each seat was left out of the last batch.
         self._left_out: dict[str, str] = {}
-        self._before: tuple[int, dict[str, int]] = (-1, {})
 
     def close(self) -> None:
         """Closes the ledger."""
@@ -254,10 +253,8 @@ class OpenStudy:
     def _counted(self, asked: Asked, counted: Counted) -> None:
         """Writes down which seats' votes did not enter, why, and by how much their ledgers may stand higher now."""
         number = asked.request.batch.number
-        if self._before[0] != number:
-            self._before = (number, self._store.differences(self.name))
         self._left_out = dict(counted.left_out)
-        self._write_down(number, self._left_out, {})
+        self._write_down(number, self._left_out)
 
     def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
         """Writes down which seats did not settle, and the exact difference of those that did."""
@@ -266,21 +263,23 @@ class OpenStudy:
         faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
         if self._ledger.given_up(number):
             faults = {}  # its reservations stand here too: whoever was not told stands no higher
-        balances = self._ledger.balances()
+        # The batch that is open may yet be settled lower here than at a seat that reserved it: it counts in full.
+        open_batch, balances = self._coordinator.open_batch, self._ledger.balances()
+        reserved = {} if open_batch is None else self._ledger.charged(open_batch)
         exact = {
-            seat: reply.spent - balances[seat].spent for seat, reply in replies.items() if isinstance(reply, Settled)
+            seat: reply.spent - balances[seat].spent + reserved.get(seat, 0)
+            for seat, reply in replies.items()
+            if isinstance(reply, Settled)
         }
-        self._write_down(number, faults, exact)
+        with self._store.together():
+            self._write_down(number, faults)
+            self._store.ledger_differences.told(self.name, exact, open_batch=open_batch)
 
-    def _write_down(self, number: int, faults: Mapping[str, str], exact: Mapping[str, int]) -> None:
+    def _write_down(self, number: int, faults: Mapping[str, str]) -> None:
         charged, settled = self._ledger.charged(number), self._ledger.settled(number)
         # Whoever was left out may have reserved all of the batch; whoever did not settle still has.
-        differences = {
-            seat: self._before[1].get(seat, 0) + charged.get(seat, 0) - settled.get(seat, 0) for seat in faults
-        }
-        known = self._store.differences(self.name)
-        changed = {seat: nano for seat, nano in {**differences, **exact}.items() if known.get(seat, 0) != nano}
-        self._store.add_faults(self.name, number, faults, changed)
+        suspected = {seat: charged.get(seat, 0) - settled.get(seat, 0) for seat in faults}
+        self._store.add_faults(self.name, number, faults, suspected)
 
 
 class _Noted(Aggregation):

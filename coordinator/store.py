@@ -19,6 +19,8 @@ import numpy as np
 from coordinator.database import Database
 from coordinator.home import Home
 from coordinator.labelled import LabelledStudy
+from coordinator.ledger_differences import SCHEMA as DIFFERENCES
+from coordinator.ledger_differences import LedgerDifferences
 from coordinator.membership import SCHEMA as MEMBERSHIP
 from coordinator.membership import Membership
 from protocols.audit_log import AuditLog, Entry
@@ -56,9 +58,6 @@ CREATE TABLE IF NOT EXISTS fault (
     study TEXT NOT NULL REFERENCES study, number INTEGER NOT NULL, seat TEXT NOT NULL, code TEXT NOT NULL,
     times INTEGER NOT NULL DEFAULT 1, last_s INTEGER NOT NULL, PRIMARY KEY (study, number, seat, code)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS difference (
-    study TEXT NOT NULL REFERENCES study, seat TEXT NOT NULL, nano INTEGER NOT NULL, PRIMARY KEY (study, seat)
-) STRICT;
 CREATE TABLE IF NOT EXISTS session (
     party TEXT PRIMARY KEY, since_s REAL NOT NULL, last_seen_s REAL NOT NULL, address TEXT NOT NULL,
     software TEXT NOT NULL, wire_version INTEGER NOT NULL
@@ -68,6 +67,7 @@ CREATE TABLE IF NOT EXISTS serving (
     port INTEGER NOT NULL, enrol_port INTEGER NOT NULL, metrics_port INTEGER NOT NULL
 ) STRICT;
 """
+    + DIFFERENCES
 )
 
 
@@ -134,6 +134,7 @@ class Store:
         self._database = Database(home.store_file, _SCHEMA)
         self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
         self.members = Membership(self._database, self.trail)
+        self.ledger_differences = LedgerDifferences(self._database)
 
     def __enter__(self) -> Store:
         return self
@@ -256,9 +257,9 @@ class Store:
         begun = (each for each in self.trail.entries() if each.event == "job_started")
         return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
 
-    def add_faults(self, study: str, number: int, faults: Mapping[str, str], differences: Mapping[str, int]) -> None:
-        """Which seats were left out of a batch and why; and by how much their ledgers stand higher now (0: equal)."""
-        if not faults and not differences:
+    def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:
+        """Which seats were left out of a batch and why; and what they may have charged themselves for it."""
+        if not faults and not suspected:
             return
         with self._database.transaction():
             for seat, code in faults.items():
@@ -267,8 +268,7 @@ class Store:
                     "ON CONFLICT DO UPDATE SET times = times + 1, last_s = excluded.last_s",
                     (study, number, seat, code, self.now_s),
                 )
-            for seat, nano in differences.items():
-                self._database.execute("INSERT OR REPLACE INTO difference VALUES (?, ?, ?)", (study, seat, nano))
+            self.ledger_differences.suspect(study, number, suspected)
             for code in sorted(set(faults.values())):
                 seats = sorted(seat for seat, each in faults.items() if each == code)
                 self.trail.append("left_out", study=study, batch=number, code=code, seats=",".join(seats))
@@ -280,8 +280,7 @@ class Store:
 
     def differences(self, study: str) -> dict[str, int]:
         """Seats whose own ledger stands, or may stand, higher than the coordinator's, by so many nano-units."""
-        query = "SELECT seat, nano FROM difference WHERE study = ? AND nano <> 0 ORDER BY seat"
-        return dict(self._database.rows(query, (study,)))
+        return self.ledger_differences.of(study)
 
     def labelled(self, name: str) -> LabelledStudy:
         """What the labelling of a study left. Raises DataUnavailable if it has not ended."""
