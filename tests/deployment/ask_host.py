@@ -55,20 +55,20 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     def counted(study, line):
         return _Wrapped(dial(study, line), Channel)
 
-    dial, write, kind_of = party.asking._dial, party.commands.ask.write_private, party.improvement.kind_of
+    dial, write, trained_kind = party.asking._dial, party.commands.ask.write_private, party.improvement.trained_kind
 
     def written(path, content):
         reached("writing")
         write(path, content)
 
-    def kind(name):
+    def kind(name, **named):
         reached("training")
-        return kind_of(name)
+        return trained_kind(name, **named)
 
     party.asking.Relayed, party.asking._dial = Relayed, counted
     party.commands.ask.write_private = written
     # The first look at the kind is before anything is asked.
-    party.improvement.check_model, party.improvement.kind_of = lambda name: None, kind
+    party.improvement.check_model, party.improvement.trained_kind = lambda name: None, kind
     return run_command(arguments)
 
 

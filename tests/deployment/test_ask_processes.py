@@ -17,6 +17,7 @@ import pytest
 from benchmarks.asked_processes import ASKER, AskedProcesses
 from protocols.accounting.ledger import Ledger
 from protocols.study_file import read_study
+from tests.operators import wait_until
 
 HOST = Path(__file__).with_name("ask_host.py")
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,15 @@ def released(consortium):
         return {}
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as database:
         return dict(database.execute("SELECT number, payload FROM batch WHERE settled").fetchall())
+
+
+def has_asked(consortium):
+    """Whether a batch is reserved."""
+    path = own_ledger(consortium)
+    if path is None:
+        return False
+    with Ledger(path) as own:
+        return bool(own.unsettled())
 
 
 def spent(consortium):
@@ -126,8 +136,8 @@ def test_wherever_it_is_stopped_the_same_command_ends_it_with_the_same_labels_an
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_a_hospital_is_silent_ends_it_at_once(consortium):
-    """The node of one is frozen, so that its answer is waited for, 90 s at most."""
+def test_ctrl_c_while_a_hospital_is_silent_ends_it_without_its_answer(consortium):
+    """The node of one is frozen, so that its answer would be waited for."""
     seen, deadline = released(consortium), time.monotonic() + TIME_S
     frozen = consortium.processes[consortium.names[0]]
     (consortium.folder / "new.csv").write_text((consortium.folder / "more.csv").read_text())
@@ -135,15 +145,9 @@ def test_ctrl_c_while_a_hospital_is_silent_ends_it_at_once(consortium):
     try:
         process = started(consortium)
         assert f"hospitals are asked about {MORE} records" in process.stderr.readline()
-        while True:
-            assert time.monotonic() < deadline, "it asked nobody"
-            if (path := own_ledger(consortium)) is not None:
-                with Ledger(path) as own:
-                    if own.unsettled():
-                        break
-            time.sleep(0.02)
+        wait_until(lambda: has_asked(consortium), timeout_s=TIME_S)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=deadline - time.monotonic())
         assert process.returncode == 130, said
     finally:
         frozen.send_signal(signal.SIGCONT)

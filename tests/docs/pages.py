@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+OUTPUTS = ROOT / "docs" / "reference" / "outputs.md"
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 RunPage = Callable[[Path], Path]
 LANGUAGES = {"console", "bash", "toml", "text", "python"}
@@ -94,6 +95,15 @@ def section(page: Path, heading: str) -> str:
     """What stands under a heading, up to the next one of any level."""
     parts = re.split(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return parts[parts.index(heading) + 1]
+
+
+def keys(value: object, name: str = "") -> set[str]:
+    """The keys of a JSON value, with dots for objects and [] for lists of objects."""
+    if isinstance(value, dict):
+        return {one for key, inner in value.items() for one in keys(inner, f"{name}.{key}".lstrip("."))}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return {one for inner in value for one in keys(inner, f"{name}[]")}
+    return {name}
 
 
 def names_of(table: str) -> set[str]:

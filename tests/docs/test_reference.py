@@ -15,11 +15,10 @@ from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
 from simulations.experiment import Experiment
 from tests.docs.flag_tables import ACCOUNTANTS_PAGE, HOST, PAGE, options, page_with_accountants, page_with_tables
-from tests.docs.pages import ROOT, RunPage, names_of, section
+from tests.docs.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
 SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
-OUTPUTS = ROOT / "docs" / "reference" / "outputs.md"
 
 
 def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
@@ -52,15 +51,6 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
         for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
     }
     assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
-
-
-def keys(value: object, name: str = "") -> set[str]:
-    """The keys of a JSON value, with dots for objects and [] for lists of objects."""
-    if isinstance(value, dict):
-        return {one for key, inner in value.items() for one in keys(inner, f"{name}.{key}".lstrip("."))}
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return {one for inner in value for one in keys(inner, f"{name}[]")}
-    return {name}
 
 
 @pytest.mark.slow

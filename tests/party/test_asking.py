@@ -27,6 +27,7 @@ from protocols.messages import Outcome, Refusal, StepReply, StepRequest
 from protocols.schedule import Stop
 from protocols.study_file import write_study
 from protocols.votes import NOT_ASKED
+from tests.docs.pages import OUTPUTS, keys, names_of, section
 from tests.operators import wait_until
 from tests.party.askers import AskedConsortium, asked_study
 from tests.party.homes import make_member, write_records
@@ -302,6 +303,12 @@ def test_the_command_writes_labels_and_a_report_for_their_owner_alone(place, con
     assert {row["state"] for row in rows} == {"answered"}
     report = json.loads((tmp_path / "labels.report.json").read_text())
     assert report == printed
+    described = names_of(section(OUTPUTS, "labels.report.json")) - {"improvement"}
+    # Names of classes and of parties are the study's.
+    assert keys(report | {"classes": None, "left_out": None}) == described
+    assert {*rows[0]} == names_of(section(OUTPUTS, "labels.csv"))
+    written = {path.name for path in tmp_path.glob("labels.*")}
+    assert written == names_of(section(OUTPUTS, "What a hospital asked"))
     assert report["answered"] == report["asked"] == report["queries"] == 20
     assert sum(report["classes"].values()) == 20
     assert report["improvement"]["answered"] == 20
