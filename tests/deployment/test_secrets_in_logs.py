@@ -10,10 +10,13 @@ from __future__ import annotations
 import base64
 import csv
 import logging
+import threading
 
 import numpy as np
 import pytest
 
+from coordinator.jobs import OpenStudy
+from coordinator.store import Store
 from party.commands.group import run_command
 from party.party import Party
 from protocols.accounting.ledger import Ledger
@@ -26,6 +29,7 @@ from protocols.randomness import system_source
 from protocols.study_file import write_study
 from tests.consortium import Consortium, deployed_study
 from tests.contracts.levels import secure_sum
+from tests.operators import FakeHub, add_study, make_home
 from tests.party.askers import AskedConsortium, asked_study
 from tests.party.homes import make_member
 
@@ -78,8 +82,9 @@ class Secrets:
                     self.numbers.append(array.reshape(-1)[:_NUMBERS].tolist())
 
     def of_votes(self, votes):
-        """Votes or labels: long lists of few numbers."""
-        self.numbers.append(np.asarray(votes).reshape(-1).tolist())
+        """Votes or labels; fewer than eight could stand in a text by chance."""
+        if len(votes) >= _NUMBERS:
+            self.numbers.append(np.asarray(votes).reshape(-1).tolist())
 
     def found(self, text, blobs):
         """Those that are in a text, or whole in one of the blobs."""
@@ -157,7 +162,6 @@ def written(events, ledgers):
     entries = [(entry.event, dict(entry.fields)) for ledger in ledgers for entry in ledger.log.entries()]
     blobs = [part for ledger in ledgers for item in ledger.log.evidence() for part in item if isinstance(part, bytes)]
     assert len(entries) > len(ledgers)
-    assert blobs
     return "\n".join(map(str, [*events, *entries])), blobs
 
 
@@ -197,9 +201,44 @@ def test_a_study_of_masked_sums_writes_no_secret_down(tmp_path, secrets, caplog,
         secrets.of_votes(got.labels)
         text, blobs = written(made.events, [made.ledger, *made.ledgers.values()])
         assert len(made.events) > 5
+    assert blobs
     assert min(map(len, (secrets.seeds, secrets.shares, secrets.numbers))) > 20
     printed = capfd.readouterr()
     assert not secrets.found("\n".join([text, caplog.text, *printed]), blobs)
+
+
+def test_a_job_of_the_coordinator_writes_no_vote_and_no_label_down(tmp_path, secrets, caplog, capfd, monkeypatch):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr("coordinator.jobs._FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr("coordinator.jobs.system_source", secrets.source)
+    home = make_home(tmp_path)
+    hub, events = FakeHub(add_study(home, tmp_path)), []
+    for party in hub.parties.values():
+        party._voter = recorded(party._voter, secrets)
+    hub.refusing["hospital-1"] = "teachers_failed"
+    with Store(home) as store:
+        job = store.ask_job("test", student=None)
+        opened = OpenStudy(
+            store,
+            "test",
+            hub,
+            guardians=None,
+            stop=threading.Event(),
+            on_event=lambda event, fields: events.append((event, fields)),
+        )
+        opened.run(job, patience_s=0.2)
+        labels, batches = store.labelled("test").labels, store.labelled("test").batches
+        assert (labels >= 0).any()
+        entries = [(entry.event, dict(entry.fields)) for entry in store.entries()]
+        text, _ = written([*events, *entries], [opened._ledger, *hub.ledgers.values()])
+        opened.close()
+    assert {event for event, _ in events} >= {"job_started", "job_ended"}
+    # A log would hold them batch by batch.
+    ends = np.cumsum([size for size, _ in batches])
+    for of_batch in np.split(labels, ends)[: len(ends)]:
+        secrets.of_votes(of_batch)
+    assert len(secrets.numbers) > 3
+    assert not secrets.found("\n".join([text, caplog.text, *capfd.readouterr()]), [])
 
 
 def recorded(voter, secrets):
@@ -246,6 +285,7 @@ def test_asking_writes_no_secret_down(faulty, tmp_path, secrets, caplog, capfd, 
     secrets.of_votes(ids)
     # The queries are hidden too, as they were written and as they were read.
     secrets.numbers += [queries[0].tolist(), np.round(queries[0], 4).tolist()]
+    assert blobs
     assert min(map(len, (secrets.seeds, secrets.shares, secrets.numbers))) > 10
     text = "\n".join([text, caplog.text, *capfd.readouterr()])
     assert ("bad_votes" in text) == faulty
