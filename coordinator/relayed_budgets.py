@@ -18,22 +18,34 @@ from protocols.study import Study
 _KIND = "relayed_standing "
 # Batches of a seat that are counted one by one; an honest querying party has one under way.
 _MOST_OPEN = 64
+# In place of the number of a batch: all of them, where there were more.
+_MERGED = -1
+
+
+@dataclass(frozen=True)
+class Open:
+    """What may have been charged for a batch since the newest receipt. tick: of the count of its newest request."""
+
+    amount: int
+    tick: int
 
 
 @dataclass(frozen=True)
 class Standing:
     """One seat. asked: positions up to which queries were asked; batches: numbers below which; spent: nano-units of the
-    newest receipt; open: batch number to nano-units of what may have been charged since."""
+    newest receipt, made when the seat's log had so many `entries`; ticks: requests that were counted."""
 
     asked: int = 0
     batches: int = 0
     spent: int = 0
-    open: dict[int, int] = field(default_factory=dict)
+    open: dict[int, Open] = field(default_factory=dict)
+    entries: int = 0
+    ticks: int = 0
 
     @property
     def at_most(self) -> int:
         """Nano-units that the seat may have spent, if its receipt is true and its own cap does not stop it before."""
-        return self.spent + sum(self.open.values())
+        return self.spent + sum(each.amount for each in self.open.values())
 
 
 def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
@@ -41,32 +53,51 @@ def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
         return Standing()
-    asked, batches, spent, pending = json.loads(noted)
-    return Standing(asked, batches, spent, {int(number): amount for number, amount in pending.items()})
+    asked, batches, spent, pending, *newer = json.loads(noted)
+    if not newer:  # it was written before requests were counted
+        pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
+    return Standing(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
 
 
-def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> None:
-    """Counts a batch at its worst case; it is on disk before the batch is passed on. Asked again, it counts once."""
+def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int | None:
+    """Counts a batch at its worst case; it is on disk before the batch is passed on. Asked again, it counts once.
+
+    The tick of this request: its place among those to this seat. None for one that the party refuses, uncharged.
+    """
     ids, at = request.batch.ids, study.seats[seat]
     if len(ids) > study.batch_limit or int(ids.max()) >= study.query_limit:
-        return  # the party refuses it, and charges nothing
+        return None
     takes_part = int(study.participation.of(at).votes(ids)[0].sum())
     worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
     with ledger.log.together():
         known = standing(ledger, study, seat)
-        pending = {**known.open, number: max(worst, known.open.get(number, 0))}
+        tick, before = known.ticks, known.open.get(number)
+        pending = {**known.open, number: Open(worst if before is None else max(worst, before.amount), tick)}
         if len(pending) > _MOST_OPEN:
-            pending = {max(pending): min(sum(pending.values()), int(study.budgets.cap[at]))}
+            whole = sum(each.amount for each in pending.values())
+            pending = {_MERGED: Open(min(whole, int(study.budgets.cap[at])), tick)}
         asked, batches = max(known.asked, int(ids.max()) + 1), max(known.batches, number + 1)
-        _write(ledger, study, seat, Standing(asked, batches, known.spent, pending))
+        _write(ledger, study, seat, Standing(asked, batches, known.spent, pending, known.entries, tick + 1))
+    return tick
 
 
-def count_receipt(ledger: Ledger, study: Study, seat: str, number: int, spent: int) -> None:
-    """Counts what a party says that it has spent in all, after it settled a batch: that holds batches up to it."""
+def count_receipt(
+    ledger: Ledger, study: Study, seat: str, number: int, spent: int, *, entries: int, before_tick: int
+) -> None:
+    """Counts what a party says that it has spent in all, after it settled a batch.
+
+    entries: of its log, with its answer: an older receipt that comes late does not take the place of a newer one.
+    before_tick: its figure holds this batch, and the requests before this tick; any other may have come after it.
+    """
     with ledger.log.together():
         known = standing(ledger, study, seat)
-        pending = {batch: amount for batch, amount in known.open.items() if batch > number}
-        _write(ledger, study, seat, Standing(known.asked, known.batches, spent, pending))
+        pending = {batch: each for batch, each in known.open.items() if batch != number and each.tick >= before_tick}
+        if entries == known.entries:
+            spent = max(spent, known.spent)
+        elif entries < known.entries:
+            spent = known.spent
+        entries = max(entries, known.entries)
+        _write(ledger, study, seat, Standing(known.asked, known.batches, spent, pending, entries, known.ticks))
 
 
 def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
@@ -77,6 +108,7 @@ def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
 
 
 def _write(ledger: Ledger, study: Study, seat: str, known: Standing) -> None:
-    value = json.dumps([known.asked, known.batches, known.spent, known.open]).encode()
+    pending = {number: (each.amount, each.tick) for number, each in known.open.items()}
+    value = json.dumps([known.asked, known.batches, known.spent, pending, known.entries, known.ticks]).encode()
     ledger.forget(study.digest, _KIND + seat)
     ledger.note(study.digest, _KIND + seat, value)

@@ -16,7 +16,7 @@ from typing import Any  # what a function that is passed in returns
 from cryptography import x509
 
 from coordinator.logs import Event
-from coordinator.relayed_budgets import count_receipt, count_request
+from coordinator.relayed_budgets import count_receipt, count_request, standing
 from coordinator.sessions import Answered, OpenStudy, Sessions, record
 from coordinator.store import Job, Store, ledger_path
 from protocols.accounting.ledger import Ledger
@@ -41,7 +41,9 @@ from protocols.study import Study
 # Requests that are passed on at once, and in a second: a querying party that sends more waits.
 AT_ONCE = 32
 PER_SECOND = 200.0
-_NUMBER, _OUTCOME, _SETTLED = "relayed_number", "relayed_outcome ", "relayed_settled "
+_NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
+# Numbers of batches are kept, for an honest querying party's every batch; looked after at each so many requests.
+_TIDY_EACH = 64
 # With these a party says that it never settles by this outcome; after any other refusal it is told it again.
 _FOR_GOOD = frozenset(
     {
@@ -76,6 +78,8 @@ class Relay:
         self._on_event = on_event
         self.places = asyncio.Semaphore(AT_ONCE)
         self._free_s = 0.0
+        # Ticks of the requests that are on their way, by study and seat.
+        self._under_way: dict[tuple[bytes, str], set[int]] = {}
 
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
@@ -85,9 +89,12 @@ class Relay:
     async def answer(self, data: bytes, peer: Identity) -> bytes:
         """What goes back for one signed Ask of a querying party."""
         try:
-            opened, seat, request = await self._aside(self._read, data, peer)
-            await self._pace()
-            answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
+            opened, seat, request, tick = await self._aside(self._read, data, peer)
+            try:
+                await self._pace()
+                answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
+            finally:
+                self._ticks(opened, seat).discard(-1 if tick is None else tick)
             if answered is None:
                 return passed_back(b"", code="absent", reason="the party gave no answer in time")
             await self._aside(self._keep, opened, seat, request, answered)
@@ -105,7 +112,10 @@ class Relay:
         self._free_s = max(self._free_s, now) + 1 / PER_SECOND
         await asyncio.sleep(self._free_s - now - 1 / PER_SECOND)
 
-    def _read(self, data: bytes, peer: Identity) -> tuple[OpenStudy, str, Request]:
+    def _ticks(self, opened: OpenStudy, seat: str) -> set[int]:
+        return self._under_way.setdefault((opened.study.digest, seat), set())
+
+    def _read(self, data: bytes, peer: Identity) -> tuple[OpenStudy, str, Request, int | None]:
         now = datetime.datetime.now(datetime.UTC)
         ask, sender = unseal(data, authority=self._authority, now=now, role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
@@ -122,12 +132,12 @@ class Relay:
         request = decode(ask.envelope)
         if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
             raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
+        tick = None
         if isinstance(request, VoteRequest):
-            opened.ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
-            count_request(opened.ledger, opened.study, ask.seat, request)
+            tick = _note_asked(opened, ask.seat, request, self._ticks(opened, ask.seat))
         elif isinstance(request, Outcome):
-            _note_sent(opened, ask.seat, request)
-        return opened, ask.seat, request
+            _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
+        return opened, ask.seat, request, tick
 
     def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
@@ -135,9 +145,23 @@ class Relay:
             note_told(opened.ledger, opened.study, seat, request, answered, reply)
 
 
-def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome) -> None:
+def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int | None:
+    """Counts a request, which is under way from then on; its tick, None for one that the party refuses."""
+    ledger = opened.ledger
+    with ledger.log.together():
+        tick = count_request(ledger, opened.study, seat, request)
+        if tick is not None:
+            ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
+            if tick % _TIDY_EACH == 0:
+                ledger.forget_uncharged(_NUMBER, keep=opened.study.query_limit)
+            under_way.add(tick)
+    return tick
+
+
+def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[int]) -> None:
     """Keeps an outcome for a seat that may be away, in the place of one that the seat did not settle by.
 
+    under_way: ticks of the requests to the seat that are on their way.
     Raises Refused("unsigned_outcome") for one that no party would take: then nothing of it is kept or passed on.
     """
     key = opened.study.confidentiality.signing_key
@@ -153,6 +177,9 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome) -> None:
         if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
             opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
+            # What is under way may come after this outcome. Sent again, the first time counts: either may be answered.
+            before = min(under_way, default=standing(opened.ledger, opened.study, seat).ticks)
+            opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
 
 
 def note_told(
@@ -168,7 +195,16 @@ def note_told(
             ledger.note(digest, _SETTLED + seat, encode(outcome))
             number = ledger.noted(digest, _NUMBER)
             if number is not None:
-                count_receipt(ledger, study, seat, int.from_bytes(number, "big"), reply.spent)
+                before = int.from_bytes(ledger.noted(digest, _BEFORE + seat) or b"", "big")
+                count_receipt(
+                    ledger,
+                    study,
+                    seat,
+                    int.from_bytes(number, "big"),
+                    reply.spent,
+                    entries=answered.answer.own.count,
+                    before_tick=before,
+                )
                 for kind, signed in (("outcome", answered.asked), ("settled", answered.signed)):
                     ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
         elif isinstance(reply, Refusal) and reply.code in _FOR_GOOD:

@@ -37,6 +37,10 @@ def cost(asked, answered):
     return int(STUDY.budgets.amount(asked, answered)[AT])
 
 
+def receipt(ledger, number, spent, *, entries=1, before_tick=0, seat=SEAT):
+    count_receipt(ledger, STUDY, seat, number, spent, entries=entries, before_tick=before_tick)
+
+
 def spent(ledger):
     return int(at_most(ledger, STUDY)[0][AT])
 
@@ -56,13 +60,54 @@ def test_a_batch_counts_at_its_worst_before_it_is_answered_and_once(ledger):
     assert at_most(ledger, STUDY)[0].tolist() == [0, cost(3, 3), 0]
 
 
-def test_a_receipt_takes_the_place_of_the_batches_up_to_it(ledger):
+def test_a_receipt_takes_the_place_of_its_batch_and_of_what_was_asked_before_its_outcome(ledger):
     count_request(ledger, STUDY, SEAT, request(0, 0, 1, 2))
-    count_request(ledger, STUDY, SEAT, request(1, 3, 4))
-    count_receipt(ledger, STUDY, SEAT, 0, cost(3, 1))
+    second = count_request(ledger, STUDY, SEAT, request(1, 3, 4))
+    receipt(ledger, 0, cost(3, 1), entries=2, before_tick=second)
     assert spent(ledger) == cost(3, 1) + cost(2, 2)
-    count_receipt(ledger, STUDY, SEAT, 1, cost(3, 1) + cost(2, 0))
-    assert spent(ledger) == cost(3, 1) + cost(2, 0)
+    third = count_request(ledger, STUDY, SEAT, request(2, 5))
+    receipt(ledger, 2, cost(3, 1) + cost(2, 0) + cost(1, 0), entries=4, before_tick=third + 1)
+    assert spent(ledger) == cost(3, 1) + cost(2, 0) + cost(1, 0)
+
+
+def test_a_receipt_that_was_made_before_a_batch_came_leaves_that_batch(ledger):
+    first = count_request(ledger, STUDY, SEAT, request(9, 0, 1, 2))
+    count_request(ledger, STUDY, SEAT, request(5, 3, 4, 5))
+    receipt(ledger, 9, cost(3, 0), before_tick=first + 1)
+    assert spent(ledger) == cost(3, 0) + cost(3, 3)
+
+
+def test_an_older_receipt_that_comes_late_lowers_nothing(ledger):
+    count_request(ledger, STUDY, SEAT, request(0, 0, 1, 2))
+    count_request(ledger, STUDY, SEAT, request(1, 3, 4, 5))
+    receipt(ledger, 1, 2 * cost(3, 1), entries=4, before_tick=2)
+    receipt(ledger, 0, cost(3, 1), entries=3, before_tick=2)
+    assert spent(ledger) == 2 * cost(3, 1)
+
+
+def test_a_batch_asked_again_after_the_outcome_was_sent_is_not_held_by_its_receipt(ledger):
+    count_request(ledger, STUDY, SEAT, request(5, 3))
+    second = count_request(ledger, STUDY, SEAT, request(9, 0, 1, 2))
+    count_request(ledger, STUDY, SEAT, request(5, 3, 4, 5))
+    receipt(ledger, 9, cost(3, 0), before_tick=second + 1)
+    assert spent(ledger) == cost(3, 0) + cost(3, 3)
+
+
+def test_batches_that_are_counted_together_go_together(ledger):
+    for number in range(relayed_budgets._MOST_OPEN + 1):
+        last = count_request(ledger, STUDY, SEAT, request(number, number % STUDY.query_limit))
+    receipt(ledger, last, 1, before_tick=last)
+    assert spent(ledger) == STUDY.budgets.cap[AT]
+    receipt(ledger, last, 1, before_tick=last + 1)
+    assert spent(ledger) == 1
+
+
+def test_what_was_kept_before_requests_were_counted_is_read(ledger):
+    ledger.note(STUDY.digest, "relayed_standing " + SEAT, b'[8, 2, 100, {"1": 30}]')
+    assert spent(ledger) == 130
+    count_request(ledger, STUDY, SEAT, request(2, 9))
+    receipt(ledger, 2, 140, before_tick=1)
+    assert spent(ledger) == 140
 
 
 def test_what_a_party_refuses_before_it_charges_counts_nothing(ledger):
@@ -89,13 +134,13 @@ def test_it_is_never_below_what_the_party_spent(batches):
             asked += size
             if asked > STUDY.query_limit:
                 break
-            count_request(relay, STUDY, SEAT, request(number, *ids))
+            tick = count_request(relay, STUDY, SEAT, request(number, *ids))
             if there:
                 own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids))
             assert relayed_budgets.standing(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
             if there and told:
                 own.settle(number, bytes([number]) * 32, {SEAT: cost(size, min(answered, size))})
-                count_receipt(relay, STUDY, SEAT, number, own.balance(SEAT).spent)
+                receipt(relay, number, own.balance(SEAT).spent, entries=own.log.head().count, before_tick=tick + 1)
                 assert relayed_budgets.standing(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
 
 
@@ -116,7 +161,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
         with Ledger(ledger_path(home, "heart")) as ledger:
             for seat in ("hospital-0", "hospital-1"):
                 count_request(ledger, STUDY, seat, request(0, *range(8)))
-            count_receipt(ledger, STUDY, "hospital-0", 0, cost(8, 8) - 1)
+            receipt(ledger, 0, cost(8, 8) - 1, seat="hospital-0")
         shown = study_status(store, "heart", set())
         text = prometheus(read_status(store), {})
     assert (shown["asked"], shown["batches"]) == (8, 1)

@@ -10,14 +10,18 @@ import pytest
 
 from coordinator import relaying
 from coordinator.pool import write_pool
+from coordinator.relayed_budgets import standing
 from coordinator.relaying import Relay, RelayedStudy
 from coordinator.sessions import Answered, OpenStudy
 from coordinator.store import Store
 from coordinator.study_creation import create_study
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_servers import outcome_statement
+from protocols.audit_log import EMPTY, Head
 from protocols.errors import InvalidInput, Refused
-from protocols.messages import Outcome, Refusal, Settled, encode
+from protocols.frames import Answer
+from protocols.messages import Outcome, Refusal, Settled, VoteRequest, encode
+from protocols.queries import QueryBatch
 from protocols.study_file import read_study, write_study
 from tests.consortium import NOW
 from tests.contracts.levels import SIGNING_KEY
@@ -96,12 +100,24 @@ class Passing:
         self.ledger = Ledger(":memory:")
         self.ledger.note(bytes(32), "relayed_number", (3).to_bytes(8, "big"))
         self.opened = OpenStudy(STUDY, self.ledger, None)
+        self.under_way = set()
 
     def send(self, outcome):
-        relaying._note_sent(self.opened, "hospital-1", outcome)
+        relaying._note_sent(self.opened, "hospital-1", outcome, self.under_way)
 
-    def told(self, outcome, reply):
-        relaying.note_told(self.ledger, STUDY, "hospital-1", outcome, Answered(b"asked", b"signed", None), reply)
+    def ask(self, number, *ids):
+        """The request, and its tick; it is under way until its tick is taken off."""
+        batch = QueryBatch(number, np.array(ids), np.zeros((len(ids), 0), np.float32))
+        made = VoteRequest(STUDY.digest, b"run", batch)
+        return made, relaying._note_asked(self.opened, "hospital-1", made, self.under_way)
+
+    def told(self, outcome, reply, *, entries=1):
+        answer = Answer(b"", 1, STUDY.digest, "hospital-1", Head(entries, bytes(32)), EMPTY, b"")
+        relaying.note_told(self.ledger, STUDY, "hospital-1", outcome, Answered(b"asked", b"signed", answer), reply)
+
+    @property
+    def at_most(self):
+        return standing(self.ledger, STUDY, "hospital-1").at_most
 
     def again(self):
         """What the seat is told when it connects."""
@@ -169,6 +185,44 @@ def test_without_the_guardians_signature_it_is_neither_kept_nor_in_the_way(passi
     with pytest.raises(Refused, match="unsigned_outcome"):
         passing.send(Outcome(STUDY.digest, bytes(32), np.array([True]), signature))
     assert passing.again() == [False]
+
+
+def test_a_batch_on_its_way_when_an_outcome_is_sent_stays_counted_after_the_receipt(passing):
+    nine, tick = passing.ask(9, 0, 1, 2)
+    passing.under_way.discard(tick)
+    only_nine = passing.at_most
+    _, tick = passing.ask(5, 3, 4, 5)
+    both = passing.at_most
+    outcome = signed([True, False, True], nine.digest)
+    passing.send(outcome)
+    passing.told(outcome, Settled(nine.digest, 7))
+    assert passing.at_most == 7 + both - only_nine
+    # One that had come back by then is in the party's figure.
+    passing.under_way.discard(tick)
+    ten, tick = passing.ask(10, 6)
+    passing.under_way.discard(tick)
+    outcome = signed([True], ten.digest)
+    passing.send(outcome)
+    passing.told(outcome, Settled(ten.digest, 30), entries=4)
+    assert passing.at_most == 30
+
+
+def test_a_request_that_every_party_refuses_leaves_nothing_here(passing):
+    before = passing.ledger._rows("SELECT count(*) FROM note", ())
+    for number in range(3):
+        assert passing.ask(number, STUDY.query_limit)[1] is None
+        assert passing.ask(number, *range(STUDY.batch_limit + 1))[1] is None
+    assert passing.ledger._rows("SELECT count(*) FROM note", ()) == before
+    assert not passing.under_way
+
+
+def test_requests_without_end_fill_no_ledger(passing, monkeypatch):
+    monkeypatch.setattr(relaying, "_TIDY_EACH", 4)
+    for number in range(3 * STUDY.query_limit):
+        newest, _ = passing.ask(number, number % STUDY.query_limit)
+    ((kept,),) = passing.ledger._rows("SELECT count(*) FROM note WHERE kind = 'relayed_number'", ())
+    assert kept < STUDY.query_limit + 4
+    assert passing.ledger.noted(newest.digest, "relayed_number") is not None
 
 
 def test_each_request_waits_for_its_turn(monkeypatch):
