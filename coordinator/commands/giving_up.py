@@ -36,6 +36,8 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
         found = stuck_batch(store, study)
         seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
         if not found.given_up:
+            job, guardian = store.job(study), store.study(study).confidentiality.guardian
+            why = _why(study, "" if job is None else job.message, guardian)
             rows: list[list[object]] = [
                 [seat, nano / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
                 for seat, nano in found.charged.items()
@@ -43,6 +45,7 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
             said = (
                 f"batch {found.number} of {study}: {found.queries} queries, asked of {len(rows)} seats, not released\n"
                 f"{table(['seat', 'stays charged', 'epsilon used with it', 'answers left'], rows)}\n"
+                f"{why}"
                 "Given up, its queries never get a label, and nobody gets back what it was charged: what was sent may "
                 "have been opened.\nThis cannot be undone."
             )
@@ -57,3 +60,11 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     before = "was given up before; nothing was changed" if found.given_up else "is given up"
     click.echo(f"batch {found.number} of {study} {before}")
     click.echo(f"next: conclave-coordinator resume {study}, or release {study} as it is")
+
+
+def _why(study: str, message: str, guardian: str | None) -> str:
+    """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
+    said = f"its labelling stopped: {message}\n"
+    if guardian is None:
+        return said
+    return f"{said}If it waited for the guardian {guardian} and that is back, run resume {study}: it costs nothing.\n"

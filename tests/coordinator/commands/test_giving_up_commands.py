@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from coordinator.commands.giving_up import _why
 from coordinator.commands.group import run_command
 from coordinator.giving_up import give_up
 from coordinator.home import Home
@@ -109,6 +110,16 @@ def test_in_json_it_gives_the_figures_alone_on_standard_output_and_again_is_the_
     assert (code, err) == (0, "")
     assert json.loads(out) == {**figures, "new": False}
     assert [each.event for each in bench.store.entries()].count("batch_given_up") == 1
+
+
+def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may_be_back(bench, monkeypatch):
+    bench.label()
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    out = bench.run("give-up", "test")[1]
+    assert "its labelling stopped: hospital-2 did not come; when they are back, run resume test" in out
+    assert "guardian" not in out
+    said = _why("test", "the guardian notary did not come", "notary")
+    assert "If it waited for the guardian notary and that is back, run resume test: it costs nothing." in said
 
 
 def test_it_asks_first_and_a_no_changes_nothing(bench, monkeypatch):
