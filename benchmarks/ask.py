@@ -7,8 +7,8 @@ TLS. The one that asks is this process, which runs the command itself.
 
 `dealing` is its conversation with the guardian before the votes, `counting` that after them; `inference` is the steps
 that the operator passes on, with the arithmetic between them, `votes` the last ones, which are charged; `outcomes` is
-telling the parties, `training` the own model, before and after. The rest is files and ledgers. The start of Python and
-of its packages is not in it.
+telling the parties, `training` the own model, before and after. The rest is the first look for the guardian, files and
+ledgers. The start of Python and of its packages is not in it.
 
 A process in between delivers every byte half of the round trip later: between the operator and each party, the operator
 and the one that asks, the guardian and the one that asks. So a step to a party takes two round trips, and without one

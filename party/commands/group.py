@@ -67,6 +67,7 @@ _NEXT: Final[dict[str, str]] = {
     "not_confirmed": "nothing was approved; run the command again to approve",
     "quorum_lost": "run the same command again when those that did not come are back, and those that refused have "
     "mended what they name; what was asked costs nobody anything more",
+    "wrong_role": "correct the address: somebody else than who should be there answers at it",
     "wrong_guardian": "give the address of the guardian that the study names",
     "not_querier": "ask in the study whose [confidentiality] names this hospital as its querier",
     "not_enrolled": "run: conclave-party enrol",

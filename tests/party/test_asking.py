@@ -379,6 +379,10 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
 
 def test_without_the_guardian_the_command_says_where_it_looked_and_goes_on_later(place, consortium, tmp_path, capsys):
     out = tmp_path / "labels.csv"
+    assert command(place, consortium, "--out", str(out), "--guardian", consortium.address) == 4
+    said = capsys.readouterr().err
+    assert "error [wrong_role]" in said
+    assert "next: correct the address" in said
     consortium.port.stop()
     assert command(place, consortium, "--out", str(out)) == 7
     said = capsys.readouterr().err
