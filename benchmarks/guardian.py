@@ -249,7 +249,7 @@ def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, fl
     for seat in study.roster:
         votes = np.where(rng.random(len(queries)) < 0.8, truth, rng.integers(0, study.classes, len(queries)))
         replies[seat.party] = SharedBallot(study, seat.party, source=system_source).cast(
-            request, lambda votes=votes: votes[None]
+            request, lambda _, votes=votes: votes[None]
         )
     channels: list[Counting] = []
 
