@@ -85,7 +85,7 @@ def ask(
     assert terms is not None  # check_querier lets no other through
     line = line_of(home, guardian=check_address(guardian))
     # Whatever could fail afterwards is tried before anything is asked.
-    _check_files(queries_file, test_file, out)
+    _check_files(queries_file, test_file, out, records=settings.data.path)
     queries = read_queries(queries_file, settings.data, terms)
     if len(queries) > terms.pool_size:
         raise InvalidInput(
@@ -133,7 +133,7 @@ def _report(out: Path, ending: str) -> Path:
     return out.with_suffix(f".report.{ending}")
 
 
-def _check_files(queries: Path, test: Path | None, out: Path) -> None:
+def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) -> None:
     """Raises DataUnavailable for records that are not there, InvalidInput for a place that will not do."""
     for flag, path in (("--queries", queries), ("--test", test)):
         if path is not None and not path.is_file():
@@ -141,7 +141,7 @@ def _check_files(queries: Path, test: Path | None, out: Path) -> None:
     if not out.parent.is_dir() or out.is_dir():
         raise InvalidInput(f"--out {out} cannot be written; allowed: a file in a folder that exists")
     written = {each.resolve() for each in (out, *(_report(out, ending) for ending in ("json", "md", "html")))}
-    for flag, path in (("--queries", queries), ("--test", test)):
+    for flag, path in (("--queries", queries), ("--test", test), ("the records of node.toml", records)):
         if path is not None and path.resolve() in written:
             raise InvalidInput(f"--out {out} would overwrite {flag} {path}; allowed: another file")
 

@@ -348,6 +348,9 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
         assert message in said
         assert "are asked about" not in said
         assert "node.toml" not in said
+    own = home.settings().data.path
+    assert command(place, consortium, "--out", str(own)) == 3
+    assert f"would overwrite the records of node.toml {own}" in capsys.readouterr().err
     assert command(place, consortium, study="centre/nowhere/study.toml") == 3
     assert "error [data_unavailable]: centre/nowhere/study.toml does not exist" in capsys.readouterr().err
     assert all(ledger.balance(name).spent == 0 for name, ledger in consortium.ledgers.items())
