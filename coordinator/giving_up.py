@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from coordinator.jobs import MISSING
+from coordinator.labelled import check_labelled_here
 from coordinator.pool import stored_pool
 from coordinator.status import alive
 from coordinator.store import Job, Store, ledger_path
@@ -43,9 +44,7 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
     "can_be_finished" where those that it waited for are back.
     """
     study, job = store.study(name), store.job(name)
-    querier = study.confidentiality.querier
-    if querier is not None:
-        raise InvalidInput(f"{querier!r} asks in study {name!r}; allowed: a study that is labelled here")
+    check_labelled_here(study)
     if job is None or not ledger_path(store.home, name).exists():
         raise InvalidInput(f"study {name!r} was never labelled; allowed: one with a batch that cannot be finished")
     if not job.ended:
