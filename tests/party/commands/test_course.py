@@ -127,6 +127,30 @@ def test_a_withdrawal_ends_answers_of_a_running_node(tmp_path, consortium, capsy
     assert json.loads(capsys.readouterr().out)["lifetime"][0]["share_reserved"] == 0
 
 
+def test_of_two_homes_that_share_a_policy_the_one_that_approved_a_study_alone_withdraws_it(
+    tmp_path, consortium, capsys
+):
+    first, second = make_member(tmp_path / "a", consortium), make_member(tmp_path / "b", consortium)
+    toml = second.settings_file.read_text()
+    second.settings_file.write_text(toml.replace('"policy.sqlite"', f'"{first.path / "policy.sqlite"}"'))
+    file = study_file(tmp_path, consortium.study)
+    assert run_command(["approve", str(file), "--home", str(first.path), "--yes"]) == 0
+    there = ["--home", str(second.path)]
+    for command, code in (
+        (["approve", str(file), *there, "--yes"], "approved_elsewhere"),
+        (["withdraw", str(file), *there, "--yes"], "approved_elsewhere"),
+        (["train", str(file), *there], "not_approved"),
+    ):
+        capsys.readouterr()
+        assert run_command(command) == 4
+        assert f"error [{code}]" in capsys.readouterr().err
+    assert not list((second.path / "studies").glob("*"))
+    assert run_command(["budget", "show", *there, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["seats"] == []
+    assert shown["lifetime"][0]["share_reserved"] == 1.0
+
+
 def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp_path, capsys):
     study = tabled_study()
     answers = [Enrolled(b"", "pending", "compare the fingerprint")]
