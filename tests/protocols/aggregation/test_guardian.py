@@ -326,7 +326,7 @@ def submission(**changes):
         ({"seats": np.array([0, 0, 1, 2, 3, 4])}, "seats repeat"),
         ({"ids": np.array([3, 2])}, "ids repeat"),
         ({"members": np.arange(3)}, "was not asked"),
-        ({"number": -1}, "out of range"),
+        ({"number": -1}, "number is -1"),
     ],
 )
 def test_a_submission_that_cannot_be_is_refused_before_anything_is_charged(world, changes, fault):

@@ -104,7 +104,7 @@ def too_large(array):
         (altered(0, lambda a: a.astype("<u8")), "votes: dtype"),
         (altered(0, lambda a: a.astype("<i4")), "votes: dtype"),
         (altered(0, lambda a: a[..., None]), "votes: shape"),
-        (altered(0, too_large), f"votes: an element is {P} or more"),
+        (altered(0, too_large), f"field elements is {P}; allowed: 0 to {P - 1}"),
         (altered(1, lambda a: a[:, :, :-1]), "squares: shape"),
         (altered(1, too_large), "squares: an element"),
         (altered(2, lambda a: a[:, :-1]), "seeds: shape"),
