@@ -27,8 +27,9 @@ import psutil
 
 from coordinator.hub import Hub
 from coordinator.in_process import InProcess
-from party.node import Node, Seat
+from party.node import Node
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.confidentiality import CLEAR
@@ -110,7 +111,7 @@ def serve_nodes(folder: Path, first: int, last: int) -> None:
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=authority,
             address=(folder / "address").read_text(),
-            seats=partial(list, [Seat(study, party, ledger)]),
+            seats=partial(list, [Seat(study, party, ledger, anchor=lambda: None)]),
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,

@@ -151,7 +151,7 @@ def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[H
 
 
 def _studies(home: Home, policy: Policy, data_set: str) -> Iterator[Hop]:
-    approvals = [each for each in policy.approvals() if each.home == str(home.path)]
+    approvals = policy.own_approvals(home)
     if not approvals:
         yield Hop("study", False, "no study is approved here", "run: conclave-party approve STUDY.toml", 4)
     for approval in approvals:

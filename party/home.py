@@ -1,6 +1,6 @@
 """A node's home: where its key, settings, approvals and studies lie.
 
-node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  policy.sqlite
+node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  home.id  policy.sqlite
 studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +53,21 @@ class Home:
     def invitation_file(self) -> Path:
         """The invitation, as it came."""
         return self.path / "invitation.toml"
+
+    @property
+    def identity(self) -> str:
+        """Which home this is, wherever it lies: 32 hexadecimal digits in home.id, drawn when first asked for.
+
+        A home that was moved has it still; so has a copy, and only one of the two may go on (party.watermarks).
+        Raises StorageFailed; InvalidInput for a file that holds something else.
+        """
+        path = self.path / "home.id"
+        if not path.exists():
+            _create(path, secrets.token_hex(16).encode())
+        found = path.read_bytes().decode(errors="replace").strip()
+        if not re.fullmatch("[0-9a-f]{32}", found):
+            raise InvalidInput(f"{path} holds {found[:40]!r}; allowed: 32 hexadecimal digits, as in a backup of it")
+        return found
 
     def settings(self) -> Settings:
         """node.toml. Raises InvalidInput naming the key."""
@@ -153,3 +170,17 @@ def write_private(path: Path, content: bytes) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
+
+
+def _create(path: Path, content: bytes) -> None:
+    """Writes a private file that is not there yet; the first of two processes stands. Raises StorageFailed."""
+    own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_private(own, content)
+    try:
+        path.hardlink_to(own)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
+    finally:
+        own.unlink(missing_ok=True)

@@ -7,6 +7,9 @@ releases in view (Feldman & Zrnic 2021, arXiv 2008.11193, Thm 4.5; choosing the 
 Rogers et al. 2016). Beside the orders of Renyi DP stands one more currency, mu squared of Gaussian DP, whose filter is
 exact (Smith & Thakurta 2022, arXiv 2210.17520); its "order" is NaN. The guarantee is the cap, (epsilon, delta) for
 everything that is ever released; adjacency replace-one.
+
+float64 noise is not ideal noise, and pays with delta. How much of it is fixed with the first study, too: an allowance
+that sank as later studies are approved, with earlier releases in view, would be an odometer in delta.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.accounting.accountant import GaussianDp, accountant
-from protocols.accounting.filter import NANO, noise_reserve
+from protocols.accounting.filter import NANO, cap_nano, noise_reserve
 from protocols.accounting.gaussian import gdp_epsilon, gdp_mu
 from protocols.accounting.label_only import ORDERS
 from protocols.accounting.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
@@ -32,6 +35,9 @@ CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)
 # Costs are rounded up by this relative margin, which covers the rounding of the float64 products in between.
 _MARGIN = 1e-12
 _LARGEST = 2.0**62
+# Of delta for the rounding of float64 noise: at least this share, or this many times what the first study needs, up to
+# a half.
+_NOISE_SHARE, _NOISE_COPIES = 0.01, 8
 _FIXED_POINT_STEPS = 100
 
 
@@ -181,13 +187,20 @@ def _quotient(cost: Float64[ndarray, " currencies"], own: float) -> Float64[ndar
     return np.where(cost > 0, np.inf, 0.0)
 
 
-def first_order(cap: LifetimeCap, cost: StudyCost) -> float:
-    """The currency of a lifetime filter: the one of CURRENCIES in which the first study could be repeated most often.
+def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
+    """The currency of a lifetime filter and its noise room, both fixed for ever with the first study.
 
-    Raises Refused("lifetime_cap") if it does not fit once at any order.
+    The currency is the one of CURRENCIES in which the first study could be repeated most often. The noise room is the
+    total variation distance from ideal noise that all studies together may have; (1 + e^epsilon) times as much is taken
+    off delta: a hundredth of delta, or up to a half where eight studies like the first need more; only what the first
+    one needs, where it fits no otherwise. Raises Refused("lifetime_cap") if it does not fit once at any order.
     """
-    allowed = np.floor(np.maximum(cap.affords(cost.noise_distance), 0.0) * NANO)
-    copies = allowed / np.maximum(cost.nano, 1.0)
+    whole = cap.delta / (1.0 + float(np.exp(min(cap.epsilon, 700.0))))
+    room = max(_NOISE_SHARE * whole, min(_NOISE_COPIES * cost.noise_distance, whole / 2), cost.noise_distance)
+    copies = cap_nano(cap.affords(room)) / np.maximum(cost.nano, 1.0)
+    if not copies.max() >= 1:
+        room = cost.noise_distance
+        copies = cap_nano(cap.affords(room)) / np.maximum(cost.nano, 1.0)
     best = int(copies.argmax())
     if not copies[best] >= 1:
         raise Refused(
@@ -196,13 +209,12 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> float:
             f"({float(copies[best]):.3g} of it would fit); allowed: a study with smaller caps, or a larger lifetime "
             "cap in node.toml",
         )
-    return float(CURRENCIES[best])
+    return float(CURRENCIES[best]), room
 
 
 def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:
     """Nano-units that the cap allows in all in its filter's currency, rounded down; 0 where it allows none."""
-    allowed = float(cap.affords(noise_distance)[position_of(order)]) * NANO
-    return int(min(max(np.floor(allowed), 0.0), _LARGEST))
+    return int(min(float(cap_nano(cap.affords(noise_distance))[position_of(order)]), _LARGEST))
 
 
 def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: float) -> float:

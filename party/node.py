@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 
 import grpc
@@ -22,9 +23,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from party.outgoing import Outgoing
-from party.party import Party
 from party.renewal import Renewal
-from protocols.accounting.ledger import Ledger
+from party.seat import Seat
 from protocols.audit_log import EMPTY
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import (
@@ -50,7 +50,6 @@ from protocols.identity import (
     to_pem,
 )
 from protocols.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode, encode
-from protocols.study import Study
 
 # What a person must mend: trying again would change nothing.
 _FATAL = frozenset(
@@ -75,15 +74,6 @@ _OPTIONS = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
 ]
-
-
-@dataclass(frozen=True)
-class Seat:
-    """One approved seat of one study, with its party and that party's ledger."""
-
-    study: Study
-    party: Party
-    ledger: Ledger
 
 
 @dataclass(eq=False)
@@ -265,21 +255,21 @@ class Node:
             return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
         log = seat.ledger.log
         try:
-            with log.together():
-                log.check_known(ask.seen, by="the coordinator")
-                log.remember(_COORDINATOR, ask.own, proof=signed)
-                reply = self._reply(ask, signed, sender, seat)
+            reply = seat.answer(partial(self._reply, ask, signed, sender, seat))
         except StorageFailed as error:
             # The reason names files of the hospital: it stays here.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
             reply = Refusal(
-                "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was charged"
+                "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was answered"
             )
         if isinstance(reply, Refusal):
             self._count_refusal(session, reply)
         return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(_COORDINATOR), encode(reply))
 
     def _reply(self, ask: Ask, signed: bytes, sender: Identity, seat: Seat) -> Reply:
+        log = seat.ledger.log
+        log.check_known(ask.seen, by="the coordinator")
+        log.remember(_COORDINATOR, ask.own, proof=signed)
         terms = seat.study.terms
         if terms is not None and sender.name != terms.coordinator:
             return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")

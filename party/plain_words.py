@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from party.lifetime import seats_of
-from party.policy import Forecast
 from party.settings import Settings
+from party.standing import Forecast
 from protocols.accounting.accountant import accountant
 from protocols.study import ADJACENCY, Study
 from protocols.terms import Terms

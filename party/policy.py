@@ -1,8 +1,9 @@
 """What this hospital allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
 
 Approving a study reserves its whole cap, in the transaction that records the approval; withdrawing it gives back what
-its ledger never spent. Everything is written to an audit log like a ledger's. Several homes of one hospital, each with
-a coordinator of its own, share this file where they share a data set.
+its ledger never spent, and only the home that approved it may: it has the ledger. Everything is written to an audit log
+like a ledger's. Several homes of one hospital, each with a coordinator of its own, share this file where they share a
+data set.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil, floor
+from math import fsum
 from pathlib import Path
 from types import TracebackType
 from typing import Any  # SQLite's values
 
 import numpy as np
 
-from party.lifetime import LifetimeCap, StudyCost, allowance, epsilon_reached, first_order, study_cost
+from party.home import Home
+from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
+from party.standing import Forecast, Standing, filled, too_much
 from party.watermarks import Watermarks, check_policy
 from protocols.audit_log import AuditLog
 from protocols.errors import Refused, StorageFailed
@@ -29,57 +32,48 @@ from protocols.transactions import Transactions
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS lifetime (
     data_set TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, currency REAL,
-    PRIMARY KEY (data_set, unit)
+    noise_room REAL NOT NULL CHECK (noise_room >= 0), PRIMARY KEY (data_set, unit)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS approval (
-    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, party TEXT NOT NULL, name TEXT NOT NULL,
-    approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
+    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, place TEXT NOT NULL, party TEXT NOT NULL,
+    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS reservation (
     study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
     noise_distance REAL NOT NULL CHECK (noise_distance >= 0), final INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime
+    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime,
+    FOREIGN KEY (study, data_set) REFERENCES approval
 ) STRICT;
-"""
+CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON reservation
+    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NEW.final < OLD.final OR NOT EXISTS (
+        SELECT 1 FROM approval WHERE study = OLD.study AND data_set = OLD.data_set AND withdrawn_ns IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
+CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
+    WHEN OLD.withdrawn_ns IS NOT NULL OR NEW.study != OLD.study OR NEW.data_set != OLD.data_set OR NEW.home != OLD.home
+    BEGIN SELECT RAISE(ABORT, 'an approval is withdrawn once, and changes in nothing else'); END;
+CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
+    BEGIN SELECT RAISE(ABORT, 'a lifetime cap stands for ever'); END;
+""" + "".join(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_is_never_deleted BEFORE DELETE ON {table} "
+    f"BEGIN SELECT RAISE(ABORT, 'what was reserved is never deleted'); END;\n"
+    for table in ("lifetime", "approval", "reservation")
+)
 
 
 @dataclass(frozen=True)
 class Approval:
-    """A study that was approved for a data set, by which home, and whether it was withdrawn since."""
+    """A study that was approved for a data set, by which home, and whether it was withdrawn since.
+
+    home: the identity of the home; place: where it lay then.
+    """
 
     study: bytes
     data_set: str
     home: str
+    place: str
     party: str
     name: str
     withdrawn: bool
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A lifetime cap and how full it is: nano-units reserved of those allowed, and the epsilon that they amount to."""
-
-    data_set: str
-    unit: str
-    cap: LifetimeCap
-    currency: float | None
-    reserved: int
-    allowed: int
-    epsilon_reserved: float
-
-    @property
-    def share(self) -> float:
-        """Reserved, as a share of what is allowed."""
-        return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What approving a study would do to one lifetime cap."""
-
-    before: Standing
-    after: Standing
-    fits: bool
 
 
 class Policy:
@@ -99,7 +93,7 @@ class Policy:
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
-            self.marks = Watermarks(self._database, self._transaction)
+            self.marks = Watermarks(self._database, self._transaction, self.log)
         except sqlite3.Error as error:
             raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 
@@ -130,7 +124,7 @@ class Policy:
         ]
 
     def approve(
-        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: str
+        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: Home
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
 
@@ -139,52 +133,54 @@ class Policy:
         again changes nothing.
         """
         with self._transaction():
-            self.check_newest(Path(home))
+            self.check_newest(home.path)
             known = self.approval(study.digest, data_set)
             if known is not None:
                 if known.withdrawn:
                     raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
-                if known.home != home:
-                    raise Refused("approved_elsewhere", f"study {study.name!r} was approved by {known.home}")
+                self._check_own(known, home)
                 return []
             forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
             for each in forecasts:
                 if not each.fits:
-                    raise Refused("lifetime_cap", _too_much(each))
+                    raise Refused("lifetime_cap", too_much(each))
             self._database.execute(
-                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, NULL)",
-                (study.digest, data_set, home, party, study.name, self._clock()),
+                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                (study.digest, data_set, home.identity, str(home.path), party, study.name, self._clock()),
             )
             for each in forecasts:
-                after = each.after
-                assert after.currency is not None  # chosen by the forecast
+                after, order = each.after, each.after.currency
+                assert order is not None  # chosen by the forecast
                 self._database.execute(
-                    "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?)",
-                    (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(after.currency)),
+                    "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?, ?)",
+                    (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(order), after.noise_room),
                 )
                 cost = study_cost(study, party, unit=after.unit, spent=None)
                 self._database.execute(
                     "INSERT INTO reservation (study, data_set, unit, nano, noise_distance) VALUES (?, ?, ?, ?, ?)",
-                    (study.digest, data_set, after.unit, cost.at(after.currency), cost.noise_distance),
+                    (study.digest, data_set, after.unit, cost.at(order), cost.noise_distance),
                 )
                 self.log.append(
                     "approved",
                     study=study.digest.hex(),
                     data_set=data_set,
                     unit=after.unit,
-                    nano=cost.at(after.currency),
+                    nano=cost.at(order),
                 )
             return forecasts
 
     def check_newest(self, home: Path) -> None:
         """Raises Refused("policy_rolled_back") if a ledger of this home knows more than this file does."""
         approved = {each.study for each in self.approvals()}
-        check_policy(home, approved=approved, marks=self.marks, log=self.log)
+        check_policy(home, approved=approved, log=self.log)
 
-    def withdraw(self, study: Study, *, data_set: str) -> None:
-        """Ends a study here for ever; its reservation stands until `release`. Raises Refused("unknown_study")."""
+    def withdraw(self, study: Study, *, data_set: str, home: Home) -> None:
+        """Ends a study here for ever; its reservation stands until `release`.
+
+        Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
+        """
         with self._transaction():
-            known = self._known(study.digest, data_set)
+            known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
                 self._database.execute(
                     "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?",
@@ -192,14 +188,15 @@ class Policy:
                 )
                 self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
 
-    def release(self, study: Study, *, data_set: str, spent: Mapping[str, int]) -> None:
+    def release(self, study: Study, *, data_set: str, home: Home, spent: Mapping[str, int]) -> None:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
 
         spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
         That is no odometer: the filter's currency was fixed before, and realised spends may be summed in it.
+        Raises as `withdraw` does, and Refused("not_withdrawn").
         """
         with self._transaction():
-            known = self._known(study.digest, data_set)
+            known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
                 raise Refused("not_withdrawn", f"study {study.name!r} still runs; allowed: after `withdraw`")
             for unit, currency in self._database.execute(
@@ -223,9 +220,15 @@ class Policy:
     def approvals(self) -> list[Approval]:
         """All approvals, withdrawn ones too, oldest first."""
         rows = self._rows(
-            "SELECT study, data_set, home, party, name, withdrawn_ns IS NOT NULL FROM approval ORDER BY approved_ns", ()
+            "SELECT study, data_set, home, place, party, name, withdrawn_ns IS NOT NULL FROM approval "
+            "ORDER BY approved_ns",
+            (),
         )
-        return [Approval(row[0], row[1], row[2], row[3], row[4], withdrawn=bool(row[5])) for row in rows]
+        return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
+
+    def own_approvals(self, home: Home) -> list[Approval]:
+        """The approvals of one home, withdrawn ones too, oldest first: of these alone it has the ledgers."""
+        return [each for each in self.approvals() if each.home == home.identity]
 
     def standings(self) -> list[Standing]:
         """Every lifetime cap that a study was approved under."""
@@ -243,41 +246,54 @@ class Policy:
                 f"first study of {data_set!r} was approved",
             )
 
-    def _known(self, digest: bytes, data_set: str) -> Approval:
+    def _known(self, digest: bytes, data_set: str, home: Home) -> Approval:
         known = self.approval(digest, data_set)
         if known is None:
             raise Refused("unknown_study", f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
+        self._check_own(known, home)
         return known
+
+    def _check_own(self, known: Approval, home: Home) -> None:
+        if known.home != home.identity:
+            raise Refused(
+                "approved_elsewhere",
+                f"study {known.name!r} was approved by home {known.home[:8]}, then at {known.place}; this is home "
+                f"{home.identity[:8]}; allowed: that home, which has its ledger",
+            )
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
         before = self._standing(data_set, unit, cap)
         if before.currency is None:
-            before = _filled(data_set, unit, cap, first_order(cap, cost), 0, 0.0)
+            before = filled(data_set, unit, cap, *first_order(cap, cost), 0, 0.0)
         assert before.currency is not None
         nano, distance = self._reserved(data_set, unit)
         added = cost.at(before.currency)
-        after = _filled(data_set, unit, cap, before.currency, nano + added, distance + cost.noise_distance)
-        return Forecast(before, after, fits=after.reserved <= after.allowed)
+        after = filled(
+            data_set, unit, cap, before.currency, before.noise_room, nano + added, distance + cost.noise_distance
+        )
+        fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
+        return Forecast(before, after, fits=fits)
 
     def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> Standing:
         rows = self._rows(
-            "SELECT epsilon, delta, currency FROM lifetime WHERE data_set = ? AND unit = ?", (data_set, unit)
+            "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",
+            (data_set, unit),
         )
         if not rows:
-            return Standing(data_set, unit, cap, None, 0, 0, 0.0)
-        epsilon, delta, currency = rows[0]
+            return Standing(data_set, unit, cap, None, 0, 0, 0.0, 0.0, 0.0)
+        epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(
                 "lifetime_cap_changed",
                 f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
                 f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
             )
-        return _filled(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit))
+        return filled(data_set, unit, cap, _order(currency), room, *self._reserved(data_set, unit))
 
     def _reserved(self, data_set: str, unit: str) -> tuple[int, float]:
         query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"
         rows = self._rows(query, (data_set, unit))
-        return sum(int(row[0]) for row in rows), sum((float(row[1]) for row in rows), 0.0)
+        return sum(int(row[0]) for row in rows), fsum(float(row[1]) for row in rows)
 
     def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         with self._lock:
@@ -285,30 +301,6 @@ class Policy:
                 return self._database.execute(query, values).fetchall()
             except sqlite3.Error as error:
                 raise StorageFailed(f"policy: {error}") from error
-
-
-def _filled(data_set: str, unit: str, cap: LifetimeCap, currency: float, nano: int, distance: float) -> Standing:
-    return Standing(
-        data_set,
-        unit,
-        cap,
-        currency,
-        nano,
-        allowance(cap, currency, distance),
-        epsilon_reached(nano, currency, delta=cap.delta, noise_distance=distance),
-    )
-
-
-def _too_much(forecast: Forecast) -> str:
-    """Shares of the cap, rounded against the study: it never reads as if it fitted."""
-    before, after = forecast.before, forecast.after
-    cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
-    said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
-    if after.allowed <= 0:
-        return f"{said} allows nothing with noise as far from a Gaussian as this study's; allowed: noise closer to one"
-    wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
-    left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10
-    return f"{said}: the study may use {wanted:.1f} % of it; allowed: at most the {left:.1f} % that is left"
 
 
 def _column(currency: float) -> float | None:

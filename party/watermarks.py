@@ -1,9 +1,17 @@
-"""What policy.sqlite and the ledgers of a home know of each other, so that either one that went back is found.
+"""What policy.sqlite and the ledgers of a hospital know of each other, so that none is believed that went back.
 
-Before a charge is written, a watermark in policy.sqlite says how many batches the ledger holds, which one comes, and
-what it costs at most; it is committed before the vote leaves. So a ledger may be ahead of its mark by that one batch
-and by no other, and never behind it. In turn a ledger remembers the head of the policy's log. Only if all of them are
-taken back to one moment does nothing here find it; the coordinator's heads then do.
+Nothing that a ledger charged leaves the node before two commits have followed the ledger's own (party.seat):
+policy.sqlite keeps the newest entry of the ledger's log and all that it ever reserved, with an entry of its own log;
+then the ledger keeps the head of that log. So
+
+- a ledger that lacks the entry which policy.sqlite knows was restored from an older copy, or is a copy of one that
+  went on without it: it answers nothing more, and counts as all that was ever reserved (`Mark.reserved`);
+- a policy.sqlite that lacks the entry which a ledger knows went back;
+- a ledger that holds one batch more than policy.sqlite knows was stopped between the commits: nothing of that batch
+  ever left.
+
+Ledgers are known by study, data set and seat, wherever they lie. What went back is not seen only if all files that knew
+of what was answered since went back with it; the coordinator's heads then show it.
 """
 
 from __future__ import annotations
@@ -19,154 +27,117 @@ from party.home import Home
 from party.lifetime import seats_of
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import EMPTY, AuditLog, Head
-from protocols.errors import BudgetExceeded, Refused, StorageFailed
+from protocols.errors import Refused, StorageFailed
 from protocols.study import Study
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS mark (
-    ledger TEXT PRIMARY KEY, batches INTEGER NOT NULL, number INTEGER NOT NULL, nano INTEGER NOT NULL,
-    lost INTEGER NOT NULL
+    study BLOB NOT NULL, data_set TEXT NOT NULL, seat TEXT NOT NULL, count INTEGER NOT NULL CHECK (count >= 0),
+    hash BLOB NOT NULL, reserved INTEGER NOT NULL CHECK (reserved >= 0), PRIMARY KEY (study, data_set, seat),
+    FOREIGN KEY (study, data_set) REFERENCES approval
 ) STRICT;
+CREATE TRIGGER IF NOT EXISTS mark_never_falls BEFORE UPDATE ON mark
+    WHEN NEW.reserved < OLD.reserved OR NEW.count <= OLD.count
+    BEGIN SELECT RAISE(ABORT, 'a mark never falls'); END;
+CREATE TRIGGER IF NOT EXISTS mark_stays BEFORE DELETE ON mark
+    BEGIN SELECT RAISE(ABORT, 'a mark stays for ever'); END;
 """
 _POLICY: Final = "policy"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known of a ledger: that it held `batches`, and was then to be charged `nano` at most for batch `number`.
+    """What is known of a ledger: an entry of its log, and the worst cases (nano-units) of all batches up to there."""
 
-    lost: nano-units of earlier batches that may have been answered and are not in the ledger.
-    """
-
-    batches: int
-    number: int
-    nano: int
-    lost: int
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What a ledger's file holds, as committed: batches, whether one of them is `number`, and the policy's head."""
-
-    batches: int = 0
-    has_number: bool = False
-    entries: int = 0
-    policy: Head = EMPTY
+    head: Head = EMPTY
+    reserved: int = 0
 
 
 class Watermarks:
     """The marks of all ledgers, in the policy's file. transaction: opens the policy's, or joins the open one."""
 
-    def __init__(self, database: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self, database: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]], log: AuditLog
+    ) -> None:
         self._database = database
         self._transaction = transaction
+        self._log = log
         database.executescript(_SCHEMA)
 
-    def of(self, path: Path) -> Mark | None:
-        """The mark of a ledger; None if nothing was ever charged to it."""
+    def of(self, study: bytes, *, data_set: str, seat: str) -> Mark:
+        """The mark of a ledger; the empty one if nothing that it charged ever left."""
         with self._transaction():
             row = self._database.execute(
-                "SELECT batches, number, nano, lost FROM mark WHERE ledger = ?", (str(path),)
+                "SELECT count, hash, reserved FROM mark WHERE study = ? AND data_set = ? AND seat = ?",
+                (study, data_set, seat),
             ).fetchone()
-        return Mark(*row) if row else None
+        return Mark(Head(row[0], row[1]), row[2]) if row else Mark()
 
-    def raise_to(self, path: Path, *, number: int, nano: int, left: int, failed: int | None) -> None:
-        """Marks a charge that comes, within the transaction of its ledger and before it is written.
-
-        nano: its worst case; left: what the ledger's cap still bears; failed: a batch that the caller itself marked
-        while it held this ledger open, and which was not charged if it is not there. Raises
-        Refused("ledger_rolled_back"), ("policy_rolled_back"), or BudgetExceeded, also where only what was lost does
-        not fit beside it.
-        """
+    def move(self, study: bytes, *, data_set: str, seat: str, known: Mark, to: Mark) -> None:
+        """Replaces the mark `known` by a later one. Raises Refused("ledger_rolled_back") if another copy moved it."""
         with self._transaction():
-            known = self.of(path)
-            kept = check_ledger(path, known)
-            check_ahead(known, kept)
-            lost = 0 if known is None else known.lost
-            if known is not None and not _written(known, kept) and known.number not in (number, failed):
-                lost += known.nano
-            if nano > left - lost:
-                raise BudgetExceeded(
-                    f"batch {number} costs {nano} nano-units; allowed: 0 to {max(left - lost, 0)}, of which {lost} "
-                    "were marked before and are not in the ledger"
-                )
+            if self.of(study, data_set=data_set, seat=seat) != known:
+                raise rolled_back(seat, known)
             self._database.execute(
-                "INSERT INTO mark VALUES (?, ?, ?, ?, ?) ON CONFLICT (ledger) DO UPDATE SET batches = "
-                "excluded.batches, number = excluded.number, nano = excluded.nano, lost = excluded.lost",
-                (str(path), kept.batches, number, nano, lost),
+                "INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (study, data_set, seat) DO UPDATE SET "
+                "count = excluded.count, hash = excluded.hash, reserved = excluded.reserved",
+                (study, data_set, seat, to.head.count, to.head.hash, to.reserved),
+            )
+            self._log.append(
+                "marked",
+                study=study.hex(),
+                data_set=data_set,
+                seat=seat,
+                entry=to.head.count,
+                hash=to.head.hash.hex(),
+                reserved=to.reserved,
             )
 
-    def missing(self, path: Path) -> int:
-        """Nano-units that may have been spent beside what a ledger says, once nothing is charged to it any more.
 
-        Raises Refused("ledger_rolled_back").
-        """
-        known = self.of(path)
-        kept = check_ledger(path, known)
-        if known is None:
-            return 0
-        return known.lost + (0 if _written(known, kept) else known.nano)
+def believed(ledger: Ledger, known: Mark) -> bool:
+    """Whether a ledger holds all that its mark knows of it."""
+    return ledger.log.contains(known.head)
 
 
-def read_kept(path: Path, *, number: int | None = None) -> Kept:
-    """What a ledger's file holds. It waits for no vote in flight. Raises StorageFailed; all zero if there is none."""
-    if not path.exists():
-        return Kept()
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:
-            database.execute("BEGIN")
-            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if not tables >= {"batch", "audit", "peer"}:
-                return Kept()
-            (batches,) = database.execute("SELECT count(*) FROM batch").fetchone()
-            (found,) = database.execute("SELECT count(*) FROM batch WHERE number = ?", (number,)).fetchone()
-            (entries,) = database.execute("SELECT coalesce(max(count), 0) FROM audit").fetchone()
-            head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
-    except sqlite3.Error as error:
-        raise StorageFailed(f"a ledger cannot be read: {error}") from error
-    return Kept(batches, bool(found), entries, Head(*head) if head else EMPTY)
+def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
+    """Raises Refused("ledger_rolled_back") for a ledger that lacks what its mark knows."""
+    if not believed(ledger, known):
+        raise rolled_back(seat, known)
 
 
-def check_ledger(path: Path, known: Mark | None) -> Kept:
-    """What a ledger holds. Raises Refused("ledger_rolled_back") if its mark proves that it held more."""
-    kept = read_kept(path, number=None if known is None else known.number)
-    if known is None:
-        return kept
-    if not path.exists() or kept.batches < known.batches or (kept.batches > known.batches and not kept.has_number):
-        raise Refused(
-            "ledger_rolled_back",
-            f"policy.sqlite knows {known.batches} batches of this ledger, and then batch {known.number}; here are "
-            f"{kept.batches}: the ledger was restored from a backup, or removed; use the newest copy alone",
-        )
-    return kept
+def rolled_back(seat: str, known: Mark) -> Refused:
+    """What is said of a ledger that is not the newest."""
+    return Refused(
+        "ledger_rolled_back",
+        f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, and here it is missing or "
+        "another: the ledger was restored from a backup, or removed, or a copy of it answered; use the newest copy "
+        "alone, or withdraw the study",
+    )
 
 
-def check_ahead(known: Mark | None, kept: Kept) -> None:
-    """Raises Refused("policy_rolled_back") if a ledger holds batches that its mark does not know."""
-    marked = 0 if known is None else known.batches + 1
-    if kept.batches > marked:
-        raise _went_back(f"a ledger holds {kept.batches} batches, and policy.sqlite knows {marked}")
-
-
-def check_policy(home: Path, *, approved: Collection[bytes], marks: Watermarks, log: AuditLog) -> None:
+def check_policy(home: Path, *, approved: Collection[bytes], log: AuditLog) -> None:
     """Raises Refused("policy_rolled_back") if a ledger of this home knows more than the policy does.
 
     approved: the digests of all studies that were ever approved.
     """
     known_folders = {digest.hex()[:16] for digest in approved}
     for path in sorted((home / "studies").glob("*/ledger*.sqlite")):
-        kept = read_kept(path)  # before its mark: a vote between the two only raises the mark
+        used, known = _read_kept(path)
         folder = path.parent.name
-        if (kept.entries or kept.batches or kept.policy != EMPTY) and folder not in known_folders:
+        if (used or known != EMPTY) and folder not in known_folders:
             raise _went_back(f"study {folder} has a ledger here, and was never approved by it")
-        check_ahead(marks.of(path), kept)
-        _check_head(kept.policy, log)
+        _check_head(known, log)
+
+
+def check_remembered(ledger: Ledger, log: AuditLog) -> None:
+    """Raises Refused("policy_rolled_back") if a ledger knows an entry of the policy's log that is not there."""
+    _check_head(ledger.log.peer(_POLICY), log)
 
 
 def remember_policy(ledger: Ledger, log: AuditLog) -> None:
     """Lets a ledger remember the newest head of the policy's log. Raises Refused("policy_rolled_back")."""
     with ledger.log.together():
-        _check_head(ledger.log.peer(_POLICY), log)
+        check_remembered(ledger, log)
         ledger.log.remember(_POLICY, log.head(), proof=b"")
 
 
@@ -177,9 +148,22 @@ def remember_approval(home: Home, study: Study, party: str, log: AuditLog) -> No
             remember_policy(ledger, log)
 
 
-def _written(known: Mark, kept: Kept) -> bool:
-    """Whether the charge of a mark is in its ledger. If not, it failed after the mark, or the ledger lost it."""
-    return kept.batches > known.batches
+def _read_kept(path: Path) -> tuple[bool, Head]:
+    """Whether a ledger's file holds an entry, and the policy's head that it knows, as committed.
+
+    It waits for no vote in flight. Raises StorageFailed.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:
+            database.execute("BEGIN")
+            tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if not tables >= {"audit", "peer"}:
+                return False, EMPTY
+            used = database.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is not None
+            head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
+    except sqlite3.Error as error:
+        raise StorageFailed(f"a ledger cannot be read: {error}") from error
+    return used, Head(*head) if head else EMPTY
 
 
 def _check_head(known: Head, log: AuditLog) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.hub import Hub
-from party.node import Node, Seat
+from party.node import Node
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.aggregation.levels import ballot_of
@@ -176,7 +177,7 @@ class Consortium:
             certificate=self.certificates[name],
             authority=self.authority,
             address=self.address,
-            seats=lambda: [Seat(self.study, self.parties[name], self.ledgers[name])],
+            seats=lambda: [Seat(self.study, self.parties[name], self.ledgers[name], anchor=lambda: None)],
             save_certificate=save,
             on_event=lambda event, fields: self.events.append((event, {"node": name, **fields})),
             renew_days_left=self.renew_days_left,

@@ -44,9 +44,7 @@ def show(home_folder: Path, as_json: bool) -> None:
     home = Home(home_folder.expanduser().resolve())
     settings = home.settings()
     with Policy(settings.policy) as policy:
-        seats = [
-            row for approval in policy.approvals() if approval.home == str(home.path) for row in _rows(home, approval)
-        ]
+        seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
         standings = policy.standings()
     lifetime: list[dict[str, Any]] = [
         {
@@ -100,7 +98,7 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
     authority = certificate_from_pem(invitation.authority)
     with Policy(settings.policy) as policy:
         entries = sum(1 for _ in policy.log.entries())
-        approvals = [each for each in policy.approvals() if each.home == str(home.path)]
+        approvals = policy.own_approvals(home)
     studies = [home.find_study(study)] if study is not None else [home.study(each.study) for each in approvals]
     if release is not None:
         digest = _signed_study(release, authority, invitation.coordinator)
@@ -154,7 +152,7 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     Example:
       conclave-party withdraw heart
     """
-    from party.answering import withdraw as end
+    from party.withdrawal import withdraw as end
 
     home = Home(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
@@ -162,13 +160,19 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
         raise Refused("not_confirmed", f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:
-        spent = end(home, policy, found, data_set=settings.data.name, party=party)
+        final = end(home, policy, found, data_set=settings.data.name, party=party)
         standings = [each for each in policy.standings() if each.data_set == settings.data.name]
     if as_json:
         shares = {each.unit: each.share for each in standings}
-        click.echo(json.dumps({"study": found.digest.hex(), "spent_nano": spent, "share_reserved": shares}, indent=2))
+        spent = {seat: each.nano for seat, each in final.items()}
+        unproven = [seat for seat, each in final.items() if not each.proven]
+        figures = {"study": found.digest.hex(), "spent_nano": spent, "unproven": unproven, "share_reserved": shares}
+        click.echo(json.dumps(figures, indent=2))
         return
     click.echo(f"{found.name} is withdrawn; this node answers it no more")
+    for seat, shown in final.items():
+        if not shown.proven:
+            click.echo(f"seat {seat}: its ledger is missing, or not the newest; all it ever reserved counts as spent")
     for each in standings:
         click.echo(f"lifetime of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
 

@@ -15,9 +15,10 @@ import numpy as np
 from party.commands.group import EPILOG, home_option, json_option
 from party.home import Home
 from party.plain_words import describe
-from party.policy import Forecast, Policy
+from party.policy import Policy
 from party.pool import read_pool
 from party.shards import units_of
+from party.standing import Forecast
 from party.watermarks import remember_approval
 from protocols.errors import InvalidInput, Refused
 from protocols.study import Study
@@ -115,7 +116,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
     with Policy(settings.policy) as policy:
         known = policy.approval(study.digest, settings.data.name)
-        if known is not None and not known.withdrawn and known.home == str(home.path):
+        if known is not None and not known.withdrawn and known.home == home.identity:
             home.keep_study(study, pool=pool_file)
             click.echo(f"study {study.name} is approved already; next: conclave-party train {study.name}")
             return
@@ -130,8 +131,9 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
                 click.echo(line)
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
-        home.keep_study(study, pool=pool_file)
-        policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=str(home.path))
+        with policy.log.together():  # what is not approved is not kept, and the other way round
+            policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
+            home.keep_study(study, pool=pool_file)
         remember_approval(home, study, party, policy.log)
     click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
 

@@ -23,9 +23,18 @@ from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, Vi
 from protocols.ranges import LARGEST_CAP
 
 # Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
-# covers the rounding of the few float64 products in between.
+# covers the rounding of the few float64 products in between; caps by as much absolutely, too (`cap_nano`).
 NANO = 1e9
 _MARGIN = 1e-12
+
+
+def cap_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """Whole nano-units that a filter may spend of a cap, rounded down; 0 where there is none.
+
+    A cap is a difference: it is positive only where epsilon exceeds the other terms of the conversion, so its float64
+    error is a few last places of epsilon, below 1e-12 for epsilons up to 500, and bounded absolutely.
+    """
+    return np.maximum(np.floor(spend * (NANO * (1 - _MARGIN)) - NANO * _MARGIN), 0.0)
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ def budget_filters(
     best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
     row = np.arange(len(best))
     cap_spend, ask, answer = caps[row, best], cost.ask[row, best], cost.answer[row, best]
-    cap = np.floor(cap_spend * (NANO * (1 - _MARGIN)))
+    cap = cap_nano(cap_spend)
     if (cap < 1).any():
         worst = int(cap.argmin())
         raise InvalidInput(

@@ -19,35 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any  # SQLite's values
 
+from protocols.accounting.ledger_schema import LEDGER_SCHEMA
 from protocols.audit_log import AuditLog
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.transactions import Transactions
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS account (
-    name TEXT PRIMARY KEY, cap INTEGER NOT NULL CHECK (cap >= 0),
-    settled INTEGER NOT NULL DEFAULT 0, reserved INTEGER NOT NULL DEFAULT 0,
-    CHECK (settled >= 0 AND reserved >= 0 AND settled + reserved <= cap)
-) STRICT;
-CREATE TABLE IF NOT EXISTS binding (
-    one INTEGER PRIMARY KEY CHECK (one = 1), study BLOB NOT NULL, run BLOB NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS batch (
-    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE TABLE IF NOT EXISTS asked (
-    query INTEGER PRIMARY KEY, number INTEGER NOT NULL REFERENCES batch
-) STRICT;
-CREATE TABLE IF NOT EXISTS charge (
-    number INTEGER NOT NULL REFERENCES batch, account TEXT NOT NULL REFERENCES account,
-    reserved INTEGER NOT NULL CHECK (reserved >= 0), settled INTEGER,
-    PRIMARY KEY (number, account), CHECK (settled BETWEEN 0 AND reserved)
-) STRICT;
-CREATE TABLE IF NOT EXISTS note (
-    digest BLOB NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (digest, kind)
-) STRICT;
-"""
-
 
 # The note of a batch that was given up.
 _GIVEN_UP = "given_up"
@@ -98,7 +73,7 @@ class Ledger:
             self._database.execute("PRAGMA foreign_keys = ON")
             # What is forgotten was a secret: it is overwritten.
             self._database.execute("PRAGMA secure_delete = ON")
-            self._database.executescript(_SCHEMA)
+            self._database.executescript(LEDGER_SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )
@@ -321,6 +296,10 @@ class Ledger:
         """All accounts."""
         rows = self._rows("SELECT name, cap, settled, reserved FROM account", ())
         return {name: Balance(*rest) for name, *rest in rows}
+
+    def ever_reserved(self, name: str) -> int:
+        """The worst cases of all batches that an account was ever charged for, settled ones too: it only grows."""
+        return int(self._rows("SELECT coalesce(sum(reserved), 0) FROM charge WHERE account = ?", (name,))[0][0])
 
     def unsettled(self) -> list[int]:
         """The numbers of the batches whose reservations stand, in ascending order."""

@@ -112,6 +112,9 @@ class SummedBallot(Ballot):
     def _agree(self, request: StepRequest) -> tuple[ndarray, ...]:
         digest, context = request.batch_digest, self._context(request.batch_digest)
         masked = self._masked(digest)
+        if self._ledger.noted(digest, _SURVIVORS) is None:
+            # In the log, so that a copy of the ledger from before can be told, and opens no other sum.
+            self._ledger.log.append("agreed", request=digest.hex())
         noted = self._ledger.note(digest, _SURVIVORS, party.survivors_note(context, self._index, request.arrays))
         return party.agree(
             context,

@@ -17,8 +17,9 @@ from coordinator.monitoring import Monitor
 from coordinator.serving import Lock, serve
 from coordinator.status import alive, read_status
 from coordinator.store import Store
-from party.node import Node, Seat
+from party.node import Node
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
 from protocols.errors import InvalidInput, Refused, StorageFailed
@@ -287,7 +288,7 @@ class Hospital:
             certificate=certificate_from_pem(self.pem),
             authority=self.home.authority(),
             address=f"127.0.0.1:{self.port}",
-            seats=lambda: [Seat(self.study, self.party, self.ledger)],
+            seats=lambda: [Seat(self.study, self.party, self.ledger, anchor=lambda: None)],
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,

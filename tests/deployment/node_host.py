@@ -5,8 +5,9 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from party.node import Node, Seat
+from party.node import Node
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.identity import certificate_from_pem, key_from_pem
 from protocols.study_file import read_study
@@ -24,7 +25,7 @@ def main(folder: Path, names: list[str]) -> None:
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=certificate_from_pem((folder / "authority.pem").read_bytes()),
             address=(folder / "address").read_text(),
-            seats=partial(list, [Seat(study, party, ledgers[-1])]),
+            seats=partial(list, [Seat(study, party, ledgers[-1], anchor=lambda: None)]),
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.sessions import OpenStudy, Session, SessionEnded, Sessions, check_standing, record
-from party.node import Node, Seat, _Session, _standing
+from party.node import Node, _Session, _standing
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator, Labelling
@@ -154,7 +155,7 @@ class World:
             self.ledgers[name].close()
         ledger = self.ledgers[name] = open_ledger(self.folder / f"{name}.sqlite")
         party = Party(name, study=self.study, ledger=ledger, voter=voter(name), coins_from=None, settles=self.settles)
-        self.seats[name] = Seat(self.study, party, ledger)
+        self.seats[name] = Seat(self.study, party, ledger, anchor=lambda: None)
         self.nodes[name] = Node(
             key=KEYS[name],
             certificate=CERTIFICATES[name],

@@ -17,6 +17,7 @@ from coordinator.home import Settings as CoordinatorSettings
 from coordinator.hub import INBOUND_BYTES
 from coordinator.relaying import AT_ONCE, PER_SECOND
 from party.commands.group import EPILOG as PARTY_EPILOG
+from party.home import Home
 from party.lifetime import LifetimeCap
 from party.policy import Policy
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
@@ -160,8 +161,8 @@ def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
     with Policy(":memory:") as policy:
         for number in range(most):
             one = replace(study, name=f"study-{number}", roster=roster)
-            policy.approve(one, party="north", data_set="register", caps=caps, home="home")
+            policy.approve(one, party="north", data_set="register", caps=caps, home=Home(tmp_path))
         if epsilon == 4:
             one = replace(study, name="one-more", roster=roster)
             with pytest.raises(Refused, match="lifetime_cap"):
-                policy.approve(one, party="north", data_set="register", caps=caps, home="home")
+                policy.approve(one, party="north", data_set="register", caps=caps, home=Home(tmp_path))

@@ -1,4 +1,5 @@
 import contextlib
+import shutil
 import sqlite3
 import threading
 from dataclasses import replace
@@ -6,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.answering import Answering, withdraw
+from party.answering import Answering
 from party.data import load_records
 from party.home import Home
 from party.lifetime import LifetimeCap
 from party.policy import Policy
 from party.settings import DataSettings, Settings, TeacherSettings
 from party.training import deals_of, train
-from party.watermarks import remember_approval
+from party.watermarks import Mark, remember_approval
+from party.withdrawal import FinalSpend, withdraw
 from protocols.accounting.ledger import Ledger
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 from tests.consortium import deployed_study
@@ -27,7 +29,7 @@ SEAT = "hospital-0"
 @pytest.fixture
 def place(tmp_path):
     """A home with settings, and a study that is approved and trained."""
-    study = deployed_study(1, teachers=2)
+    study = deployed_study(1, teachers=2, deadline_s=60.0)
     study = replace(study, terms=replace(study.terms, features=FEATURES))
     home = Home(tmp_path)
     settings = Settings(
@@ -40,7 +42,7 @@ def place(tmp_path):
     home.keep_study(study)
     train(home, settings, study, SEAT, say=lambda text: None)
     with Policy(settings.policy) as policy:
-        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=str(home.path))
+        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         yield home, settings, study, policy
 
 
@@ -62,7 +64,7 @@ def test_an_approved_study_is_answered_and_a_withdrawn_one_is_refused_at_once(pl
         assert answering.seats() == [seat]
         assert isinstance(seat.party.handle(request(study, 0)), VoteReply)
         spent = seat.ledger.balance(SEAT).spent
-        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
         reply = seat.party.handle(request(study, 1, start=5))
         assert isinstance(reply, Refusal)
         assert reply.code == "withdrawn"
@@ -104,7 +106,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         ending.join()
         spent = seat.ledger.balance(SEAT).spent
         assert spent > 0
-        assert given == [{SEAT: spent}]
+        assert given == [{SEAT: FinalSpend(spent, proven=True)}]
         assert policy.standings()[0].reserved > 0
 
 
@@ -193,7 +195,8 @@ def answered(place, numbers):
     with opened(place) as answering:
         (seat,) = answering.seats()
         for number in numbers:
-            reply = seat.party.handle(request(place[2], number, start=5 * number))
+            sent = request(place[2], number, start=5 * number)
+            reply = seat.answer(lambda sent=sent: seat.party.handle(sent))
             assert isinstance(reply, VoteReply), reply
         return seat.ledger.balance(SEAT).spent
 
@@ -202,23 +205,16 @@ def reserved(policy):
     return policy.standings()[0].reserved
 
 
-def test_a_withdrawal_counts_the_one_batch_that_a_restored_ledger_may_have_lost(place, tmp_path):
-    home, _, study, policy = place
-    answered(place, [0])
-    ledger = home.ledger(study.digest, SEAT)
-    copied(ledger, tmp_path / "old")
-    spent = answered(place, [1])
-    copied(tmp_path / "old", ledger)
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
-
-
+@pytest.mark.parametrize("batches", [[1], [1, 2]])
 @pytest.mark.parametrize("removed", [False, True])
-def test_a_ledger_that_went_back_or_is_gone_gives_nothing_back_and_is_not_answered_from(place, tmp_path, removed):
+def test_a_ledger_that_went_back_or_is_gone_answers_nothing_and_counts_as_all_it_ever_reserved(
+    place, tmp_path, removed, batches
+):
     home, _, study, policy = place
     answered(place, [0])
     ledger = home.ledger(study.digest, SEAT)
     copied(ledger, tmp_path / "old")
-    answered(place, [1, 2])
+    spent = answered(place, batches)
     copied(tmp_path / "old", ledger)
     if removed:
         ledger.unlink()
@@ -227,23 +223,127 @@ def test_a_ledger_that_went_back_or_is_gone_gives_nothing_back_and_is_not_answer
         assert answering.seats() == []
     assert events == ["study_failed"]
     assert ledger.exists() != removed
-    before = reserved(policy)
-    with pytest.raises(Refused, match="ledger_rolled_back"):
-        withdraw(home, policy, study, data_set="ward", party=SEAT)
-    assert policy.approval(study.digest, "ward").withdrawn
-    assert reserved(policy) == before
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=False)}
 
 
-def test_a_ledger_that_was_restored_and_then_charged_again_gives_back_for_neither_past(place, tmp_path):
-    home, _, study, policy = place
+def test_the_number_of_a_batch_that_a_restored_ledger_lost_buys_no_second_answer(place, tmp_path):
+    """A coordinator that lies uses the number again, with other queries."""
+    home, _, study, _ = place
     answered(place, [0])
     ledger = home.ledger(study.digest, SEAT)
     copied(ledger, tmp_path / "old")
-    first = answered(place, [1])
-    copied(tmp_path / "old", ledger)
-    second = answered(place, [2])
-    assert first == second
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT)[SEAT] == first + first // 2
+    answered(place, [1])
+    with opened(place) as answering:
+        (seat,) = answering.seats()  # the node runs on while its ledger is restored
+        with contextlib.closing(sqlite3.connect(tmp_path / "old")) as old:
+            old.backup(seat.ledger._database)
+        reply = seat.answer(lambda: seat.party.handle(request(study, 1, start=50)))
+        assert isinstance(reply, Refusal)
+        assert reply.code == "ledger_rolled_back"
+
+
+def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path):
+    home, settings, study, policy = place
+    answered(place, [0])
+    other = Home(tmp_path / "copy")
+    shutil.copytree(home.path / "studies", other.path / "studies")
+    shutil.copy(home.path / "home.id", other.path)
+    assert other.identity == home.identity
+    with opened(place) as here, opened((other, settings, study, policy)) as there:
+        (first,), (second,) = here.seats(), there.seats()
+        # Both charge, and neither knows of the other; then both would speak.
+        sent, same = request(study, 1, start=5), request(study, 1, start=50)
+        for seat, each in ((first, sent), (second, same)):
+            with seat.ledger.log.together():
+                assert isinstance(seat.party.handle(each), VoteReply)
+        first.anchor()
+        with pytest.raises(Refused, match="ledger_rolled_back"):
+            second.anchor()
+        assert isinstance(first.answer(lambda: first.party.handle(sent)), VoteReply)
+        assert second.answer(lambda: second.party.handle(same)).code == "ledger_rolled_back"
+    final = withdraw(other, policy, study, data_set="ward", party=SEAT)[SEAT]
+    with Ledger(home.ledger(study.digest, SEAT)) as ledger:
+        assert final == FinalSpend(ledger.balance(SEAT).spent, proven=False)
+
+
+def test_a_home_that_was_moved_goes_on_and_its_old_ledger_is_found(place, tmp_path_factory):
+    home, settings, study, policy = place
+    spent = answered(place, [0])
+    moved = Home(tmp_path_factory.mktemp("elsewhere") / "home")
+    moved.path.mkdir()
+    for name in ("studies", "home.id"):
+        (home.path / name).rename(moved.path / name)
+    assert answered((moved, settings, study, policy), [1]) > spent
+    (moved.path / "studies").rename(moved.path / "lost")
+    final = withdraw(moved, policy, study, data_set="ward", party=SEAT)
+    assert final == {SEAT: FinalSpend(2 * spent, proven=False)}
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_another_home_neither_withdraws_a_study_nor_lowers_what_it_spent(place, tmp_path, kept):
+    """Kept by accident, or by `approve`, which says that the other home approved it."""
+    home, settings, study, policy = place
+    answered(place, [0])
+    before = reserved(policy)
+    other = Home(tmp_path / "other")
+    other.path.mkdir()
+    if kept:
+        other.keep_study(study)
+    for step in (
+        lambda: policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=other),
+        lambda: withdraw(other, policy, study, data_set="ward", party=SEAT),
+        lambda: policy.withdraw(study, data_set="ward", home=other),
+        lambda: policy.release(study, data_set="ward", home=other, spent={SEAT: 0}),
+    ):
+        with pytest.raises(Refused, match="approved_elsewhere"):
+            step()
+    assert not policy.approval(study.digest, "ward").withdrawn
+    assert reserved(policy) == before
+    withdraw(home, policy, study, data_set="ward", party=SEAT)
+    with pytest.raises(Refused, match="approved_elsewhere"):
+        policy.release(study, data_set="ward", home=other, spent={SEAT: 0})
+
+
+@pytest.mark.parametrize("after", ["ledger", "policy"])
+def test_a_stop_between_the_commits_loses_nothing_and_charges_once(place, after):
+    home, _, study, policy = place
+    sent = request(study, 0)
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        with seat.ledger.log.together():
+            seat.party.handle(sent)
+        if after == "policy":
+            reached = Mark(seat.ledger.log.head(), seat.ledger.ever_reserved(SEAT))
+            policy.marks.move(study.digest, data_set="ward", seat=SEAT, known=Mark(), to=reached)
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        assert isinstance(seat.answer(lambda: seat.party.handle(sent)), VoteReply)
+        spent = seat.ledger.balance(SEAT).spent
+        assert len(seat.ledger.unsettled()) == 1
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+
+
+def test_nothing_leaves_when_the_policy_cannot_be_written(place):
+    _, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        policy.log.append = lambda *args, **more: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error"))
+        with pytest.raises(StorageFailed):
+            seat.answer(lambda: seat.party.handle(request(study, 0)))
+        del policy.log.append
+        assert isinstance(seat.answer(lambda: seat.party.handle(request(study, 0))), VoteReply)
+
+
+def test_a_vote_that_was_charged_and_not_yet_said_when_its_study_was_withdrawn_is_not_said(place):
+    home, _, study, policy = place
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        with seat.ledger.log.together():
+            seat.party.handle(request(study, 0))
+        spent = seat.ledger.balance(SEAT).spent
+        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        with pytest.raises(Refused, match="withdrawn"):
+            seat.anchor()
 
 
 def test_a_copy_of_a_ledger_that_went_on_alone_is_refused(place, tmp_path):
@@ -257,11 +357,11 @@ def test_a_copy_of_a_ledger_that_went_on_alone_is_refused(place, tmp_path):
     copied(tmp_path / "old", ledger)
     with Policy(tmp_path / "old-policy") as old:
         answered((*place[:3], old), [3, 4])
-    with pytest.raises(Refused, match="ledger_rolled_back"):
+    with pytest.raises(Refused, match="policy_rolled_back"):
         withdraw(home, policy, study, data_set="ward", party=SEAT)
 
 
-def test_votes_that_were_refused_after_their_mark_cost_nothing(place):
+def test_votes_that_were_refused_when_the_ledger_looked_cost_nothing(place):
     home, _, study, policy = place
     with opened(place) as answering:
         (seat,) = answering.seats()
@@ -270,7 +370,7 @@ def test_votes_that_were_refused_after_their_mark_cost_nothing(place):
             assert seat.party.handle(request(study, number)).code == "query_repeated"
         seat.party.handle(request(study, 6, start=5))
         spent = seat.ledger.balance(SEAT).spent
-        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
 
 
 def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
@@ -283,7 +383,7 @@ def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
         seat.party.handle(Outcome(study.digest, sent.digest, np.zeros(5, bool)))
         spent = seat.ledger.balance(SEAT).spent
         assert spent < worst
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: spent}
+    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
 
 
 @pytest.mark.parametrize("charged", [False, True])
@@ -297,7 +397,7 @@ def test_a_policy_from_before_an_approval_approves_and_answers_nothing(place, tm
     another = replace(study, name="another")
     with Policy(tmp_path / "older") as older:
         with pytest.raises(Refused, match="policy_rolled_back"):
-            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=str(home.path))
+            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         assert older.approvals() == []
         with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
             pass
@@ -309,8 +409,6 @@ def test_a_policy_from_before_a_charge_is_found_while_a_node_runs_and_when_it_st
     copied(settings.policy, tmp_path / "older")
     answered(place, [1])
     with Policy(tmp_path / "older") as older:
-        # The charge that the older one has not seen is one that it may be told of next.
-        assert older.marks.of(home.ledger(study.digest, SEAT)).batches == 0
         with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
             pass
         with opened(place) as answering:
@@ -330,7 +428,7 @@ def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledge
     home, settings, study, policy = place
     copied(settings.policy, tmp_path / "older")
     caps = {"record": LifetimeCap(12.0, 1e-5)}
-    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=str(home.path))
+    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=home)
     answered(place, [0])
     with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
         older.check_newest(home.path)

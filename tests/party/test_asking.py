@@ -423,15 +423,15 @@ def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(
     assert {row["state"] for row in read(out)} == {"answered"}
 
 
-def test_studies_of_two_askers_cannot_together_pass_a_data_sets_lifetime_cap():
+def test_studies_of_two_askers_cannot_together_pass_a_data_sets_lifetime_cap(tmp_path):
     caps = {"record": LifetimeCap(12.0, 1e-5)}
     with Policy(":memory:") as policy:
         for querier in ("asker", "another-asker"):
             study = asked_study(querier=querier, name=f"of-{querier}", sigma=20.0, epsilon=5.0)
-            policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home="home")
+            policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=Home(tmp_path))
         third = asked_study(querier="a-third", name="of-a-third", sigma=20.0, epsilon=9.0)
         with pytest.raises(Refused, match="lifetime_cap"):
-            policy.approve(third, party="hospital-0", data_set="ward", caps=caps, home="home")
+            policy.approve(third, party="hospital-0", data_set="ward", caps=caps, home=Home(tmp_path))
 
 
 def test_more_queries_than_the_terms_allow_are_refused(consortium, tmp_path):

@@ -8,9 +8,10 @@ import pytest
 
 from party import node as node_module
 from party import outgoing as outgoing_module
-from party.node import Node, Seat, _Session
+from party.node import Node, _Session
 from party.outgoing import Outgoing
 from party.party import Party
+from party.seat import Seat
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import EMPTY, Head
 from protocols.errors import Refused
@@ -40,7 +41,7 @@ class At:
         self.study, self.events, self.saved = study, [], []
         self.ledger = Ledger(":memory:")
         party = Party(NAME, study=study, ledger=self.ledger, voter=voter(NAME), coins_from=None)
-        self.seats = {(study.digest, NAME): Seat(study, party, self.ledger)}
+        self.seats = {(study.digest, NAME): Seat(study, party, self.ledger, anchor=lambda: None)}
         self.sender = identify(
             certificate(new_key(), sender, "coordinator"), authority=ROOT, now=NOW, role="coordinator"
         )

@@ -3,6 +3,7 @@ import dataclasses
 import functools
 import re
 import sqlite3
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,13 +25,24 @@ STUDIES = [
 CAPS = {"record": LifetimeCap(3.0, 1e-5)}
 
 
-def approve(policy, study, *, caps=CAPS, home="/home", data_set="ward"):
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A home without files."""
+
+    identity: str
+    path: Path = Path("/nowhere")
+
+
+HOME = Place("1" * 32)
+
+
+def approve(policy, study, *, caps=CAPS, home=HOME, data_set="ward"):
     return policy.approve(study, party="p0", data_set=data_set, caps=caps, home=home)
 
 
 def withdraw(policy, study, spent):
-    policy.withdraw(study, data_set="ward")
-    policy.release(study, data_set="ward", spent={"p0": spent})
+    policy.withdraw(study, data_set="ward", home=HOME)
+    policy.release(study, data_set="ward", home=HOME, spent={"p0": spent})
 
 
 class _Full(Exception):
@@ -116,7 +128,7 @@ def test_a_withdrawal_never_raises_a_reservation_and_happens_once():
         approve(policy, STUDIES[0])
         before = policy.standings()[0].reserved
         with pytest.raises(Refused, match="not_withdrawn"):
-            policy.release(STUDIES[0], data_set="ward", spent={"p0": 0})
+            policy.release(STUDIES[0], data_set="ward", home=HOME, spent={"p0": 0})
         withdraw(policy, STUDIES[0], int(STUDIES[0].budgets.cap[0]) // 3)
         third = policy.standings()[0].reserved
         assert third < before
@@ -131,7 +143,7 @@ def test_approving_again_changes_nothing_and_another_home_may_not_answer_too():
         assert approve(policy, STUDIES[0]) == []
         assert policy.standings()[0].reserved == reserved
         with pytest.raises(Refused, match="approved_elsewhere"):
-            approve(policy, STUDIES[0], home="/another")
+            approve(policy, STUDIES[0], home=Place("2" * 32))
 
 
 def test_a_cap_stands_once_a_study_is_approved():

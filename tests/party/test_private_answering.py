@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.answering import Answering, withdraw
+from party.answering import Answering
 from party.home import Home
 from party.lifetime import LifetimeCap
 from party.policy import Policy
@@ -15,6 +15,7 @@ from party.private_file import PRIVATE_FILE, load_model
 from party.settings import DataSettings, Settings, TeacherSettings
 from party.training import train
 from party.watermarks import remember_approval
+from party.withdrawal import FinalSpend, withdraw
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.private_queries import PrivateQueries
 from protocols.coordinator import Coordinator
@@ -51,7 +52,7 @@ def place(tmp_path):
     train(home, settings, STUDY, SEAT, say=said.append)
     assert any("in fixed point the model says the same as the teacher of" in line for line in said)
     with Policy(settings.policy) as policy:
-        policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=str(home.path))
+        policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         remember_approval(home, STUDY, SEAT, policy.log)
         yield home, settings, policy
 
@@ -99,7 +100,7 @@ def test_a_seat_answers_until_it_is_withdrawn_and_its_marks_are_kept(place):
         assert (got.labels >= 0).all()
         spent = seat.ledger.balance(SEAT).spent
         assert spent == got.spent[0] > 0
-        assert withdraw(home, policy, STUDY, data_set="ward", party=SEAT) == {SEAT: spent}
+        assert withdraw(home, policy, STUDY, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
         assert answering.seats() == []
 
 
