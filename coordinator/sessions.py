@@ -291,7 +291,6 @@ def record(
                 continue
             try:
                 reply = _reply(answered.answer.envelope)
-                _check_within_cap(opened.study, seat, reply)
                 # An answer that holds votes is not kept.
                 proof = answered.signed if isinstance(reply, Settled) else b""
                 if not (isinstance(reply, Refusal) and reply.code == "unknown_study"):  # such a node has no log of it
@@ -319,13 +318,6 @@ def _last_without_receipt(opened: OpenStudy, seat: str) -> tuple[bytes, ...]:
     if stored is None or opened.ledger.log.kept(stored.number, seat, "settled"):
         return ()
     return (stored.digest,)
-
-
-def _check_within_cap(study: Study, seat: str, reply: Reply) -> None:
-    """Raises MalformedMessage for a receipt that says more than the seat's cap: no ledger can stand there."""
-    cap = int(study.budgets.cap[study.seats[seat]])
-    if isinstance(reply, Settled) and reply.spent > cap:
-        raise MalformedMessage(f"{seat!r} says that it spent {reply.spent} nano-units; allowed: 0 to its cap, {cap}")
 
 
 def _reply(envelope: bytes) -> Reply:

@@ -112,7 +112,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("evidence/ledger.json", "batches.settled"): _AMOUNT,
     ("evidence/audit.jsonl", "count"): Range(1, _WHOLE, "entries of a log"),
     ("evidence/audit.jsonl", "time_ns"): Range(0, _INT64, "nanoseconds from 1970 to the year 2262"),
-    ("evidence/audit.jsonl", "fields"): Range(0, _INT64, "sums of amounts, numbers of batches"),
+    ("evidence/audit.jsonl", "fields"): Range(-_INT64, _INT64, "sums of amounts, numbers of batches"),
     ("evidence/frames.jsonl", "number"): _BATCH,
     ("labels.csv", "query"): _QUERY,
     ("labels.csv", "label"): Range(0, _WHOLE - 1, "a class; then held against the study's classes"),

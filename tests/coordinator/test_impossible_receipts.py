@@ -1,4 +1,4 @@
-"""A receipt that says more than its seat's budget: serve goes on, its sender is named, and every figure stays whole."""
+"""A receipt that says more than any budget: serve goes on, its sender is named, and every figure stays whole."""
 
 import pytest
 
@@ -30,14 +30,8 @@ class Lying:
         return Settled(reply.batch_digest, self._spent) if self._left >= 0 else Refusal("no", "no")
 
 
-# One nano-unit above the cap, which is known once there is a study.
-ABOVE_CAP = None
-
-
-@pytest.mark.parametrize(
-    ("spent", "times"), [(2**64 - 1, 99), (2**63, 99), (2**63 - 1, 1), (2**52, 1), (ABOVE_CAP, 99)]
-)
-def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_its_cap(tmp_path, spent, times):
+@pytest.mark.parametrize(("spent", "times"), [(2**64 - 1, 99), (2**63, 99), (2**63 - 1, 1), (2**52 + 1, 1)])
+def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_any_cap(tmp_path, spent, times):
     home = make_home(tmp_path)
     study = add_study(home, tmp_path, deadline_s=10.0, quorum=3)
     cap = int(study.budgets.cap[1])
@@ -47,7 +41,7 @@ def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_its_cap(tmp_pa
             hospitals += [Hospital(f"hospital-{n}", home, study, tmp_path, served.serving.port) for n in (0, 2)]
             liar = Hospital("hospital-1", home, study, tmp_path, served.serving.port)
             hospitals.append(liar)
-            liar.party = Lying(liar.party, cap + 1 if spent is ABOVE_CAP else spent, times)
+            liar.party = Lying(liar.party, spent, times)
             store.ask_job("test", student=None)
             wait_until(lambda: store.job("test").ended or served.error is not None)
             assert served.error is None
