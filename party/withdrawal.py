@@ -52,7 +52,9 @@ def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: 
     return final
 
 
-def _shown(path: Path, study: bytes, seat: str, policy: Policy, *, data_set: str, wait_s: float) -> FinalSpend | None:
+def _shown(
+    path: Path, study: bytes, seat: str, policy: Policy, *, data_set: str, wait_s: float
+) -> FinalSpend | None:
     """What a ledger shows once no vote is in flight; None if it is not the newest.
 
     Raises StorageFailed when a vote takes longer than `wait_s`.

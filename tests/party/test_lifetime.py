@@ -116,8 +116,8 @@ def test_what_is_allowed_is_below_the_cap_to_50_digits_where_that_is_next_to_a_w
 
     def exactly(nano):
         a = mpmath.mpf(order)
-        return (
-            mpmath.mpf(nano) / 10**9 + mpmath.log(1 - 1 / a) - (mpmath.log(mpmath.mpf(delta)) + mpmath.log(a)) / (a - 1)
+        return mpmath.mpf(nano) / 10**9 + mpmath.log(1 - 1 / a) - (mpmath.log(mpmath.mpf(delta)) + mpmath.log(a)) / (
+            a - 1
         )
 
     with mpmath.workdps(50):
