@@ -36,11 +36,15 @@ _P = TypeVar("_P", bound=Message)
 
 @dataclass(frozen=True)
 class Range:
-    """Of one field, or of each element of an array: both ends are allowed. why: what follows from a larger value."""
+    """Of one field, or of each element of an array: both ends are allowed.
+
+    why: what it counts, or what bounds it; secret: a vote or a part of one, which no message says.
+    """
 
     lowest: int
     highest: int
     why: str
+    secret: bool = False
 
 
 _BATCH = Range(0, QUERIES - 1, "each batch asks one query at least")
@@ -53,7 +57,7 @@ _SIZE = Range(1, 2**20, "values of one layer; see protocols/inference/architectu
 _SOME = Range(1, _WHOLE, "exact in every reader")
 _ASKED = Range(1, QUERIES, "queries of one batch; then held against batch_limit")
 _SEAT = Range(0, SEATS - 1, "a position on the roster; then held against it")
-_FIELD = Range(0, 2**31 - 2, "an element of the field modulo 2**31 - 1")
+_FIELD = Range(0, 2**31 - 2, "an element of the field modulo 2^31 - 1", secret=True)
 
 # (what travels, its field) -> range. The first part of the name is the message of wire.proto where it is one.
 RANGES: Mapping[tuple[str, str], Range] = {
@@ -68,7 +72,9 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("Answer", "round"): _ROUND,
     # Arrays of int64 in messages.
     ("VoteRequest", "ids"): _QUERY,
-    ("VoteReply", "votes"): Range(-1, _WHOLE - 1, "a class, or -1 for none; then held against the study's classes"),
+    ("VoteReply", "votes"): Range(
+        -1, _WHOLE - 1, "a class, or -1 for none; then held against the study's classes", secret=True
+    ),
     ("StepRequest sum_keys", "queries"): _ASKED,
     ("StepRequest architecture", "queries"): _ASKED,
     # Arrays between the coordinator, or who asks about hidden records, and the guardian.
@@ -83,8 +89,8 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("deal", "seats"): Range(0, SEATS, "offers that follow"),
     ("offer", "seat"): _SEAT,
     # Words of shares. Those of a ring may be any: they are uniform.
-    ("two servers", "field elements"): _FIELD,
-    ("inference", "field elements"): _FIELD,
+    ("two servers", "field element"): _FIELD,
+    ("inference", "field element"): _FIELD,
     # A model's architecture, JSON.
     ("architecture", "features"): _SIZE,
     ("architecture", "layers"): _SIZE,
@@ -146,7 +152,8 @@ def check(where: str, field: str, value: int) -> int:
     """`value` itself. Raises InvalidInput unless it is in the range of the field."""
     allowed = RANGES[where, field]
     if not allowed.lowest <= value <= allowed.highest:
-        raise InvalidInput(f"{where}: {field} is {_shown(value)}; allowed: {allowed.lowest} to {allowed.highest}")
+        said = "out of range" if allowed.secret else _shown(value)
+        raise InvalidInput(f"{where}: {field} is {said}; allowed: {allowed.lowest} to {allowed.highest}")
     return value
 
 

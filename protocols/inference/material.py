@@ -75,7 +75,7 @@ def received(step: str, arrays: Arrays, pieces: tuple[Piece, ...]) -> Arrays:
         if array.shape != piece.shape:
             raise MalformedMessage(f"{step}: array {number} has shape {array.shape}; expected {piece.shape}")
         if piece.group == "field":
-            in_range("inference", "field elements", array)
+            in_range("inference", "field element", array)
     return tuple(np.ascontiguousarray(array) for array in arrays)
 
 

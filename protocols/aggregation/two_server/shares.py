@@ -129,7 +129,7 @@ def check_coordinator_share(
     _check_array(squares, "squares", np.uint32, (voters, queries, REPETITIONS))
     _check_array(seeds, "seeds", np.uint8, (voters, SEED_BYTES))
     for values in (votes, squares):
-        in_range("two servers", "field elements", values)
+        in_range("two servers", "field element", values)
     return CoordinatorShare(_native(votes), _native(squares), _native(seeds))
 
 

@@ -22,4 +22,4 @@ def receive(channel: Channel, size: int, what: str) -> bytes:
 def elements(data: bytes | memoryview, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
     """Field elements, four bytes each. Raises MalformedMessage."""
     values = np.frombuffer(data, dtype="<u4")
-    return in_range("two servers", "field elements", values).reshape(shape)
+    return in_range("two servers", "field element", values).reshape(shape)
