@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float64
@@ -57,11 +58,19 @@ class LifetimeCap:
         noise_distance: total variation between all noise drawn and ideal noise. If M' is within t of M, (epsilon,
         delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M', so that much is taken off delta first.
         """
-        left = _left(self.delta, self.epsilon, noise_distance)
-        if not left > 0:
-            return np.full_like(CURRENCIES, -np.inf)
-        epsilon, delta = np.array([self.epsilon]), np.array([left])
-        return np.append(epsilon_to_rdp(epsilon, ORDERS, delta=delta), gdp_mu(epsilon, delta) ** 2)
+        return _afforded(self, noise_distance)
+
+
+@cache
+def _afforded(cap: LifetimeCap, noise_distance: float) -> Float64[ndarray, " currencies"]:
+    left = _left(cap.delta, cap.epsilon, noise_distance)
+    if left > 0:
+        epsilon, delta = np.array([cap.epsilon]), np.array([left])
+        spend = np.append(epsilon_to_rdp(epsilon, ORDERS, delta=delta), gdp_mu(epsilon, delta) ** 2)
+    else:
+        spend = np.full_like(CURRENCIES, -np.inf)
+    spend.flags.writeable = False
+    return spend
 
 
 @dataclass(frozen=True, eq=False)

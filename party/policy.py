@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ import numpy as np
 
 from party.home import Home
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
-from party.standing import Forecast, Standing, filled, too_much
+from party.standing import Forecast, Standing, too_much
 from party.watermarks import Watermarks, check_policy
 from protocols.audit_log import AuditLog
 from protocols.errors import Refused, StorageFailed
@@ -264,13 +264,12 @@ class Policy:
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
         before = self._standing(data_set, unit, cap)
         if before.currency is None:
-            before = filled(data_set, unit, cap, *first_order(cap, cost), 0, 0.0)
+            currency, room = first_order(cap, cost)
+            before = Standing(data_set, unit, cap, currency, noise_room=room)
         assert before.currency is not None
         nano, distance = self._reserved(data_set, unit)
         added = cost.at(before.currency)
-        after = filled(
-            data_set, unit, cap, before.currency, before.noise_room, nano + added, distance + cost.noise_distance
-        )
+        after = replace(before, reserved=nano + added, noise_used=distance + cost.noise_distance)
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
         return Forecast(before, after, fits=fits)
 
@@ -280,7 +279,7 @@ class Policy:
             (data_set, unit),
         )
         if not rows:
-            return Standing(data_set, unit, cap, None, 0, 0, 0.0, 0.0, 0.0)
+            return Standing(data_set, unit, cap, None)
         epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(
@@ -288,7 +287,7 @@ class Policy:
                 f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
                 f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
             )
-        return filled(data_set, unit, cap, _order(currency), room, *self._reserved(data_set, unit))
+        return Standing(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit), room)
 
     def _reserved(self, data_set: str, unit: str) -> tuple[int, float]:
         query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"

@@ -10,21 +10,31 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 
 @dataclass(frozen=True)
 class Standing:
-    """A lifetime cap and how full it is: nano-units reserved of those allowed, and the epsilon that they amount to.
+    """A lifetime cap and how full it is.
 
-    noise_used, noise_room: total variation distances of float64 noise from ideal noise, of all studies and allowed; see
-    party.lifetime.first_order.
+    currency: the one of its filter, None before the first study; reserved: nano-units; noise_used, noise_room: total
+    variation distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
     """
 
     data_set: str
     unit: str
     cap: LifetimeCap
     currency: float | None
-    reserved: int
-    allowed: int
-    epsilon_reserved: float
-    noise_used: float
-    noise_room: float
+    reserved: int = 0
+    noise_used: float = 0.0
+    noise_room: float = 0.0
+
+    @property
+    def allowed(self) -> int:
+        """Nano-units that may be reserved in all."""
+        return 0 if self.currency is None else allowance(self.cap, self.currency, self.noise_room)
+
+    @property
+    def epsilon_reserved(self) -> float:
+        """The epsilon, at the cap's delta, that what is reserved amounts to."""
+        if self.currency is None:
+            return 0.0
+        return epsilon_reached(self.reserved, self.currency, delta=self.cap.delta, noise_distance=self.noise_used)
 
     @property
     def share(self) -> float:
@@ -39,23 +49,6 @@ class Forecast:
     before: Standing
     after: Standing
     fits: bool
-
-
-def filled(
-    data_set: str, unit: str, cap: LifetimeCap, currency: float, room: float, nano: int, distance: float
-) -> Standing:
-    """A cap of which `nano` are reserved, by studies whose noise is at most `distance` from ideal noise."""
-    return Standing(
-        data_set,
-        unit,
-        cap,
-        currency,
-        nano,
-        allowance(cap, currency, room),
-        epsilon_reached(nano, currency, delta=cap.delta, noise_distance=distance),
-        noise_used=distance,
-        noise_room=room,
-    )
 
 
 def too_much(forecast: Forecast) -> str:

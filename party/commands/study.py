@@ -154,9 +154,10 @@ def train(study: str, home_folder: Path, as_json: bool) -> None:
     home = Home(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
-        known = policy.approval(found.digest, settings.data.name)
+        own = [each for each in policy.own_approvals(home) if each.study == found.digest]
+        known = next((each for each in own if each.data_set == settings.data.name), None)
     if known is None or known.withdrawn:
-        state = "was withdrawn" if known is not None else "is not approved"
+        state = "was withdrawn" if known is not None else "is not approved by this home"
         raise Refused("not_approved", f"study {found.name!r} {state} for data set {settings.data.name!r}")
     seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
     if as_json:
