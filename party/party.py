@@ -132,10 +132,9 @@ class Party:
             raise Refused(
                 "batch_too_large", f"{len(batch.ids)} queries; allowed: at most {self._study.batch_limit} in a batch"
             )
-        if (batch.ids >= self._study.query_limit).any():
-            raise Refused(
-                "query_limit", f"query {batch.ids.max()} asked; allowed: below the limit of {self._study.query_limit}"
-            )
+        limit = self._study.query_limit
+        if batch.ids.min() < 0 or batch.ids.max() >= limit:
+            raise Refused("query_limit", f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
             reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
@@ -143,7 +142,12 @@ class Party:
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)
             self._ledger.reserve(
-                batch.number, request.digest, {self.name: amount}, encode(reply), queries=batch.ids.tolist()
+                batch.number,
+                request.digest,
+                {self.name: amount},
+                encode(reply),
+                queries=batch.ids.tolist(),
+                limit=limit,
             )
             return reply
         if stored.digest != request.digest:

@@ -53,5 +53,5 @@ def keep_pool(source: Path, target: Path, terms: Terms) -> None:
 
 def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
     """Raises Refused("other_pool") unless every query of a batch is the pool's at its position."""
-    if batch.ids[-1] >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
+    if batch.ids.min() < 0 or batch.ids.max() >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
         raise Refused("other_pool", f"batch {batch.number} asks what is not in the study's pool")

@@ -10,6 +10,7 @@ import csv
 import datetime
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any, Final  # what JSON returns, checked below
 
@@ -26,6 +27,8 @@ from protocols.votes import NOT_ASKED
 _BYTES: Final = 2**30
 _MANIFEST_BYTES: Final = 2**20
 _FORMAT: Final = "conclave release 1"
+# More digits than any number has that is in its range; longer text would be cut to fit, or be refused by Python.
+_DIGITS: Final = re.compile("[0-9]{1,18}")
 _DOMAIN: Final = b"conclave release manifest 1\n"
 
 
@@ -68,10 +71,10 @@ def released_labels(release: Path, study: Study) -> Int64[ndarray, " queries"]:
         with path.open(newline="", encoding="utf-8") as file:
             for row, fields in enumerate(csv.DictReader(file, strict=True), start=1):
                 query, label = fields.get("query") or "", (fields.get("label") or "").strip()
-                if not (query.isascii() and query.isdigit() and int(query[:18]) < len(labels)):
+                if not (_DIGITS.fullmatch(query) and int(query) < len(labels)):
                     raise DataCorrupt(f"{path}: row {row}: query {query[:40]!r}; allowed: 0 to {len(labels) - 1}")
                 if label:
-                    if not (label.isascii() and label.isdigit() and int(label[:18]) < study.classes):
+                    if not (_DIGITS.fullmatch(label) and int(label) < study.classes):
                         raise DataCorrupt(f"{path}: row {row}: label {label[:40]!r}; allowed: 0 to {study.classes - 1}")
                     labels[int(query)] = int(label)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

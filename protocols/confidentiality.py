@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 
 from protocols.errors import InvalidInput
 from protocols.identity import check_name
+from protocols.ranges import check
 from protocols.votes import LATTICE
 
 LEVELS = ("clear", "secure_sum", "two_server")
@@ -65,10 +66,10 @@ class Confidentiality:
                     f"confidentiality: {field.name} is {value!r}; level {self.level!r} has no use for it: leave it out"
                 )
         units = self.units
-        if units is not None and not (2 <= units <= LATTICE and units & (units - 1) == 0):
+        if units is not None and (check("study", "confidentiality.units", units) & (units - 1)) != 0:
             raise InvalidInput(f"confidentiality: units is {units}; allowed: a power of two from 2 to {LATTICE}")
-        if self.colluders is not None and self.colluders < 0:
-            raise InvalidInput(f"confidentiality: colluders is {self.colluders}; allowed: 0 or more parties")
+        if self.colluders is not None:
+            check("study", "confidentiality.colluders", self.colluders)
         if self.guardian is not None:
             check_name(self.guardian)
         if (self.querier is None) != (self.input_bound is None):

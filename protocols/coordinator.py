@@ -291,7 +291,8 @@ class Coordinator:
         worst = dict(zip(self._parties, study.budgets.amount(asked, asked).tolist(), strict=True))
         if not reserved:
             amounts = {party: worst[party] for party in active}
-            self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=batch.ids.tolist())
+            ids, limit = batch.ids.tolist(), study.query_limit
+            self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=ids, limit=limit)
         asking = Asked(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
         try:
             counted = self._aggregation.count(asking)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
 from protocols import wire_pb2
 from protocols.errors import MalformedMessage
 from protocols.frames import printable
 from protocols.identity import PEM_BYTES
+from protocols.ranges import parse
 
 # Anybody who reaches the port may send one: what is taken is small.
 ENROL_BYTES = PEM_BYTES + 2**10
@@ -51,19 +50,13 @@ def encode_enrol(message: Enrol | Enrolled) -> bytes:
 
 def decode_enrol(data: bytes) -> Enrol:
     """A request to enrol. Raises MalformedMessage."""
-    try:
-        body = wire_pb2.Enrol.FromString(_limited(data))
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not a request to enrol") from None
+    body = parse(wire_pb2.Enrol, _limited(data), what="a request to enrol")
     return Enrol(printable(body.party), body.token, body.request)
 
 
 def decode_enrolled(data: bytes) -> Enrolled:
     """The answer to a request to enrol. Raises MalformedMessage."""
-    try:
-        body = wire_pb2.Enrolled.FromString(_limited(data))
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not an answer to a request to enrol") from None
+    body = parse(wire_pb2.Enrolled, _limited(data), what="an answer to a request to enrol")
     return Enrolled(body.certificate, printable(body.code), printable(body.reason))
 
 

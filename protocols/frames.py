@@ -2,8 +2,7 @@
 
 A party dials out and says Hello; the coordinator answers Welcome; then every Ask has one Answer. What they carry is a
 message of messages.py. Each frame is signed by its sender's certified key over all of it, so that a frame is evidence
-later. Heads of the two audit logs travel along: see audit_log.py for what they prevent. Protobuf is used here,
-in messages.py and in enrolment.py, nowhere else.
+later. Heads of the two audit logs travel along: see audit_log.py for what they prevent.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from google.protobuf.message import DecodeError
 
 from protocols import wire_pb2
 from protocols.audit_log import Head
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.identity import PEM_BYTES, Identity, Role, certificate_from_der, identify, sign
-from protocols.messages import MESSAGE_BYTES
+from protocols.ranges import MESSAGE_BYTES, parse
 
 # The versions of the wire that this software speaks, newest first; one version back stays supported.
 WIRE_VERSIONS = (1,)
@@ -164,10 +162,7 @@ def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, 
     """
     if len(data) > FRAME_BYTES:
         raise MalformedMessage(f"frame has {len(data)} bytes; allowed: at most {FRAME_BYTES}")
-    try:
-        signed = wire_pb2.Signed.FromString(data)
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not a signed frame") from None
+    signed = parse(wire_pb2.Signed, data, what="a signed frame")
     try:
         certificate = certificate_from_der(signed.certificate)
     except InvalidInput as error:
@@ -214,10 +209,7 @@ def _encode(frame: Frame) -> bytes:
 
 
 def _decode(data: bytes) -> Frame:
-    try:
-        outer = wire_pb2.Frame.FromString(data)
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not a frame") from None
+    outer = parse(wire_pb2.Frame, data, what="a frame")
     kind = outer.WhichOneof("body")
     if kind == "hello":
         hello = outer.hello
@@ -280,8 +272,6 @@ def _fill(field: wire_pb2.Head, head: Head) -> None:
 
 
 def _head(head: wire_pb2.Head) -> Head:
-    if head.count >= 2**63:
-        raise MalformedMessage(f"log of {head.count} entries; allowed: below 2**63")
     return Head(head.count, _hash(head.hash))
 
 

@@ -1,7 +1,8 @@
 """What travels between a coordinator and a party, as values, and their bytes on the wire.
 
 Nothing but scalars and raw buffers with declared dtype and shape travels: no code and no pickle. Sizes are
-checked before anything is allocated. Protobuf is used here and nowhere else.
+checked before anything is allocated, and integers by the table in ranges.py. Protobuf is used in these two, in
+frames.py and in enrolment.py, nowhere else.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from math import prod
 from typing import Any  # of the containers of protobuf
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols import wire_pb2
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.queries import QueryBatch
+from protocols.ranges import MESSAGE_BYTES as MESSAGE_BYTES
+from protocols.ranges import integers, parse
 
-MESSAGE_BYTES = 256 * 2**20
 _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 # Arrays in one message, and letters in the name of a step.
 _ARRAYS = 65_536
@@ -159,10 +160,7 @@ def decode(data: bytes) -> Message:
     """The message in `data`. Raises MalformedMessage; nothing larger than `data` itself is allocated."""
     if len(data) > MESSAGE_BYTES:
         raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
-    try:
-        envelope = wire_pb2.Envelope.FromString(data)
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not a Conclave message") from None
+    envelope = parse(wire_pb2.Envelope, data, what="a Conclave message")
     kind = envelope.WhichOneof("body")
     if kind is None:
         raise MalformedMessage(
@@ -177,7 +175,8 @@ def decode(data: bytes) -> Message:
                 raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
             return VoteRequest(_digest(body.study), body.run, batch, _arrays(body.relayed))
         if kind == "vote_reply":
-            return VoteReply(_digest(body.batch_digest), _array(body.votes, "<i8", 2))
+            votes = integers("VoteReply", "votes", _array(body.votes, "<i8", 2), rank=2)
+            return VoteReply(_digest(body.batch_digest), votes)
         if kind == "outcome":
             if len(body.guardian) not in (0, 64):
                 raise MalformedMessage(f"the guardian's signature has {len(body.guardian)} bytes; allowed: 0 or 64")
@@ -207,10 +206,7 @@ def decode_arrays(data: bytes) -> tuple[ndarray, ...]:
     """The arrays in `data`, of the dtypes that may travel. Raises MalformedMessage, as decode does."""
     if len(data) > MESSAGE_BYTES:
         raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
-    try:
-        return _arrays(wire_pb2.Arrays.FromString(data).arrays)
-    except DecodeError:
-        raise MalformedMessage(f"{len(data)} bytes are not arrays") from None
+    return _arrays(parse(wire_pb2.Arrays, data, what="arrays").arrays)
 
 
 def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
@@ -246,8 +242,6 @@ def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarra
         raise MalformedMessage(
             f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}"
         )
-    if max(shape) > MESSAGE_BYTES:
-        raise MalformedMessage(f"array has a dimension of {max(shape)}; allowed: at most {MESSAGE_BYTES}")
     if prod(size for size in shape if size) > MESSAGE_BYTES:
         raise MalformedMessage(f"array has the shape {shape}; allowed: at most {MESSAGE_BYTES} elements")
     if prod(shape) * _DTYPES[dtype] != len(field.data):

@@ -11,13 +11,14 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.ranges import check, check_ascending
 
 
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
     """Consecutive questions to every party. `number` counts batches of a study from 0.
 
-    ids: position of each query in the public pool, ascending; inputs: f32, one row a query, finite.
+    ids: position of each query in the public pool, ascending, see ranges.py; inputs: f32, one row a query, finite.
     """
 
     number: int
@@ -25,14 +26,12 @@ class QueryBatch:
     inputs: Float32[ndarray, "rows ..."]
 
     def __post_init__(self) -> None:
-        if not 0 <= self.number < 2**63:
-            raise InvalidInput(f"batch number is {self.number}; allowed: 0 to 2**63 - 1")
+        check("VoteRequest", "number", self.number)
         if len(self.ids) == 0 or len(self.ids) != len(self.inputs):
             raise InvalidInput(
                 f"{len(self.ids)} query ids for {len(self.inputs)} inputs; allowed: one each, at least 1"
             )
-        if (np.diff(self.ids) <= 0).any() or self.ids[0] < 0:
-            raise InvalidInput("query ids repeat, descend or are negative; allowed: ascending positions in the pool")
+        check_ascending("VoteRequest", "ids", self.ids)
         if not np.isfinite(self.inputs).all():
             raise InvalidInput("query inputs hold NaN or infinite features; allowed: finite")
 

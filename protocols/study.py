@@ -36,6 +36,7 @@ from protocols.mechanisms import (
 )
 from protocols.noise import Noise
 from protocols.participation import Participation, check_pattern, check_rate, participation
+from protocols.ranges import check
 from protocols.schedule import check_stop
 from protocols.terms import Terms
 from protocols.votes import LATTICE
@@ -107,16 +108,17 @@ class Study:
     terms: Terms | None = None
 
     def __post_init__(self) -> None:
-        for what, value, least in (
-            ("classes", self.classes, 2),
-            ("teachers", self.teachers, 1),
-            ("query_limit", self.query_limit, 1),
-            ("batch_limit", self.batch_limit, 1),
-            ("quorum", self.quorum, 1),
-            ("pooled_teachers", 1 if self.pooled_teachers is None else self.pooled_teachers, 1),
+        for what, value in (
+            ("classes", self.classes),
+            ("teachers", self.teachers),
+            ("query_limit", self.query_limit),
+            ("batch_limit", self.batch_limit),
+            ("quorum", self.quorum),
+            ("pooled_teachers", self.pooled_teachers),
+            ("round_one", self.round_one),
         ):
-            if not least <= value < 2**53:
-                raise InvalidInput(f"{what} is {value}; allowed: from {least}, below 2**53")
+            if value is not None:
+                check("study", what, value)
         if not self.roster:
             raise InvalidInput("the roster is empty; allowed: at least one party")
         if self.quorum > len(self.roster):

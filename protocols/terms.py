@@ -14,6 +14,7 @@ from math import isfinite, prod
 
 from protocols.errors import InvalidInput
 from protocols.identity import check_name
+from protocols.ranges import check
 
 FEATURE_KINDS = ("numeric", "categorical")
 _LARGEST_INPUT = 2**24
@@ -86,7 +87,9 @@ class Terms:
         check_name(self.coordinator)
         if len(set(self.class_names)) < max(2, len(self.class_names)) or not all(self.class_names):
             raise InvalidInput(f"terms: class_names is {self.class_names}; allowed: two or more names, each once")
-        if not (self.input_shape and min(self.input_shape) >= 1 and prod(self.input_shape) <= _LARGEST_INPUT):
+        for size in self.input_shape:
+            check("study", "terms.input_shape", size)
+        if not (self.input_shape and prod(self.input_shape) <= _LARGEST_INPUT):
             raise InvalidInput(
                 f"terms: input_shape is {self.input_shape}; allowed: sizes >= 1, up to {_LARGEST_INPUT} values in all"
             )
@@ -96,8 +99,7 @@ class Terms:
         columns = [feature.column for feature in self.features] + [self.label]
         if len(set(columns)) < len(columns):
             raise InvalidInput("terms: a column is named twice, or is a feature and the label; allowed: each once")
-        if not 1 <= self.pool_size < 2**53:
-            raise InvalidInput(f"terms: pool_size is {self.pool_size}; allowed: from 1, below 2**53")
+        check("study", "terms.pool_size", self.pool_size)
         if not re.fullmatch("[0-9a-f]{64}", self.pool_sha256):
             raise InvalidInput(f"terms: pool_sha256 is {self.pool_sha256[:80]!r}; allowed: 64 hexadecimal digits")
         if not 0.1 <= self.deadline_s <= 86_400:

@@ -59,7 +59,7 @@ def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
             several,
             tuple(str(each["study"]) for each in statement.get("earlier_releases", {}).get("releases", ())),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataCorrupt(f"no privacy statement of this format: {type(error).__name__}: {str(error)[:200]}") from None
 
 

@@ -26,6 +26,7 @@ from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refuse
 from protocols.frames import Answer, Ask, unseal
 from protocols.identity import Identity
 from protocols.messages import Outcome, Settled, decode
+from protocols.ranges import check, whole
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
 _KINDS = ("outcome", "settled")
@@ -234,24 +235,29 @@ def evidence_in(folder: Path) -> Evidence:
         frames = [json.loads(line) for line in texts[FRAMES_FILE].splitlines()]
         charges = tuple(_charge(batch) for batch in ledger["batches"])
         entries = tuple(
-            Entry(int(line["count"]), int(line["time_ns"]), str(line["event"]), _fields(line["fields"]))
+            Entry(
+                whole(AUDIT_FILE, "count", line["count"]),
+                whole(AUDIT_FILE, "time_ns", line["time_ns"]),
+                str(line["event"]),
+                _fields(line["fields"]),
+            )
             for line in audit
         )
         kept = tuple(
             Kept(
-                int(line["number"]),
+                whole(FRAMES_FILE, "number", line["number"]),
                 str(line["seat"]),
                 str(line["kind"]),
                 base64.b64decode(line["signed"], validate=True),
             )
             for line in frames
         )
-        evidence = Evidence(str(ledger["run"]), _amounts(ledger["caps"]), charges, entries, kept)
+        evidence = Evidence(str(ledger["run"]), _amounts("caps", ledger["caps"]), charges, entries, kept)
         hashes = [str(line["hash"]) for line in audit]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise DataCorrupt(f"the evidence cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for position, (head, stated, entry) in enumerate(zip(chained(entries)[1], hashes, entries, strict=True), start=1):
-        if entry.count != position or not 0 <= entry.time_ns < 2**63 or head.hash.hex() != stated:
+        if entry.count != position or head.hash.hex() != stated:
             raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
     different = next((name for name, text in files_of(evidence).items() if text != texts[name]), None)
     if different is not None:
@@ -262,21 +268,22 @@ def evidence_in(folder: Path) -> Evidence:
 def _charge(batch: dict[str, Any]) -> Charge:
     settled = batch["settled"]
     return Charge(
-        int(batch["number"]),
+        whole(LEDGER_FILE, "batches.number", batch["number"]),
         str(batch["request"]),
-        tuple(int(query) for query in batch["queries"]),
-        _amounts(batch["reserved"]),
-        None if settled is None else _amounts(settled),
+        tuple(whole(LEDGER_FILE, "batches.queries", query) for query in batch["queries"]),
+        _amounts("batches.reserved", batch["reserved"]),
+        None if settled is None else _amounts("batches.settled", settled),
     )
 
 
-def _amounts(table: dict[str, Any]) -> dict[str, int]:
-    if not all(type(amount) is int and 0 <= amount < 2**63 for amount in table.values()):
-        raise TypeError("an amount is not a whole number from 0, below 2**63")
-    return dict(table)
+def _amounts(field: str, table: dict[str, Any]) -> dict[str, int]:
+    return {seat: whole(LEDGER_FILE, field, amount) for seat, amount in table.items()}
 
 
 def _fields(table: dict[str, Any]) -> dict[str, str | int]:
     if not all(isinstance(value, str | int) for value in table.values()) or {"self", "event", "time_ns"} & set(table):
         raise TypeError("a field of the audit log is neither text nor a whole number, or has a name that is taken")
+    for value in table.values():
+        if isinstance(value, int):
+            check(AUDIT_FILE, "fields", value)
     return dict(table)

@@ -20,6 +20,7 @@ from coordinator.release.labels import read_labels
 from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
 from coordinator.release.statement import Facts, stated_facts
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.ranges import whole
 from protocols.study import Study
 from protocols.study_file import read_study
 
@@ -115,7 +116,10 @@ def facts_of(
             software=str(given["software"]),
             stop=str(given["stop"]),
             left_out={str(seat): str(code) for seat, code in given["left_out"].items()},
-            differences={str(seat): int(nano) for seat, nano in given["differences_nano"].items()},
+            differences={
+                str(seat): whole(STATEMENT_FILE, "differences_nano", nano)
+                for seat, nano in given["differences_nano"].items()
+            },
             named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
             unproven=tuple(str(seat) for seat in given["unproven"]),
         )

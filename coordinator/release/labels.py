@@ -11,6 +11,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from protocols.ranges import check
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 LABELS_FILE = "labels.csv"
@@ -37,11 +38,11 @@ def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries
         labels, own = np.empty(len(body), dtype=np.int64), np.full(len(body), ABSTAIN, dtype=np.int64)
         codes = {status: code for code, status in _STATUS.items()}
         for position, (query, label, status, reinforced) in enumerate(body):
-            if int(query) != position or (status == "answered") != (label != ""):
+            if check(LABELS_FILE, "query", int(query)) != position or (status == "answered") != (label != ""):
                 raise ValueError(f"row {position}")
-            labels[position] = int(label) if status == "answered" else codes[status]
-            own[position] = int(reinforced) if reinforced else ABSTAIN
-    except (OSError, ValueError, KeyError, OverflowError, csv.Error) as error:
+            labels[position] = check(LABELS_FILE, "label", int(label)) if status == "answered" else codes[status]
+            own[position] = check(LABELS_FILE, "reinforced", int(reinforced)) if reinforced else ABSTAIN
+    except (OSError, ValueError, KeyError, csv.Error) as error:
         raise DataCorrupt(f"{LABELS_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for array in (labels, own):
         if len(array) and not NOT_ASKED <= array.min() <= array.max() < classes:

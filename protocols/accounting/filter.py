@@ -20,13 +20,12 @@ from protocols.accounting.accountant import Accountant
 from protocols.accounting.rdp import check_budget
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, View
+from protocols.ranges import LARGEST_CAP
 
 # Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
 # covers the rounding of the few float64 products in between; caps by as much absolutely, too (`cap_nano`).
 NANO = 1e9
 _MARGIN = 1e-12
-# A cap above this many nano-units would not be exact in float64 (it is an epsilon of four million).
-_LARGEST_CAP = 2**52
 
 
 def cap_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
@@ -59,10 +58,10 @@ class BudgetFilter:
     ) -> Int64[ndarray, " parties"]:
         """Nano-units that a batch costs each party when it took part in `asked` queries and `answered` of them were.
 
-        Rounded UP, once.
+        Rounded UP, once. What no cap bears, and int64 might not, is one more than the largest cap.
         """
         spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
-        return np.ceil(spend).astype(np.int64)
+        return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
         """How many queries, at most `limit`, fit what is left of each cap: with a part in all, all answered."""
@@ -139,7 +138,7 @@ def budget_filters(
             f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g} with Renyi orders "
             f"up to {accountant.orders[-1]:g}; allowed: a larger epsilon or delta"
         )
-    if (cap > _LARGEST_CAP).any():
+    if (cap > LARGEST_CAP).any():
         raise InvalidInput(f"epsilon is {distinct[0, int(cap.argmax())]:g}; allowed: at most 4e6")
     orders = accountant.orders[best]
     return BudgetFilter(

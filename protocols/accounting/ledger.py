@@ -120,21 +120,30 @@ class Ledger:
                 self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
 
     def reserve(
-        self, number: int, digest: bytes, amounts: Mapping[str, int], payload: bytes, *, queries: Sequence[int]
+        self,
+        number: int,
+        digest: bytes,
+        amounts: Mapping[str, int],
+        payload: bytes,
+        *,
+        queries: Sequence[int],
+        limit: int,
     ) -> None:
         """Charges every account its amount and stores the payload and the queries, in one transaction, or nothing.
 
-        queries: positions in the pool; each may be asked once in a ledger's life, so that a study asks no more
-        than its query limit. Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when
-        the batch number or digest was charged before (a caller that wants idempotence looks at `stored` first),
-        Refused("query_repeated") when a query was asked in another batch.
+        queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
+        life, and no more than the limit in all, whatever the positions: Refused("query_repeated"), ("query_limit").
+        Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when the batch number or digest
+        was charged before (a caller that wants idempotence looks at `stored` first).
         """
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
                 raise Refused("batch_reused", f"batch {number} was charged before; allowed: a new number")
-            self._database.execute(
-                "INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", (number, digest, payload)
-            )
+            (asked,) = self._rows("SELECT count(*) FROM asked", ())[0]
+            if asked + len(queries) > limit or not all(0 <= query < limit for query in queries):
+                raise Refused("query_limit", f"{len(queries)} queries after {asked}; allowed: {limit}, each below it")
+            columns = (number, digest, payload)
+            self._database.execute("INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", columns)
             try:
                 self._database.execute(
                     "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
@@ -148,8 +157,7 @@ class Ledger:
                 if amount < 0 or balance.spent + amount > balance.cap:
                     raise BudgetExceeded(
                         f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to "
-                        f"{balance.cap - balance.spent} "
-                        f"(cap {balance.cap}, spent {balance.spent})"
+                        f"{balance.cap - balance.spent} (cap {balance.cap}, spent {balance.spent})"
                     )
                 self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name))
                 self._database.execute(

@@ -33,6 +33,7 @@ from protocols.inference.dealer import deal
 from protocols.inference.material import Arrays
 from protocols.inference.message_sizes import check_sizes
 from protocols.randomness import RandomSource
+from protocols.ranges import integer
 from protocols.study import Study
 
 KEY_BYTES = 32
@@ -143,11 +144,12 @@ def serve_deals(
     """
     if study.confidentiality.querier is None:
         raise Refused("no_querier", f"study {study.name!r} hides no queries; nothing is dealt")
-    if len(arrays) != 4 or arrays[3].dtype != np.int64 or arrays[3].shape != (2,):
+    if len(arrays) != 4 or arrays[3].ndim != 1:
         raise MalformedMessage("a request to deal is malformed; allowed: study, request, queries and seats")
     if check_bytes(arrays[1], 32) != study.digest:
         raise Refused("unknown_study", "the request to deal is of a study that is not one of this guardian's")
-    request, (queries, seats) = check_bytes(arrays[2], 32), arrays[3].tolist()
+    request = check_bytes(arrays[2], 32)
+    queries, seats = integer("deal", "queries", arrays[3][:1]), integer("deal", "seats", arrays[3][1:])
     if not (1 <= queries <= study.batch_limit and 0 <= seats <= len(study.roster)):
         raise MalformedMessage(f"{queries} queries of {seats} seats; allowed: what the study allows")
     verify = roster_verifier(study)
@@ -165,10 +167,10 @@ def _part(
     source: RandomSource,
 ) -> Arrays:
     """One seat's parts; none for an offer that is malformed or not signed by the seat's party."""
-    if not arrays or arrays[0].dtype != np.int64 or arrays[0].shape != (1,):
+    if not arrays:
         raise MalformedMessage("an offer names no seat; allowed: its position on the roster")
-    position = int(arrays[0][0])
-    if not 0 <= position < len(study.roster):
+    position = integer("offer", "seat", arrays[0])
+    if position >= len(study.roster):
         raise MalformedMessage(f"seat {position}; allowed: positions on the roster")
     seat = study.roster[position].party
     try:

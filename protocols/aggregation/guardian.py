@@ -45,6 +45,7 @@ from protocols.audit_log import Head
 from protocols.channel import Channel
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
 from protocols.randomness import RandomSource
+from protocols.ranges import integer, integers, positions
 from protocols.stream import expanded_source
 from protocols.study import Study
 
@@ -90,19 +91,14 @@ class Submission:
         if len(arrays) != 10:
             raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
         study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
-        positions = {"ids": ids, "members": members, "seats": seats}
-        for what, array in {"scalars": scalars, **positions, "lengths": lengths}.items():
-            if array.dtype != np.int64 or array.ndim != 1:
-                raise MalformedMessage(f"{what} are {array.dtype} of rank {array.ndim}; allowed: int64 of rank 1")
-        if scalars.shape != (2,) or scalars[0] < 0 or scalars[1] not in (0, 1):
-            raise MalformedMessage("a submission's number or round is out of range; allowed: >= 0, and 0 or 1")
-        for what, array in positions.items():
-            if not len(array) or (array[1:] <= array[:-1]).any() or array.min() < 0:
-                raise MalformedMessage(f"{what} repeat, descend, are negative or missing; allowed: ascending positions")
+        number = integer("submission", "number", scalars[:1])
+        second_round = integer("submission", "second_round", scalars[1:])
+        for what, array in {"ids": ids, "members": members, "seats": seats}.items():
+            positions("submission", what, array)
         if not np.isin(seats, members).all():
             raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
-        if lengths.shape != seats.shape or (lengths < 0).any() or (lengths > len(sealed)).any():
-            raise MalformedMessage("lengths of sealed shares are out of range; allowed: one a seat")
+        if integers("submission", "lengths", lengths).shape != seats.shape:
+            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one a seat")
         if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
             raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
         ends = np.cumsum(lengths)
@@ -110,8 +106,8 @@ class Submission:
         return cls(
             check_bytes(study, 32),
             check_bytes(request, 32),
-            int(scalars[0]),
-            bool(scalars[1]),
+            number,
+            bool(second_round),
             ids,
             members,
             seats,
@@ -223,7 +219,8 @@ class Guardian:
             worst = study.budgets.amount(asked, asked)
             amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
             if ledger.stored(submission.number) is None:
-                ledger.reserve(submission.number, digest, amounts, b"", queries=submission.ids.tolist())
+                ids, limit = submission.ids.tolist(), study.query_limit
+                ledger.reserve(submission.number, digest, amounts, b"", queries=ids, limit=limit)
             elif ledger.number_of(digest) != submission.number:
                 raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
             elif (ledger.charged(submission.number), ledger.queries(submission.number)) != (

@@ -34,6 +34,7 @@ from protocols.inference.plan import LAST_REQUEST, Plan
 from protocols.messages import HiddenVotes, StepReply, StepRequest, VoteRequest, encode_arrays
 from protocols.queries import QueryBatch
 from protocols.randomness import RandomSource
+from protocols.ranges import integer
 from protocols.study import Study
 
 ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
@@ -123,10 +124,10 @@ class PrivateBallot(SharedBallot):
 
     def _begin(self, request: StepRequest) -> _Computation:
         study = self._study
-        if len(request.arrays) != 1 or request.arrays[0].dtype != np.int64 or request.arrays[0].shape != (1,):
+        if len(request.arrays) != 1:
             raise MalformedMessage("the question for an architecture is malformed; allowed: the number of queries")
-        queries = int(request.arrays[0][0])
-        if not 1 <= queries <= study.batch_limit:
+        queries = integer("StepRequest architecture", "queries", request.arrays[0])
+        if queries > study.batch_limit:
             raise Refused("batch_too_large", f"{queries} queries; allowed: 1 to {study.batch_limit} in a batch")
         model = self._private.load()
         try:

@@ -17,6 +17,7 @@ from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.identity import sign
 from protocols.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
 from protocols.randomness import RandomSource
+from protocols.ranges import integer
 from protocols.stream import expanded_source
 from protocols.study import Study
 from protocols.votes import count_votes
@@ -93,8 +94,8 @@ class SummedBallot(Ballot):
             self._ledger.forget(outcome.batch_digest, kind)
 
     def _advertise(self, request: StepRequest) -> tuple[ndarray, ...]:
-        (queries,) = _queries(request.arrays)
-        if not 1 <= queries <= self._study.batch_limit:
+        queries = _queries(request.arrays)
+        if queries > self._study.batch_limit:
             raise Refused("batch_too_large", f"{queries} queries; allowed: 1 to {self._study.batch_limit} in a batch")
         if self._ledger.number_of(request.batch_digest) is None:
             self._ledger.note(request.batch_digest, _SECRET, self._source(_SECRET_BYTES))
@@ -163,7 +164,7 @@ class SummedBallot(Ballot):
         return latest
 
 
-def _queries(arrays: tuple[ndarray, ...]) -> tuple[int]:
-    if len(arrays) != 1 or arrays[0].dtype != np.int64 or arrays[0].shape != (1,):
+def _queries(arrays: tuple[ndarray, ...]) -> int:
+    if len(arrays) != 1:
         raise MalformedMessage("the request for keys is malformed; allowed: the number of queries")
-    return (int(arrays[0][0]),)
+    return integer("StepRequest sum_keys", "queries", arrays[0])

@@ -24,10 +24,11 @@ from protocols.aggregation.two_server.sketch import Ballots
 from protocols.audit_log import Head
 from protocols.channel import Channel
 from protocols.discrete_gaussian import discrete_gaussian, lattice_sigma
-from protocols.errors import MalformedMessage, Refused
-from protocols.messages import MESSAGE_BYTES, decode_arrays, encode_arrays
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.messages import decode_arrays, encode_arrays
 from protocols.noise import LatticeNoise
 from protocols.randomness import RandomSource
+from protocols.ranges import MESSAGE_BYTES, check
 from protocols.study import Study
 
 NOISE_SEED_BYTES = 32
@@ -163,7 +164,10 @@ def head_array(head: Head) -> ndarray:
 def head_of(array: ndarray) -> Head:
     """The head in an array. Raises MalformedMessage."""
     data = check_bytes(array, 40)
-    return Head(int.from_bytes(data[:8], "big"), data[8:])
+    try:
+        return Head(check("guardian's head", "count", int.from_bytes(data[:8], "big")), data[8:])
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
 
 
 def check_bytes(array: ndarray, length: int) -> bytes:

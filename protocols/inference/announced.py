@@ -19,6 +19,7 @@ from protocols.inference.architecture import (
     Precision,
     ReLUShape,
 )
+from protocols.ranges import whole
 
 MAX_CHARACTERS = 2**16
 _PADDINGS: dict[str, Literal["valid", "same"]] = {"valid": "valid", "same": "same"}
@@ -49,7 +50,7 @@ def read_announced(text: str) -> Architecture:
     try:
         precision = _precision(top["precision"])
         layers = tuple(_layer(number, each) for number, each in enumerate(top["layers"], 1))
-        return Architecture(_integer(top["features"], "features"), layers, precision)
+        return Architecture(whole("architecture", "features", top["features"]), layers, precision)
     except InvalidInput as error:
         raise MalformedMessage(f"an architecture that is not allowed: {error}") from None
 
@@ -67,8 +68,8 @@ def _layer(number: int, content: object) -> LayerShape:
     if not (isinstance(kernel, list) and len(kernel) == 2 and isinstance(padding, str)):
         raise MalformedMessage(f"{what} has no kernel of two sizes, or no padding")
     rest = _fields(rest, {each.name for each in fields(ConvolutionShape)} - {"kernel", "padding"}, what)
-    sizes = {name: _integer(value, f"{what}: {name}") for name, value in rest.items()}
-    both = (_integer(kernel[0], f"{what}: kernel"), _integer(kernel[1], f"{what}: kernel"))
+    sizes = {name: whole("architecture", "layers", value) for name, value in rest.items()}
+    both = (whole("architecture", "layers", kernel[0]), whole("architecture", "layers", kernel[1]))
     if padding not in _PADDINGS:
         raise MalformedMessage(f"{what} has a padding other than valid and same")
     # The names of `sizes` were checked to be the remaining fields, all of them integers.
@@ -80,22 +81,21 @@ def _precision(content: object) -> Precision:
     bound = found.pop("input_bound")
     if type(bound) is not float and type(bound) is not int:
         raise MalformedMessage("input_bound is no number")
-    return Precision(input_bound=bound, **{name: _integer(value, name) for name, value in found.items()})
+    return Precision(
+        input_bound=bound, **{name: whole("architecture", f"precision.{name}", value) for name, value in found.items()}
+    )
 
 
 def _whole(content: object, kind: type[LayerShape], what: str) -> dict[str, int]:
     """The fields of a dataclass, all integers."""
     found = _fields(content, {each.name for each in fields(kind)}, what)
-    return {name: _integer(value, f"{what}: {name}") for name, value in found.items()}
+    return {
+        name: whole("architecture", "layers.shift" if name == "shift" else "layers", value)
+        for name, value in found.items()
+    }
 
 
 def _fields(content: object, names: set[str], what: str) -> dict[str, object]:
     if not isinstance(content, dict) or set(content) != names:
         raise MalformedMessage(f"{what} has other fields than {', '.join(sorted(names))}")
     return content
-
-
-def _integer(value: object, what: str) -> int:
-    if type(value) is not int or abs(value) > 2**31:
-        raise MalformedMessage(f"{what} is no integer of a sensible size")
-    return value

@@ -12,9 +12,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy import ndarray
 
-from protocols.aggregation.two_server.field import P, minus, plus
+from protocols.aggregation.two_server.field import minus, plus
 from protocols.errors import MalformedMessage
 from protocols.inference.streams import Stream
+from protocols.ranges import in_range
 
 Arrays = tuple[ndarray, ...]
 Group = Literal["xor", "ring", "field"]
@@ -73,8 +74,8 @@ def received(step: str, arrays: Arrays, pieces: tuple[Piece, ...]) -> Arrays:
             raise MalformedMessage(f"{step}: array {number} is {found}; expected {piece.dtype}")
         if array.shape != piece.shape:
             raise MalformedMessage(f"{step}: array {number} has shape {array.shape}; expected {piece.shape}")
-        if piece.group == "field" and array.size and int(array.max()) >= P:
-            raise MalformedMessage(f"{step}: array {number} has elements of 2**31 - 1 or more, outside the field")
+        if piece.group == "field":
+            in_range("inference", "field element", array)
     return tuple(np.ascontiguousarray(array) for array in arrays)
 
 

@@ -126,9 +126,9 @@ def test_figures_are_those_of_the_ledger(home):
     approve(home, study)
     with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
         amounts = {seat.party: 10 for seat in study.roster}
-        ledger.reserve(0, b"first", amounts, b"", queries=[0, 1, 2])
+        ledger.reserve(0, b"first", amounts, b"", queries=[0, 1, 2], limit=2000)
         ledger.settle(0, b"first", amounts, payload=b"\x01\x00\x01")
-        ledger.reserve(1, b"second", amounts, b"", queries=[3, 4])
+        ledger.reserve(1, b"second", amounts, b"", queries=[3, 4], limit=2000)
     figures = study_figures(home, study)
     assert (figures["batches"], figures["unsettled"], figures["asked"], figures["answered"]) == (2, 1, 5, 2)
     assert [seat["seat"] for seat in figures["seats"]] == [seat.party for seat in study.roster]

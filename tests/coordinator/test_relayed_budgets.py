@@ -136,7 +136,7 @@ def test_it_is_never_below_what_the_party_spent(batches):
                 break
             tick = count_request(relay, STUDY, SEAT, request(number, *ids))
             if there:
-                own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids))
+                own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids), limit=2000)
             assert relayed_budgets.standing(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
             if there and told:
                 own.settle(number, bytes([number]) * 32, {SEAT: cost(size, min(answered, size))})

@@ -34,7 +34,7 @@ def test_what_a_ledger_holds_is_taken_off_the_answers_and_on_the_budget_used(hom
                 {seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)}
             )
             half = int(study.budgets.cap[1]) // 2
-            ledger.reserve(0, bytes(32), {"hospital-1": half}, b"", queries=[0])
+            ledger.reserve(0, bytes(32), {"hospital-1": half}, b"", queries=[0], limit=2000)
         after = study_status(store, "test", {"hospital-1"})["seats"]
     assert after[0] == before[0]
     assert after[1]["answers_left"] < before[1]["answers_left"]

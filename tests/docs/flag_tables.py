@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags of the command line, and accountants.
+"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges.
 
 python tests/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -12,6 +12,7 @@ import click
 
 from coordinator.commands.group import cli as coordinator_cli
 from party.commands.group import cli as party_cli
+from protocols.ranges import RANGES
 from simulations.accountants import accountant_table
 from simulations.command import cli
 from simulations.experiment import Experiment
@@ -19,11 +20,13 @@ from simulations.experiment import Experiment
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
 ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
+WIRE_PAGE = _REFERENCE / "wire.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def options(command: str) -> list[click.Option]:
@@ -58,6 +61,27 @@ def page_with_tables(text: str) -> str:
 def page_with_accountants(text: str) -> str:
     """The page with the table of accountants between its marks as the program has it now."""
     return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
+
+
+def page_with_ranges(text: str) -> str:
+    """The page with the table of ranges between its marks as the program has it now."""
+    return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
+
+
+def _ranges() -> str:
+    lines = ["| in | integer | from | to | what it is |", "|---|---|---|---|---|"]
+    for (where, field), allowed in RANGES.items():
+        ends = f"{_power(allowed.lowest)} | {_power(allowed.highest)}"
+        lines.append(f"| `{where}` | `{field}` | {ends} | {allowed.why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _power(value: int) -> str:
+    """A number as people write it: beside a power of two where it is one."""
+    for beside, said in ((0, ""), (1, " - 1"), (2, " - 2")):
+        if value + beside >= 2**16 and (value + beside).bit_count() == 1:
+            return f"2^{(value + beside).bit_length() - 1}{said}"
+    return f"-({_power(-value)})" if value < -1 else str(value)
 
 
 def commands(program: str) -> dict[str, click.Command]:
@@ -137,4 +161,5 @@ def _escaped(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    WIRE_PAGE.write_text(page_with_ranges(WIRE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

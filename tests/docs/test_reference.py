@@ -14,7 +14,16 @@ from simulations.accountants import accountant_table
 from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
 from simulations.experiment import Experiment
-from tests.docs.flag_tables import ACCOUNTANTS_PAGE, HOST, PAGE, options, page_with_accountants, page_with_tables
+from tests.docs.flag_tables import (
+    ACCOUNTANTS_PAGE,
+    HOST,
+    PAGE,
+    WIRE_PAGE,
+    options,
+    page_with_accountants,
+    page_with_ranges,
+    page_with_tables,
+)
 from tests.docs.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
@@ -37,6 +46,12 @@ def test_the_table_of_accountants_is_that_of_the_program_and_each_has_a_section(
     for row in accountant_table():
         assert f"| `{row.name}` | {'charges' if row.charges else 'analyses'} |" in text
         assert re.search(rf"^### {row.name}$", text, re.MULTILINE), f"no section on {row.name}"
+
+
+def test_the_table_of_ranges_is_that_of_the_program() -> None:
+    text = WIRE_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_ranges(text), "run: python tests/docs/flag_tables.py"
+    assert text.count("| `Settled` | `spent` |") == 1
 
 
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:

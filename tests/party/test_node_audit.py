@@ -107,7 +107,15 @@ def test_labels_of_a_release_are_read_or_refused_with_their_row(labelled, tmp_pa
     file.write_text("query,label,status\n3,0,answered\n5,,refused\n0,1,answered\n")
     labels = released_labels(tmp_path, consortium.study)
     assert (labels[3], labels[5], labels[0], labels[1]) == (0, -2, 1, -2)
-    for row, words in (("999,0", "row 1: query '999'"), ("-1,0", "query '-1'"), ("1,2", "label '2'")):
+    long = "0" * 18  # what is read of it must be what is used
+    for row, words in (
+        ("999,0", "row 1: query '999'"),
+        ("-1,0", "query '-1'"),
+        ("1,2", "label '2'"),
+        (f"{long}999,0", "query '0000"),
+        (f"1,{long}{2**63}", "label '0000"),
+        (f"{'9' * 5000},0", "query '9999"),
+    ):
         file.write_text(f"query,label\n{row}\n")
         with pytest.raises(DataCorrupt, match=words):
             released_labels(tmp_path, consortium.study)

@@ -20,9 +20,9 @@ def ledger():
 
 
 def test_every_charge_and_settlement_is_an_entry_of_the_transaction_that_makes_it(ledger):
-    ledger.reserve(0, b"d" * 32, {"a": 60}, b"", queries=[0, 1])
+    ledger.reserve(0, b"d" * 32, {"a": 60}, b"", queries=[0, 1], limit=2000)
     with pytest.raises(BudgetExceeded):
-        ledger.reserve(1, b"e" * 32, {"a": 60}, b"", queries=[2])
+        ledger.reserve(1, b"e" * 32, {"a": 60}, b"", queries=[2], limit=2000)
     ledger.settle(0, b"d" * 32, {"a": 20})
     ledger.settle(0, b"d" * 32, {"a": 20})
     entries = list(ledger.log.entries())
@@ -91,7 +91,7 @@ def test_steps_taken_together_are_kept_together_or_not_at_all(ledger):
     def steps():
         with ledger.log.together():
             ledger.log.append("happened")
-            ledger.reserve(0, b"d" * 32, {"a": 60}, b"", queries=[0])
+            ledger.reserve(0, b"d" * 32, {"a": 60}, b"", queries=[0], limit=2000)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -101,6 +101,6 @@ def test_steps_taken_together_are_kept_together_or_not_at_all(ledger):
     with ledger.log.together():
         ledger.log.append("happened")
         with pytest.raises(BudgetExceeded):
-            ledger.reserve(0, b"d" * 32, {"a": 600}, b"", queries=[0])
+            ledger.reserve(0, b"d" * 32, {"a": 600}, b"", queries=[0], limit=2000)
     assert ledger.log.head().count == 1
     assert ledger.stored(0) is None

@@ -59,16 +59,16 @@ def build(made):
 hashes = st.binary(min_size=32, max_size=32)
 nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
-heads = recipe(Head, st.integers(0, 2**63 - 1), hashes)
-counts = st.integers(0, 2**63 - 1)
+heads = recipe(Head, st.integers(0, 2**53 - 1), hashes)
+counts = st.integers(1, 2**53 - 1)
 standings = recipe(Standing, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple))
 frames = st.one_of(
-    recipe(Hello, st.lists(st.integers(0, 99)).map(tuple), words, nonces, st.lists(standings, max_size=3).map(tuple)),
+    recipe(Hello, st.lists(st.integers(1, 99)).map(tuple), words, nonces, st.lists(standings, max_size=3).map(tuple)),
     recipe(
         Welcome,
-        st.integers(0, 99),
+        st.integers(1, 99),
         nonces,
-        st.integers(-(2**60), 2**60),
+        st.integers(0, 2**47),
         st.lists(recipe(RefusedSeat, hashes, words, words, words), max_size=3).map(tuple),
     ),
     recipe(Ask, nonces, counts, nonces, hashes, words, heads, heads, st.binary(max_size=99)),

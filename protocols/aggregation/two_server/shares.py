@@ -18,9 +18,10 @@ from jaxtyping import Int64, UInt8, UInt32
 from numpy import ndarray
 
 from protocols.aggregation.two_server.expansion import SEED_BYTES, derived_key, field_elements
-from protocols.aggregation.two_server.field import P, minus, plus, times
+from protocols.aggregation.two_server.field import minus, plus, times
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.randomness import RandomSource
+from protocols.ranges import in_range
 from protocols.votes import ABSTAIN
 
 # Independent repetitions of the check, each with an error of at most 2/p for a vector.
@@ -127,9 +128,8 @@ def check_coordinator_share(
     _check_array(votes, "votes", np.uint32, (voters, queries, classes))
     _check_array(squares, "squares", np.uint32, (voters, queries, REPETITIONS))
     _check_array(seeds, "seeds", np.uint8, (voters, SEED_BYTES))
-    for what, values in (("votes", votes), ("squares", squares)):
-        if values.size and int(values.max()) >= P:
-            raise MalformedMessage(f"{what}: an element is {P} or more; allowed: below {P}")
+    for values in (votes, squares):
+        in_range("two servers", "field element", values)
     return CoordinatorShare(_native(votes), _native(squares), _native(seeds))
 
 

@@ -111,12 +111,12 @@ def coordinator_checks(
     channel.send(blinded.astype("<u4").tobytes())
     voters, size = len(share.seeds), blinded.nbytes
     answer = receive(channel, size + 4 * voters * REPETITIONS * _COMBINATIONS, "the guardian's sketch")
-    opened = plus(blinded, elements(answer[:size], blinded.shape, "the guardian's sketch"))
+    opened = plus(blinded, elements(answer[:size], blinded.shape))
     # The public terms, d^2 and the one that a sum must be, are the coordinator's to add.
     results = plus(_results(opened, products, points, share.squares), times(opened, opened))
     mine = _combined(results, minus(products[:, :, _SUM], np.ones_like(products[:, :, _SUM])), challenge, ballots)
     channel.send(mine.astype("<u4").tobytes())
-    return _all_zero(plus(mine, elements(answer[size:], mine.shape, "the guardian's sketch")))
+    return _all_zero(plus(mine, elements(answer[size:], mine.shape)))
 
 
 def guardian_checks(
@@ -145,11 +145,11 @@ def guardian_checks(
         products[at] = _products(masks, challenge)
     blinded = minus(products[:, :, _LINEAR], points)
     answer = receive(channel, blinded.nbytes, "the coordinator's sketch")
-    opened = plus(blinded, elements(answer, blinded.shape, "the coordinator's sketch"))
+    opened = plus(blinded, elements(answer, blinded.shape))
     mine = _combined(_results(opened, products, points, squares), products[:, :, _SUM], challenge, ballots)
     channel.send(blinded.astype("<u4").tobytes() + mine.astype("<u4").tobytes())
     answer = receive(channel, 4 * mine.size, "the coordinator's result")
-    return _all_zero(plus(mine, elements(answer, mine.shape, "the coordinator's result")))
+    return _all_zero(plus(mine, elements(answer, mine.shape)))
 
 
 @dataclass(frozen=True, eq=False)

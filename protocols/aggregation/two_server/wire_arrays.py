@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import UInt32
 from numpy import ndarray
 
-from protocols.aggregation.two_server.field import P
 from protocols.channel import Channel
 from protocols.errors import MalformedMessage
+from protocols.ranges import in_range
 
 
 def receive(channel: Channel, size: int, what: str) -> bytes:
@@ -19,9 +19,7 @@ def receive(channel: Channel, size: int, what: str) -> bytes:
     return data
 
 
-def elements(data: bytes | memoryview, shape: tuple[int, ...], what: str) -> UInt32[ndarray, "..."]:
+def elements(data: bytes | memoryview, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
     """Field elements, four bytes each. Raises MalformedMessage."""
     values = np.frombuffer(data, dtype="<u4")
-    if values.size and int(values.max()) >= P:
-        raise MalformedMessage(f"{what}: an element is {P} or more; allowed: below {P}")
-    return values.reshape(shape)
+    return in_range("two servers", "field element", values).reshape(shape)

@@ -72,9 +72,9 @@ def test_a_ledgers_file_itself_lets_nobody_lower_or_delete_a_charge():
     with Ledger(":memory:") as ledger:
         ledger.bind(study=b"s", run=b"")
         ledger.open_accounts({"a": 100})
-        ledger.reserve(0, b"d", {"a": 40}, b"", queries=[1, 2])
+        ledger.reserve(0, b"d", {"a": 40}, b"", queries=[1, 2], limit=9)
         ledger.settle(0, b"d", {"a": 30})
-        ledger.reserve(1, b"e", {"a": 40}, b"", queries=[3])
+        ledger.reserve(1, b"e", {"a": 40}, b"", queries=[3], limit=9)
         for statement in (
             "UPDATE charge SET reserved = 1 WHERE number = 1",
             "UPDATE charge SET settled = 0 WHERE number = 0",

@@ -37,13 +37,13 @@ class LedgerLaws(RuleBasedStateMachine):
         fits = all(self.spent(name) + amount <= self.caps[name] for name, amount in amounts.items())
         if number in self.reserved:
             with pytest.raises(Refused, match="batch_reused"):
-                self.ledger.reserve(number, digest(number + 100), amounts, b"x", queries=[1000])
+                self.ledger.reserve(number, digest(number + 100), amounts, b"x", queries=[1000], limit=2000)
         elif not fits:
             with pytest.raises(BudgetExceeded, match="allowed: 0 to"):
-                self.ledger.reserve(number, digest(number), amounts, b"x", queries=[number])
+                self.ledger.reserve(number, digest(number), amounts, b"x", queries=[number], limit=2000)
             assert self.ledger.stored(number) is None
         else:
-            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number, queries=[number])
+            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number, queries=[number], limit=2000)
             self.reserved[number] = amounts
             assert self.ledger.stored(number).payload == b"x%d" % number
 
@@ -84,7 +84,7 @@ TestLedgerLaws.settings = settings(max_examples=60, stateful_step_count=30, dead
 def test_a_ledger_survives_being_closed(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_accounts({"p": 10})
-        ledger.reserve(0, digest(1), {"p": 7}, b"reply", queries=[3, 4])
+        ledger.reserve(0, digest(1), {"p": 7}, b"reply", queries=[3, 4], limit=2000)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_accounts({"p": 10})
         assert ledger.balance("p") == Balance(cap=10, settled=0, reserved=7)
@@ -100,7 +100,7 @@ def test_a_reservation_is_all_or_nothing_over_accounts():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"rich": 100, "poor": 5})
         with pytest.raises(BudgetExceeded, match="'poor' 6 nano-units; allowed: 0 to 5"):
-            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4])
+            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4], limit=2000)
         assert ledger.balance("rich").spent == 0
         assert ledger.stored(0) is None
 
@@ -108,7 +108,7 @@ def test_a_reservation_is_all_or_nothing_over_accounts():
 def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"a": 10, "b": 10})
-        ledger.reserve(0, digest(0), {"a": 5}, b"", queries=[3, 4])
+        ledger.reserve(0, digest(0), {"a": 5}, b"", queries=[3, 4], limit=2000)
         with pytest.raises(Refused, match="digest_mismatch"):
             ledger.settle(0, digest(9), {"a": 1})
         with pytest.raises(Refused, match="settled_otherwise"):
@@ -151,13 +151,13 @@ def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
 def test_a_query_is_asked_once_in_a_ledgers_life():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"p": 100})
-        ledger.reserve(0, digest(0), {"p": 1}, b"", queries=[0, 1, 2])
+        ledger.reserve(0, digest(0), {"p": 1}, b"", queries=[0, 1, 2], limit=2000)
         before = ledger.balance("p")
         with pytest.raises(Refused, match="query_repeated"):
-            ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3, 2])
+            ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3, 2], limit=2000)
         assert ledger.balance("p") == before
         assert ledger.stored(1) is None
-        ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3])
+        ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3], limit=2000)
         assert (ledger.stored(0).queries, ledger.stored(1).queries) == (3, 1)
         assert ledger.charged(1) == {"p": 1}
 
@@ -181,7 +181,7 @@ def test_threads_leave_the_ledger_whole(tmp_path):
                 number = thread * 100 + step
                 name = number.to_bytes(4, "big") * 8
                 try:
-                    ledger.reserve(number, name, {"p": 7}, b"", queries=[number])
+                    ledger.reserve(number, name, {"p": 7}, b"", queries=[number], limit=2000)
                     ledger.settle(number, name, {"p": 5})
                 except BudgetExceeded:
                     continue
@@ -223,7 +223,7 @@ def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
         ledger.open_accounts({"p": 100})
         for digest in (b"a", b"b", b"c", b"d"):
             ledger.note(digest, "seed", digest)
-        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0])
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0], limit=2000)
         ledger.forget_uncharged("seed", keep=1)
         assert [ledger.noted(digest, "seed") for digest in (b"a", b"b", b"c", b"d")] == [b"a", None, None, b"d"]
 
@@ -231,16 +231,16 @@ def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
 def test_a_batch_that_is_given_up_keeps_its_reservations_and_is_settled_by_nobody(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         ledger.open_accounts({"p": 100, "q": 100})
-        ledger.reserve(0, b"a", {"p": 7, "q": 5}, b"", queries=[0, 1])
+        ledger.reserve(0, b"a", {"p": 7, "q": 5}, b"", queries=[0, 1], limit=2000)
         assert not ledger.given_up(0)
         ledger.give_up(0, b"a")
         ledger.give_up(0, b"a")
         with pytest.raises(Refused, match="given_up: batch 0 was given up; its reservations stand"):
             ledger.settle(0, b"a", {"p": 0, "q": 0})
         with pytest.raises(Refused, match="batch_reused"):
-            ledger.reserve(0, b"b", {"p": 1}, b"", queries=[2])
+            ledger.reserve(0, b"b", {"p": 1}, b"", queries=[2], limit=2000)
         with pytest.raises(Refused, match="query_repeated"):
-            ledger.reserve(1, b"b", {"p": 1}, b"", queries=[1])
+            ledger.reserve(1, b"b", {"p": 1}, b"", queries=[1], limit=2000)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert ledger.given_up(0)
         assert ledger.unsettled() == [0]
@@ -254,7 +254,7 @@ def test_only_what_was_charged_and_never_settled_is_given_up():
         ledger.open_accounts({"p": 100})
         with pytest.raises(Refused, match="unknown_batch"):
             ledger.give_up(0, b"a")
-        ledger.reserve(0, b"a", {"p": 7}, b"", queries=[0])
+        ledger.reserve(0, b"a", {"p": 7}, b"", queries=[0], limit=2000)
         with pytest.raises(Refused, match="digest_mismatch"):
             ledger.give_up(0, b"b")
         ledger.settle(0, b"a", {"p": 3})
@@ -273,7 +273,7 @@ def test_notes_that_belong_to_another_go_with_it_and_never_before():
         for digest in (b"d", b"c", b"b", b"a", b"orphan"):
             ledger.note(digest, "choice", digest)
         ledger.note(b"a", "kept", b"a")
-        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0])
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0], limit=2000)
         ledger.forget_uncharged("seed", "choice", keep=2)
         for digest in (b"a", b"c", b"d"):
             assert (ledger.noted(digest, "seed"), ledger.noted(digest, "choice")) == (digest, digest)

@@ -76,7 +76,7 @@ def test_a_ledger_takes_no_private_amount():
             ledger.open_accounts({"p": Private(5)})
         ledger.open_accounts({"p": 5})
         with pytest.raises(TypeError):
-            ledger.reserve(0, b"d", {"p": Private(3)}, b"", queries=[0])
+            ledger.reserve(0, b"d", {"p": Private(3)}, b"", queries=[0], limit=2000)
         assert ledger.balance("p").spent == 0
         assert ledger.stored(0) is None
 

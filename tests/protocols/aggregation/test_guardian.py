@@ -17,7 +17,7 @@ from protocols.accounting.ledger import Ledger
 from protocols.aggregation.guardian import Guardian, Submission
 from protocols.aggregation.shared_votes import SharedBallot, TwoServer
 from protocols.aggregation.two_servers import check_outcome, outcome_statement, seal, send, unseal
-from protocols.audit_log import EMPTY
+from protocols.audit_log import EMPTY, Head
 from protocols.channel import pair
 from protocols.coordinator import Coordinator
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, MalformedMessage, Refused
@@ -326,7 +326,9 @@ def submission(**changes):
         ({"seats": np.array([0, 0, 1, 2, 3, 4])}, "seats repeat"),
         ({"ids": np.array([3, 2])}, "ids repeat"),
         ({"members": np.arange(3)}, "was not asked"),
-        ({"number": -1}, "out of range"),
+        ({"number": -1}, "number is -1"),
+        ({"own": Head(2**63, bytes(32))}, "count is 9223372036854775808"),
+        ({"seen": Head(2**64 - 1, bytes(32))}, "count is"),
     ],
 )
 def test_a_submission_that_cannot_be_is_refused_before_anything_is_charged(world, changes, fault):

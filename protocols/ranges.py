@@ -1,0 +1,248 @@
+"""The range of every integer that travels: one table, which every decoder checks by; docs/reference/wire.md shows it.
+
+A field of protobuf is checked as soon as its message is parsed (`parse`), arrays and documents where they are read. An
+integer that is not in the table cannot be decoded: the look-up fails. Bounds are chosen so that nothing that is worked
+out from what came in range leaves int64, which is what NumPy and SQLite count in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from jaxtyping import Int64, Integer
+from numpy import ndarray
+
+from protocols.errors import InvalidInput, MalformedMessage
+
+MESSAGE_BYTES = 2**28
+# Queries of a study. Times votes.LATTICE, which is how participation counts them, they stay below 2**61.
+QUERIES = 2**40
+SEATS = 2**20
+# Nano-units. A cap above it would not be exact in float64 (it is an epsilon of four million).
+LARGEST_CAP = 2**52
+# Exact in float64, and so in every reader of JSON.
+_WHOLE = 2**53 - 1
+_INT64 = 2**63 - 1
+_YEAR_9999_MS = 253_402_300_799_999
+
+_P = TypeVar("_P", bound=Message)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Of one field, or of each element of an array: both ends are allowed.
+
+    why: what it counts, or what bounds it; secret: a vote or a part of one, which no message says.
+    """
+
+    lowest: int
+    highest: int
+    why: str
+    secret: bool = False
+
+
+_BATCH = Range(0, QUERIES - 1, "each batch asks one query at least")
+_QUERY = Range(0, QUERIES - 1, "a position in the pool; ascending within a batch")
+_ROUND = Range(1, _WHOLE, "counts the questions of a session")
+_VERSION = Range(1, 2**16 - 1, "counts versions of the wire")
+_COUNT = Range(0, _WHOLE, "entries of a log")
+_AMOUNT = Range(0, LARGEST_CAP, "nano-units within the largest cap that a budget may have")
+_SIZE = Range(1, 2**20, "values of one layer; see protocols/inference/architecture.py")
+_SOME = Range(1, _WHOLE, "exact in every reader")
+_ASKED = Range(1, QUERIES, "queries of one batch; then held against batch_limit")
+_SEAT = Range(0, SEATS - 1, "a position on the roster; then held against it")
+_FIELD = Range(0, 2**31 - 2, "an element of the field modulo 2^31 - 1", secret=True)
+
+# (what travels, its field) -> range. The first part of the name is the message of wire.proto where it is one.
+RANGES: Mapping[tuple[str, str], Range] = {
+    ("Array", "shape"): Range(0, MESSAGE_BYTES, "elements of the largest message"),
+    ("VoteRequest", "number"): _BATCH,
+    ("Settled", "spent"): _AMOUNT,
+    ("Head", "count"): _COUNT,
+    ("Hello", "versions"): _VERSION,
+    ("Welcome", "version"): _VERSION,
+    ("Welcome", "time_ms"): Range(0, _YEAR_9999_MS, "milliseconds from 1970 to the year 9999"),
+    ("Ask", "round"): _ROUND,
+    ("Answer", "round"): _ROUND,
+    # Arrays of int64 in messages.
+    ("VoteRequest", "ids"): _QUERY,
+    ("VoteReply", "votes"): Range(
+        -1, _WHOLE - 1, "a class, or -1 for none; then held against the study's classes", secret=True
+    ),
+    ("StepRequest sum_keys", "queries"): _ASKED,
+    ("StepRequest architecture", "queries"): _ASKED,
+    # Arrays between the coordinator, or who asks about hidden records, and the guardian.
+    ("submission", "number"): _BATCH,
+    ("submission", "second_round"): Range(0, 1, "whether the batch is of the second round"),
+    ("submission", "ids"): _QUERY,
+    ("submission", "members"): _SEAT,
+    ("submission", "seats"): _SEAT,
+    ("submission", "lengths"): Range(0, MESSAGE_BYTES, "bytes of a sealed share"),
+    ("guardian's head", "count"): _COUNT,
+    ("deal", "queries"): _ASKED,
+    ("deal", "seats"): Range(0, SEATS, "offers that follow"),
+    ("offer", "seat"): _SEAT,
+    # Words of shares. Those of a ring may be any: they are uniform.
+    ("two servers", "field element"): _FIELD,
+    ("inference", "field element"): _FIELD,
+    # A model's architecture, JSON.
+    ("architecture", "features"): _SIZE,
+    ("architecture", "layers"): _SIZE,
+    ("architecture", "layers.shift"): Range(0, 2**20 - 1, "then held against accumulator_bits"),
+    ("architecture", "precision.input_bits"): Range(0, 16, "fraction bits"),
+    ("architecture", "precision.weight_bits"): Range(1, 16, "fraction bits"),
+    ("architecture", "precision.accumulator_bits"): Range(8, 32, "bits of a ring's word"),
+    # A study's file.
+    ("study", "classes"): Range(2, _WHOLE, "exact in every reader"),
+    ("study", "teachers"): _SOME,
+    ("study", "query_limit"): Range(1, QUERIES, "positions in the pool are below it"),
+    ("study", "batch_limit"): _SOME,
+    ("study", "quorum"): _SOME,
+    ("study", "pooled_teachers"): _SOME,
+    ("study", "round_one"): Range(1, QUERIES, "at most query_limit"),
+    ("study", "terms.pool_size"): Range(1, QUERIES, "at most query_limit"),
+    ("study", "terms.input_shape"): Range(1, 2**24, "values of one query"),
+    ("study", "confidentiality.units"): Range(2, 2**20, "a power of two"),
+    ("study", "confidentiality.colluders"): Range(0, SEATS, "below the quorum"),
+    # The files of a release.
+    ("evidence/ledger.json", "caps"): _AMOUNT,
+    ("evidence/ledger.json", "batches.number"): _BATCH,
+    ("evidence/ledger.json", "batches.queries"): _QUERY,
+    ("evidence/ledger.json", "batches.reserved"): _AMOUNT,
+    ("evidence/ledger.json", "batches.settled"): _AMOUNT,
+    ("evidence/audit.jsonl", "count"): Range(1, _WHOLE, "entries of a log"),
+    ("evidence/audit.jsonl", "time_ns"): Range(0, _INT64, "nanoseconds from 1970 to the year 2262"),
+    ("evidence/audit.jsonl", "fields"): Range(-_INT64, _INT64, "sums of amounts, numbers of batches"),
+    ("evidence/frames.jsonl", "number"): _BATCH,
+    ("labels.csv", "query"): _QUERY,
+    ("labels.csv", "label"): Range(0, _WHOLE - 1, "a class; then held against the study's classes"),
+    ("labels.csv", "reinforced"): Range(0, _WHOLE - 1, "the same"),
+    ("privacy.json", "differences_nano"): Range(-_INT64, _INT64, "sums of amounts, and differences of them"),
+}
+
+_INTEGERS = {
+    FieldDescriptor.CPPTYPE_INT32,
+    FieldDescriptor.CPPTYPE_INT64,
+    FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+    FieldDescriptor.CPPTYPE_ENUM,
+}
+
+
+def parse(kind: type[_P], data: bytes, *, what: str) -> _P:
+    """The message of this kind in `data`, with every integer in its range. what: for the error, MalformedMessage."""
+    try:
+        message = kind.FromString(data)
+    except DecodeError:
+        raise MalformedMessage(f"{len(data)} bytes are not {what}") from None
+    try:
+        _check_fields(message)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+    return message
+
+
+def check(where: str, field: str, value: int) -> int:
+    """`value` itself. Raises InvalidInput unless it is in the range of the field."""
+    allowed = RANGES[where, field]
+    if not allowed.lowest <= value <= allowed.highest:
+        said = "out of range" if allowed.secret else _shown(value)
+        raise InvalidInput(f"{where}: {field} is {said}; allowed: {allowed.lowest} to {allowed.highest}")
+    return value
+
+
+def whole(where: str, field: str, value: object) -> int:
+    """What JSON gave, if it is a whole number in the range of the field. Raises InvalidInput."""
+    if type(value) is not int:
+        raise InvalidInput(f"{where}: {field} is a {type(value).__name__}; allowed: a whole number")
+    return check(where, field, value)
+
+
+def check_all(where: str, field: str, array: Integer[ndarray, "..."]) -> None:
+    """Raises InvalidInput unless every element is in the range of the field."""
+    if array.size:
+        check(where, field, int(array.min()))
+        check(where, field, int(array.max()))
+
+
+def in_range(where: str, field: str, array: Integer[ndarray, "..."]) -> Integer[ndarray, "..."]:
+    """An array of whole numbers that came, if all are in the range of the field. Raises MalformedMessage."""
+    try:
+        check_all(where, field, array)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+    return array
+
+
+def integers(where: str, field: str, array: ndarray, *, rank: int = 1) -> Int64[ndarray, "..."]:
+    """An array that came, if it holds int64 in the range of the field. Raises MalformedMessage."""
+    if array.dtype != np.int64 or array.ndim != rank:
+        raise MalformedMessage(f"{where}: {field} is {array.dtype} of rank {array.ndim}; allowed: int64 of rank {rank}")
+    return in_range(where, field, array)
+
+
+def integer(where: str, field: str, array: ndarray) -> int:
+    """The one number in an array that came. Raises MalformedMessage."""
+    if integers(where, field, array).shape != (1,):
+        raise MalformedMessage(f"{where}: {field} has {array.size} elements; allowed: 1")
+    return int(array[0])
+
+
+def check_ascending(where: str, field: str, array: Int64[ndarray, " positions"]) -> None:
+    """Raises InvalidInput unless positions are in their range, there is one, and each is above the one before.
+
+    They are compared and not subtracted: a difference may wrap, and would then pass for positive.
+    """
+    check_all(where, field, array)
+    if not len(array) or (array[1:] <= array[:-1]).any():
+        raise InvalidInput(f"{where}: {field} repeat, descend or are missing; allowed: ascending positions")
+
+
+def positions(where: str, field: str, array: ndarray) -> Int64[ndarray, " positions"]:
+    """An array that came, if it holds ascending positions. Raises MalformedMessage."""
+    integers(where, field, array)
+    try:
+        check_ascending(where, field, array)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+    return array
+
+
+def _check_fields(message: Message) -> None:
+    """Raises InvalidInput, naming the first field of the message, or of one in it, that is out of its range."""
+    scalars, lists, messages, message_lists = _fields(message.DESCRIPTOR)
+    name = message.DESCRIPTOR.name
+    for field in scalars:
+        check(name, field, getattr(message, field))
+    for field in lists:
+        for value in getattr(message, field):
+            check(name, field, value)
+    for field in messages:
+        if message.HasField(field):
+            _check_fields(getattr(message, field))
+    for field in message_lists:
+        for each in getattr(message, field):
+            _check_fields(each)
+
+
+@cache
+def _fields(kind: Descriptor) -> tuple[list[str], list[str], list[str], list[str]]:
+    """The integers of a message, its lists of integers, its messages, and its lists of messages."""
+    found: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
+    for field in kind.fields:
+        if field.cpp_type in _INTEGERS:
+            found[field.is_repeated].append(field.name)
+        elif field.message_type is not None:
+            found[2 + field.is_repeated].append(field.name)
+    return found
+
+
+def _shown(value: int) -> str:
+    """A number for a message: Python refuses to write very long ones."""
+    return str(value) if abs(value) < 2**70 else f"a number of {value.bit_length()} bits"
