@@ -146,7 +146,7 @@ class Coordinator:
                 on_batch(asked, len(inputs))
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
-        """What is released of a pool of so many queries, asking nobody. It does not say what a student reinforced."""
+        """What is released of a pool of so many queries, asking nobody; nothing that a student reinforced."""
         released, asked = self._nothing(queries), 0
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
@@ -155,8 +155,7 @@ class Coordinator:
             released.labels[asked : asked + stored.queries] = labels
             released.batches.append((stored.queries, int((labels >= 0).sum())))
             asked += stored.queries
-        stop = Stop(reason, np.zeros(len(self._parties), dtype=bool))
-        return replace(released, stop=stop, reinforced=np.zeros(0, dtype=np.int64))
+        return replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool)))
 
     @property
     def open_batch(self) -> int | None:
