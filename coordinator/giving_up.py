@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from coordinator.jobs import MISSING
+from coordinator.jobs import AWAY
 from coordinator.labelled import check_labelled_here
 from coordinator.pool import stored_pool
 from coordinator.status import alive
@@ -90,15 +90,16 @@ def give_up(store: Store, name: str, number: int) -> None:
 def _check_missing(store: Store, study: Study, job: Job, number: int, openers: list[int] | None) -> None:
     """Raises Refused where the seats for which the batch waited at last are back, and make its quorum.
 
-    openers: the seats that alone can open it, None where any may answer.
+    A seat that was late is not back: the labelling had all its patience with it. openers: the seats that alone can
+    open it, None where any may answer.
     """
     needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
     since_s, connected = store.started_s(job.number), set()
     if alive(store) is not None:
         connected = {each.party for each in store.sessions()}
     faults = [each for each in store.faults(study.name) if each.number == number and each.last_s >= since_s]
-    missing = {each.seat for each in faults if each.code in MISSING} & set(needed)
-    refusing = {each.seat for each in faults if each.code not in MISSING}
+    missing = {each.seat for each in faults if each.code in AWAY} & set(needed)
+    refusing = {each.seat for each in faults if each.code not in AWAY}
     back = {seat for seat in missing if party_of(seat) in connected}
     able = [seat for seat in needed if seat not in refusing and (seat not in missing or seat in back)]
     if back and len(able) >= study.quorum:

@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 
 from coordinator.job_progress import JobProgress
+from coordinator.late_seats import LATE, LateSeats
 from coordinator.logs import Event
 from coordinator.pool import stored_pool
 from coordinator.store import Job, JobState, Store, ledger_path
@@ -34,8 +35,9 @@ from protocols.schedule import StopReason
 from protocols.study import Study, party_of
 from protocols.transport import Transport
 
-# Codes of a seat that may still come; every other refusal is for a person to mend.
-MISSING = frozenset({"absent", "unknown_study"})
+# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to mend.
+AWAY = frozenset({"absent", "unknown_study"})
+_MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
 # What an operator does where asking itself is refused.
 _TO_DO = {
@@ -112,6 +114,7 @@ class OpenStudy:
         self._send = hub.open_study(self.study, self._ledger, outcome_for=self._coordinator.outcome_for)
         # Why each seat was left out of the last batch.
         self._left_out: dict[str, str] = {}
+        self._late = self._late_seats(patience_s=0.0)
 
     def close(self) -> None:
         """Closes the ledger."""
@@ -121,6 +124,7 @@ class OpenStudy:
         """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still under way."""
         try:
             self._store.start_job(job.number)
+            self._late = self._late_seats(patience_s=patience_s)
             self._on_event("job_started", {"study": self.name, "job": job.number})
             labelling, message = self._label(job, patience_s)
         except Stopped:
@@ -136,7 +140,8 @@ class OpenStudy:
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
-        self._store.end_job(job.number, state, message or _END[labelling.stop.reason], labelling)
+        said = "; ".join(filter(None, (message or _END[labelling.stop.reason], self._late.summary())))
+        self._store.end_job(job.number, state, said, labelling)
         self._on_event(
             "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
         )
@@ -172,14 +177,16 @@ class OpenStudy:
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
             assert labelling is not None  # the guardian is there
-            missing = sorted(seat for seat, code in self._left_out.items() if code in MISSING)
-            refusing = {seat: code for seat, code in self._left_out.items() if code not in MISSING}
+            missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
                 return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
+            named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
             if late:
-                return labelling, f"{', '.join(missing)} did not come; {_back_or_never('they are', self.name)}"
-            self._store.say_job(job.number, f"waits for {', '.join(missing)}; quorum {self.study.quorum}")
+                came = "answer" if "(late)" in named else "come"
+                return labelling, f"{named} did not {came}; {_back_or_never('they are', self.name)}"
+            self._store.say_job(job.number, f"waits for {named}; quorum {self.study.quorum}")
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
@@ -220,7 +227,22 @@ class OpenStudy:
                 raise Stopped
 
     def _exchange(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One round over the hub, which serve's stop interrupts; who was left out is written down."""
+        """One round over the hub, in which late seats are asked again; who did not settle is written down."""
+        replies = self._late.ask(self._round, requests)
+        first = next(iter(requests.values()), None)
+        if isinstance(first, Outcome):
+            self._note_outcomes(replies, first)
+        return replies
+
+    def _late_seats(self, *, patience_s: float) -> LateSeats:
+        def pause(wait_s: float) -> None:
+            self._say_missing((), "")
+            self._wait(set(), wait_s)
+
+        return LateSeats(self.study, patience_s=patience_s, wait=pause, on_event=self._on_event)
+
+    def _round(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """One round over the hub, which serve's stop interrupts."""
         if self._stop.is_set():
             raise Stopped
         sent: Future[dict[str, Reply | None]] = Future()
@@ -233,17 +255,14 @@ class OpenStudy:
             wait({sent}, timeout=_LOOK_S)
             if time.monotonic() - began > _SAY_AFTER_S and not sent.done():
                 said = self._say_missing(requests, said)
-        replies = sent.result()
-        first = next(iter(requests.values()), None)
-        if isinstance(first, Outcome):
-            self._note_outcomes(replies, first)
-        return replies
+        return sent.result()
 
     def _say_missing(self, seats: Iterable[str], said: str) -> str:
         """Tells people for whom the round waits, when that has changed; what was told."""
         here = set(self._hub.connected())
         missing = sorted(seat for seat in seats if party_of(seat) not in here)
-        text = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
+        asks = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
+        text = self._late.waiting or asks
         if text != said:
             job = self._store.job(self.name)
             if job is not None and not job.ended:

@@ -95,7 +95,7 @@ class Relay:
                 answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
             finally:
                 self._ticks(opened, seat).discard(-1 if tick is None else tick)
-            if answered is None:
+            if not isinstance(answered, Answered):
                 return passed_back(b"", code="absent", reason="the party gave no answer in time")
             await self._aside(self._keep, opened, seat, request, answered)
             return passed_back(answered.signed)

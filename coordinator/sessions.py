@@ -51,6 +51,13 @@ class Answered:
     answer: Answer
 
 
+@dataclass(frozen=True)
+class Late:
+    """What there is of a seat that was asked over a stream that stays open, and had no answer at the deadline."""
+
+    deadline_s: float
+
+
 # outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
 OutcomeFor = Callable[[str, bytes], Outcome | None]
 # on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
@@ -171,8 +178,8 @@ class Sessions:
             pass
         return parties - set(self.open)
 
-    async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | None]:
-        """What each seat answered before the study's deadline; None for one that did not.
+    async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
+        """What each seat answered before the study's deadline; Late for one that was asked and did not, else None.
 
         Raises Refused("coordinator_rolled_back") when a party knows more of the study's ledger than it holds: what
         was released under the missing entries would be released again, with other noise.
@@ -184,18 +191,21 @@ class Sessions:
         largest = max((len(envelope) for envelope in envelopes.values()), default=0)
         at_once = asyncio.Semaphore(max(1, _AT_ONCE_BYTES // (largest + _REPLY_ROOM_BYTES)))
 
-        async def one(seat: str, envelope: bytes) -> Answered | None:
+        async def one(seat: str, envelope: bytes) -> Answered | Late | None:
+            asked = False
             try:
                 async with asyncio.timeout_at(deadline), at_once:
                     while True:
                         session = await self._session_of(opened, seat)
+                        asked = True
                         try:
                             return await self.ask(session, opened, seat, envelope)
                         except SessionEnded:
+                            asked = False
                             self.remove(session)
             except TimeoutError:
-                self._on_event("absent", {"seat": seat})
-                return None
+                self._on_event("late" if asked else "absent", {"seat": seat})
+                return Late(terms.deadline_s) if asked else None
 
         if opened.fault is None:
             asked = (one(seat, envelopes[id(request)]) for seat, request in requests.items())
@@ -280,14 +290,24 @@ def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
 
 
 def record(
-    opened: OpenStudy, requests: Mapping[str, Request], answers: Mapping[str, Answered | None], *, on_event: Event
+    opened: OpenStudy,
+    requests: Mapping[str, Request],
+    answers: Mapping[str, Answered | Late | None],
+    *,
+    on_event: Event,
 ) -> dict[str, Reply | None]:
-    """Decodes the answers, and keeps heads and evidence of all of them in one transaction."""
+    """Decodes the answers, and keeps heads and evidence of all of them in one transaction.
+
+    A late seat's is a Refusal("late") that nobody sent.
+    """
     replies: dict[str, Reply | None] = dict.fromkeys(requests)
     log, ledger = opened.ledger.log, opened.ledger
     with log.together():
         for seat, answered in answers.items():
             if answered is None:
+                continue
+            if isinstance(answered, Late):
+                replies[seat] = Refusal("late", f"no answer yet after {answered.deadline_s:g} s, the study's deadline")
                 continue
             try:
                 reply = _reply(answered.answer.envelope)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,11 @@ class _Voter:
 
 
 class Answering:
-    """Opens each approved seat once and keeps it. Use as a context manager."""
+    """Opens each approved seat once and keeps it. Use as a context manager.
+
+    Teachers are loaded when the node starts, and a process without a question for teachers.idle_s is ended: an idle
+    node holds no teachers.
+    """
 
     def __init__(self, home: Home, settings: Settings, policy: Policy, *, party: str, on_event: OnEvent) -> None:
         self._home = home
@@ -97,6 +102,8 @@ class Answering:
         self._party = party
         self._on_event = on_event
         self._open: dict[tuple[bytes, str], tuple[Seat, TeacherProcess]] = {}
+        self._warmed: set[tuple[bytes, str]] = set()
+        self._warming: threading.Thread | None = None
 
     def __enter__(self) -> Answering:
         """Raises Refused("policy_rolled_back")."""
@@ -104,9 +111,40 @@ class Answering:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for seat, teachers in self._open.values():
-            teachers.close()
+        self.stop()
+        if self._warming is not None:
+            self._warming.join()
+        for seat, _ in self._open.values():
             seat.ledger.close()
+
+    def stop(self) -> None:
+        """Ends all teachers, and refuses the vote that waits for them."""
+        for _, teachers in list(self._open.values()):
+            teachers.close()
+
+    def end_withdrawn(self) -> None:
+        """Ends the teachers of studies that were withdrawn, and refuses the vote that waits for them."""
+        for (study, _), (_, teachers) in list(self._open.items()):
+            approval = self._policy.approval(study, self._settings.data.name)
+            if approval is None or approval.withdrawn:
+                teachers.close()
+
+    def warm(self, seats: Sequence[Seat]) -> None:
+        """Begins to load the teachers of seats, each once in the node's life, on a thread of its own.
+
+        One study after the other: those of the one before are ended first, unless they were asked, so that no more are
+        in memory than one study's and those that are at work. The last study's stay until teachers.idle_s is over.
+        """
+        studies: dict[bytes, list[TeacherProcess]] = {}
+        for seat in seats:
+            key = seat.study.digest, seat.party.name
+            if key not in self._warmed and seat.study.confidentiality.querier is None:  # else no teacher is asked
+                self._warmed.add(key)
+                studies.setdefault(seat.study.digest, []).append(self._open[key][1])
+        if studies:
+            waits = (self._warming, list(studies.values()))
+            self._warming = threading.Thread(target=_warm, args=waits, name="warming", daemon=True)
+            self._warming.start()
 
     def seats(self) -> list[Seat]:
         """The seats that may vote now: approved by this home, not withdrawn. What cannot be opened is reported."""
@@ -131,7 +169,8 @@ class Answering:
             study=study.digest,
             deadline_s=study.terms.deadline_s,
             idle_s=self._settings.teachers.idle_s,
-            on_event=self._on_event,
+            stalled_s=self._settings.teachers.stalled_s,
+            on_event=lambda event, fields: self._on_event(event, {"study": study.name, "seat": name, **fields}),
         )
         pool_file = self._home.pool(study.digest)
         pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
@@ -171,6 +210,18 @@ class Answering:
         seat = Seat(study, party, ledger, voter.anchor)
         self._open[study.digest, name] = (seat, teachers)
         return seat
+
+
+def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]]) -> None:
+    if earlier is not None:
+        earlier.join()
+    before: list[TeacherProcess] = []
+    for seats in studies:
+        for teachers in before:
+            teachers.rest()
+        for teachers in seats:
+            teachers.warm()
+        before = seats
 
 
 def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedModel:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TextIO
 
 FIELDS: Final = frozenset(
-    "address code process reason seat skew_ms status studies study until version metrics_port".split()
+    "address code process reason seat seconds skew_ms status studies study teachers until version metrics_port".split()
 )
 _TEXT: Final = 500
 

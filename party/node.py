@@ -300,6 +300,8 @@ class Node:
 
     def _count_refusal(self, session: _Session, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
+        if refusal.code == "teachers_late":  # which is not the coordinator's fault
+            return
         session.refusals += 1
         if session.refusals > _REFUSALS:
             raise Refused("too_many_refusals", f"the coordinator sent {_REFUSALS} requests that had to be refused")

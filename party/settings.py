@@ -46,12 +46,14 @@ class DataSettings:
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings:
     """kind: of party/teachers, "onnx", "entry-point:NAME" or "package.module:attribute"; seed: from which shards and
-    training derive; files: ONNX files, one a teacher; idle_s: seconds after which the teachers' process ends."""
+    training derive; files: ONNX files, one a teacher; idle_s: seconds without a question after which the teachers'
+    process ends; stalled_s: seconds in which no teacher is loaded or votes, after which it is ended."""
 
     kind: str
     seed: int
     files: tuple[Path, ...] = ()
     idle_s: float = 300.0
+    stalled_s: float = 900.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ def read_settings(path: Path) -> Settings:
             seed=teachers.whole("seed", 0, 2**63 - 1),
             files=tuple(base / each for each in teachers.texts("files", ())),
             idle_s=teachers.number("idle_s", 300.0),
+            stalled_s=teachers.number("stalled_s", 900.0),
         ),
         lifetime=lifetime,
         settle=node.flag("settle"),
@@ -126,8 +129,9 @@ def read_settings(path: Path) -> Settings:
         raise InvalidInput(f"{path}: data.name is empty; allowed: a name for the data set, to which its caps belong")
     if len(settings.data.delimiter) != 1:
         raise InvalidInput(f"{path}: data.delimiter is {settings.data.delimiter!r}; allowed: one character")
-    if not 1 <= settings.teachers.idle_s <= 86_400:
-        raise InvalidInput(f"{path}: teachers.idle_s is {settings.teachers.idle_s}; allowed: 1 to 86400 seconds")
+    for key, seconds in (("idle_s", settings.teachers.idle_s), ("stalled_s", settings.teachers.stalled_s)):
+        if not 1 <= seconds <= 86_400:
+            raise InvalidInput(f"{path}: teachers.{key} is {seconds}; allowed: 1 to 86400 seconds")
     return settings
 
 

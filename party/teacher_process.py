@@ -1,42 +1,65 @@
 """Teachers in a process of their own, so that an idle node stays small and a crash of theirs is not the node's.
 
-`python -m party.teacher_process FOLDER STUDY` reads VoteRequests from standard input and writes VoteReplies (or a
-Refusal) to standard output: messages of protocols.messages, each after its length in 8 bytes. The node starts it at the
-first vote and ends it when nothing was asked for a while.
+The process starts when the node does, or at a vote, and ends when nothing was asked for a while. A deadline ends
+nothing: votes that are late are kept, and serve the same question when it is asked again. What does end the process
+is that it makes no progress: no teacher loaded, or voting, for a stated time.
 """
 
 from __future__ import annotations
 
-import os
-import selectors
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import ConclaveError, MalformedMessage, Refused
-from protocols.messages import MESSAGE_BYTES, Message, Refusal, VoteReply, VoteRequest, decode, encode
+from party.teacher_pipe import LOG, TeacherPipe
+from protocols.errors import MalformedMessage, Refused
+from protocols.messages import Refusal, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 
-_LENGTH_BYTES: Final = 8
-_STOP_WAIT_S: Final = 5.0
-_LOG: Final = "teacher_process.log"
-_ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+Votes = Int64[ndarray, "teachers queries"]
+# Batches whose votes are kept, in case that they are asked for again.
+_KEPT: Final = 2
+# A node that is late says so this long before the coordinator's deadline, or after four fifths of a short one.
+_SAY_LATE_S: Final = 5.0
+
+
+@dataclass(eq=False)
+class _Task:
+    """A batch that the teachers predict. request: None once it was sent; began: by the clock."""
+
+    digest: bytes
+    queries: int
+    request: VoteRequest | None
+    began: float
+    votes: Votes | None = None
+    refused: Refused | None = None
+    late: bool = False
+
+
+@dataclass(eq=False)
+class _Wishes:
+    """What the thread that owns the process is to do."""
+
+    task: _Task | None = None
+    warm: bool = False
+    rest: bool = False
+    close: bool = False
 
 
 class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
-    folder: of party.training; study: digest; deadline_s: for one batch, starting included; idle_s: after which the
-    child is ended. A vote raises Refused("no_teachers"), ("teachers_failed") or ("teachers_late"); nothing was charged
-    then, and the reason names no file of the hospital, as it goes to the coordinator.
+    A vote raises Refused("no_teachers"), ("teachers_failed"), or ("teachers_late") shortly before the deadline; nothing
+    was charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers go on;
+    asked again, the same batch gets their votes. A newer batch takes the place of one that is not done, after the
+    teacher that is voting: a coordinator asks for its newest alone. At most two batches' votes are kept, in memory.
     """
 
     def __init__(
@@ -46,77 +69,200 @@ class TeacherProcess:
         study: bytes,
         deadline_s: float,
         idle_s: float,
+        stalled_s: float,
         on_event: Callable[[str, dict[str, str | int]], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """folder: of party.training; study: digest; deadline_s: of the study, for one batch.
+
+        idle_s: after which the child is ended; stalled_s: without progress, after which it is ended; clock: seconds, to
+        say how long predicting took.
+        """
         self._folder = folder
         self._study = study
         self._deadline_s = deadline_s
         self._idle_s = idle_s
+        self._stalled_s = stalled_s
         self._on_event = on_event
-        self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._timer: threading.Timer | None = None
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._wishes = _Wishes()
+        self._kept: dict[bytes, Votes] = {}
+        self._asked = False
+        # Owns the child: no other thread reads from it or writes to it.
+        self._thread: threading.Thread | None = None
+        self._pipe: TeacherPipe | None = None
+        self._teachers = 0
 
-    def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
+    def __call__(self, batch: QueryBatch) -> Votes:
         """The teachers' votes."""
-        request = VoteRequest(self._study, b"", batch)
-        with self._lock:
-            self._rest()
-            try:
-                reply = self._ask(request)
-            except BaseException:
-                # Whatever the child still writes belongs to this batch: it may not answer another.
-                self._end()
-                raise
-            self._timer = threading.Timer(self._idle_s, self.close)
-            self._timer.daemon = True
-            self._timer.start()
-        if isinstance(reply, Refusal):
-            raise self._failed("the teachers cannot be used", reply.reason)
-        if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
-            raise Refused("teachers_failed", "the teachers' process answered another request")
-        return reply.votes
+        with self._changed:
+            self._check_open()
+            self._asked = True
+            kept = self._kept.get(batch.digest)
+            if kept is not None:
+                return kept
+            task = self._wishes.task
+            if task is None or task.digest != batch.digest:
+                request = VoteRequest(self._study, b"", batch)
+                task = _Task(batch.digest, len(batch.ids), request, self._clock())
+                if self._wishes.task is not None:
+                    self._wishes.task.refused = Refused("teachers_late", "a newer batch was asked")
+                self._wishes.task = task
+                self._wake()
+            by_s = self._deadline_s - min(_SAY_LATE_S, self._deadline_s / 5)
+            self._changed.wait_for(lambda: task.votes is not None or task.refused is not None, by_s)
+            if task.votes is not None:
+                return task.votes
+            if task.refused is not None:
+                raise task.refused
+            task.late = True
+            so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and goes on"
+            reason = f"{so_far}; {self._advice()}; the votes are for the next time the batch is asked"
+        self._on_event("teachers_late", {"reason": reason})
+        raise Refused("teachers_late", reason)
 
     @property
     def process_id(self) -> int | None:
         """Of the child, while it runs."""
-        child = self._child
-        return None if child is None else child.pid
+        pipe = self._pipe
+        return None if pipe is None else pipe.process.pid
+
+    def warm(self) -> None:
+        """Loads the teachers, unless they are; returns when they are loaded, or cannot be."""
+        with self._changed:
+            if self._wishes.close:
+                return
+            self._wishes.warm = True
+            self._wake()
+            self._changed.wait_for(lambda: not self._wishes.warm)
+
+    def rest(self) -> None:
+        """Ends the child now, unless something was ever asked: teachers that were only made warm."""
+        with self._changed:
+            if not self._asked and self._thread is not None:
+                self._wishes.rest = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._wishes.rest)
 
     def close(self) -> None:
-        """Ends the child, if there is one; the next vote starts another."""
-        with self._lock:
-            self._rest()
-            self._end()
+        """Ends the child, if there is one, and refuses whatever is asked, or waited for, from now on."""
+        with self._changed:
+            self._wishes.close = True
+            self._changed.notify_all()
+            thread, pipe = self._thread, self._pipe
+        if pipe is not None:
+            pipe.terminate()
+        if thread is not None:
+            thread.join()
 
-    def _ask(self, request: VoteRequest) -> Message:
-        deadline = time.monotonic() + self._deadline_s
-        child = self._started()
-        assert child.stdin is not None
-        assert child.stdout is not None
+    def _check_open(self) -> None:
+        if self._wishes.close:
+            raise _closed()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="teachers", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        """Does what is wished for until nothing is for a while."""
+        wishes = self._wishes
         try:
-            _write_all(child.stdin, _framed(request), deadline)
-            length = int.from_bytes(_read_exactly(child.stdout, _LENGTH_BYTES, deadline), "big")
-            if length > MESSAGE_BYTES:
-                raise MalformedMessage(f"{length} bytes; allowed: at most {MESSAGE_BYTES}")
-            return decode(_read_exactly(child.stdout, length, deadline))
+            while True:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: wishes.close or wishes.rest or wishes.warm or wishes.task is not None, self._idle_s
+                    )
+                    task = wishes.task
+                    if wishes.close or (task is None and not wishes.warm):
+                        self._stop()
+                        return
+                    wishes.rest = False
+                self._do(task)
+        finally:
+            with self._changed:
+                if self._thread is threading.current_thread():
+                    self._stop()
+
+    def _stop(self) -> None:
+        """Ends the child and, with it, what anybody waits for."""
+        self._end()
+        self._thread = None
+        self._finish(self._wishes.task, _closed())
+        self._wishes.warm = self._wishes.rest = False
+        self._changed.notify_all()
+
+    def _do(self, task: _Task | None) -> None:
+        """Starts the child if there is none, then predicts the task. Whatever fails ends in the task."""
+        done: Votes | Refused | None
+        try:
+            pipe = self._started()
+            with self._changed:
+                self._wishes.warm = False
+                self._changed.notify_all()
+            done = None if task is None else self._predicted(pipe, task)
         except TimeoutError:
-            raise Refused(
-                "teachers_late", f"the teachers gave no votes in {self._deadline_s:g} s, the study's deadline"
-            ) from None
-        except (EOFError, BrokenPipeError, MalformedMessage, OSError):
-            code = child.poll()
+            done = self._failed(
+                f"the teachers made no progress for {self._stalled_s:g} s and were ended", "see teachers.stalled_s"
+            )
+        except (EOFError, MalformedMessage, OSError):
+            if self._wishes.close:
+                return
+            code = None if self._pipe is None else self._pipe.process.poll()
             what = f"the teachers' process ended{'' if code is None else f' with {code}'}"
-            raise self._failed(what, f"see {self._folder / _LOG}") from None
+            done = self._failed(what, f"see {self._folder / LOG}")
+        except Refused as refused:
+            done = refused
+        with self._changed:
+            if isinstance(done, Refused):
+                self._end()
+            self._wishes.warm = False
+            self._finish(task, done)
+            self._changed.notify_all()
 
-    def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
-        """The refusal, which goes to the coordinator; `detail` may name files and goes to the hospital's log alone."""
-        self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
-        return Refused(code, f"{what}; the hospital's own log says more")
+    def _finish(self, task: _Task | None, done: Votes | Refused | None) -> None:
+        """Keeps the votes of a task, or why there are none; one that a newer batch took the place of has neither."""
+        if task is None or done is None or self._wishes.task is not task:
+            return
+        self._wishes.task = None
+        if isinstance(done, Refused):
+            task.refused = done
+            return
+        task.votes = self._kept[task.digest] = done
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        took_s = self._clock() - task.began
+        if task.late:
+            reason = f"predicting {task.queries} queries took {took_s:.3g} s; {self._advice()}"
+            self._on_event("teachers_slow", {"reason": reason})
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._child is not None and self._child.poll() is None:
-            return self._child
+    def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
+        """The votes, teacher by teacher; None as soon as another batch is wanted, or none."""
+        rows: list[Votes] = []
+        request, task.request = task.request, None
+        assert request is not None  # it is sent once
+        for number in range(self._teachers):
+            if self._wishes.task is not task or self._wishes.close:
+                return None
+            pipe.ask(None if number else request, stalled_s=self._stalled_s)
+            reply = pipe.read(stalled_s=self._stalled_s)
+            if isinstance(reply, Refusal):
+                raise self._failed("the teachers cannot be used", reply.reason)
+            if (
+                not isinstance(reply, VoteReply)
+                or reply.batch_digest != request.digest
+                or reply.votes.shape != (1, task.queries)
+            ):
+                raise MalformedMessage("the teachers' process answered another request")
+            rows.append(reply.votes)
+        return np.concatenate(rows)
+
+    def _started(self) -> TeacherPipe:
+        """The child, with its teachers loaded."""
+        if self._pipe is not None and self._pipe.process.poll() is None:
+            return self._pipe
         self._end()
         if not self._folder.is_dir():
             raise self._failed(
@@ -124,116 +270,44 @@ class TeacherProcess:
                 f"{self._folder} does not exist; run: conclave-party train STUDY",
                 code="no_teachers",
             )
-        environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
+        began = self._clock()
         try:
-            with os.fdopen(os.open(self._folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
-                self._child = subprocess.Popen(
-                    [sys.executable, "-m", "party.teacher_process", str(self._folder), self._study.hex()],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    env=environment,
-                    bufsize=0,
-                )
-            for pipe in (self._child.stdin, self._child.stdout):
-                assert pipe is not None
-                os.set_blocking(pipe.fileno(), False)
+            pipe = TeacherPipe(self._folder, study=self._study)
         except OSError as error:
             raise self._failed("the teachers' process cannot be started", str(error)) from None
-        self._on_event("teachers_started", {"process": self._child.pid})
-        return self._child
+        with self._changed:
+            self._pipe = pipe
+        self._check_open()  # if it was closed before it could know of the child, nobody else ends that
+        self._on_event("teachers_started", {"process": pipe.process.pid})
+        loaded, teachers = 0, 1
+        while loaded < teachers:
+            said = pipe.read(stalled_s=self._stalled_s)
+            if isinstance(said, Refusal):
+                raise self._failed("the teachers cannot be used", said.reason)
+            if not isinstance(said, tuple):
+                raise MalformedMessage("the teachers' process voted before it was asked")
+            loaded, teachers = said
+        self._teachers = teachers
+        self._on_event("teachers_ready", {"teachers": teachers, "seconds": round(self._clock() - began)})
+        return pipe
 
-    def _rest(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
+        """The refusal, which goes to the coordinator; `detail` may name files and goes to the hospital's log alone."""
+        self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
+        return Refused(code, f"{what}; the hospital's own log says more")
+
+    def _advice(self) -> str:
+        return (
+            f"the study's deadline is {self._deadline_s:g} s: ask the operator for a longer deadline_s, or a smaller "
+            "batch_limit, in the next study"
+        )
 
     def _end(self) -> None:
-        """Ends the child: it stops when its input closes, and is killed if it does not."""
-        child, self._child = self._child, None
-        if child is None:
-            return
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.close()
-        if child.poll() is None:
-            child.terminate()
-        try:
-            child.wait(_STOP_WAIT_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        child.stdout.close()
-        self._on_event("teachers_ended", {"process": child.pid, "status": child.returncode})
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            status = pipe.end()
+            self._on_event("teachers_ended", {"process": pipe.process.pid, "status": status})
 
 
-def main(arguments: list[str]) -> int:
-    """The child: loads the teachers of a folder and votes until standard input ends."""
-    folder, study = Path(arguments[0]), bytes.fromhex(arguments[1])
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
-    # Whatever a hospital's own teacher prints must not get between the messages.
-    sys.stdout = sys.stderr
-    from party.trained import load_teachers
-
-    try:
-        teachers = load_teachers(folder, study=study)
-        failure = ""
-    except ConclaveError as error:
-        teachers, failure = [], str(error)
-    while header := source.read(_LENGTH_BYTES):
-        length = int.from_bytes(header, "big")
-        request = decode(source.read(length))
-        assert isinstance(request, VoteRequest)
-        reply: Message
-        try:
-            if failure:
-                reply = Refusal("teachers_failed", failure)
-            else:
-                votes = np.stack([teacher.predict(request.batch.inputs) for teacher in teachers])
-                reply = VoteReply(request.digest, votes)
-        except ConclaveError as error:
-            reply = Refusal("teachers_failed", str(error))
-        sink.write(_framed(reply))
-        sink.flush()
-    return 0
-
-
-def _framed(message: Message) -> bytes:
-    data = encode(message)
-    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
-
-
-def _write_all(pipe: IO[bytes], data: bytes, deadline: float) -> None:
-    left = memoryview(data)
-    while left:
-        _wait(pipe, selectors.EVENT_WRITE, deadline)
-        try:
-            left = left[os.write(pipe.fileno(), left) :]
-        except BlockingIOError:
-            continue
-
-
-def _read_exactly(pipe: IO[bytes], count: int, deadline: float) -> bytes:
-    parts: list[bytes] = []
-    while count:
-        _wait(pipe, selectors.EVENT_READ, deadline)
-        try:
-            part = os.read(pipe.fileno(), min(count, 2**20))
-        except BlockingIOError:
-            continue
-        if not part:
-            raise EOFError
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def _wait(pipe: IO[bytes], event: int, deadline: float) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, event)
-        if not selector.select(max(0.0, deadline - time.monotonic())):
-            raise TimeoutError
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _closed() -> Refused:
+    return Refused("teachers_failed", "this node stops, or answers for the study no more")

@@ -6,6 +6,7 @@ It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run n
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final  # what JSON returns, checked below
@@ -29,13 +30,23 @@ class Manifest:
     teachers: int
 
 
-def load_teachers(folder: Path, *, study: bytes) -> list[Teacher]:
-    """The teachers of a folder. Raises DataUnavailable if there are none, DataCorrupt for other or broken ones."""
+def load_teachers(
+    folder: Path, *, study: bytes, loaded: Callable[[int, int], None] = lambda count, teachers: None
+) -> list[Teacher]:
+    """The teachers of a folder. loaded: told, before the first and after each, how many are, and of how many.
+
+    Raises DataUnavailable if there are none, DataCorrupt for other or broken ones.
+    """
     manifest = read_manifest(folder)
     if manifest.study != study.hex():
         raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
     kind = kind_of(manifest.kind)
-    return [kind.load(folder / teacher_file(number)) for number in range(manifest.teachers)]
+    loaded(0, manifest.teachers)
+    teachers = []
+    for number in range(manifest.teachers):
+        teachers.append(kind.load(folder / teacher_file(number)))
+        loaded(number + 1, manifest.teachers)
+    return teachers
 
 
 def read_manifest(folder: Path) -> Manifest:

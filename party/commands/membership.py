@@ -55,7 +55,10 @@ _TEMPLATE: Final = """\
 {teacher}
 # Made once; shards and training derive from it. Whoever knows it and the data can redo the teachers: keep it here.
 seed = {seed}
+# Seconds without a question after which their process ends; and seconds in which none of them is loaded or votes, after
+# which it is ended. That they are late for a coordinator's deadline ends nothing.
 idle_s = 300
+stalled_s = 900
 
 # What everything that is ever released about one unit of this data set may cost, over all studies and coordinators.
 # record: one record (or patient); party: all of this hospital's data. The node enforces it; it stands once a study is

@@ -70,12 +70,16 @@ def run(home_folder: Path) -> int:
         if settings.metrics_port:
             samples = partial(_samples, answering, policy, counts)
             held.enter_context(Metrics(settings.metrics_port, healthy=lambda: counts.connected, samples=samples))
-        on_event("started", {"studies": len(answering.seats()), "metrics_port": settings.metrics_port})
+        seats = answering.seats()
+        on_event("started", {"studies": len(seats), "metrics_port": settings.metrics_port})
         while not stop.is_set():
             # A study that is approved or withdrawn later is taken up by connecting again.
             again = threading.Event()
-            watch = threading.Thread(target=_watch, args=(policy, policy.approvals(), stop, again), daemon=True)
+            watch = threading.Thread(
+                target=_watch, args=(answering, policy, policy.approvals(), stop, again), daemon=True
+            )
             watch.start()
+            answering.warm(seats)
             node = Node(
                 key=key,
                 certificate=certificate_from_pem(home.certificate.read_bytes()),
@@ -91,22 +95,28 @@ def run(home_folder: Path) -> int:
             finally:
                 again.set()
                 watch.join()
+            if not stop.is_set():
+                seats = answering.seats()
         on_event("ended", {})
     return INTERRUPTED if interrupted.is_set() else 0
 
 
-def _watch(policy: Policy, first: list[Approval], stop: threading.Event, again: threading.Event) -> None:
-    """Sets `again` when the node is to stop, or when approvals are others than `first`."""
+def _watch(
+    answering: Answering, policy: Policy, first: list[Approval], stop: threading.Event, again: threading.Event
+) -> None:
+    """Sets `again` when the node is to stop, or when approvals are others than `first`: no vote is waited for then."""
     waited = 0.0
     while not again.is_set():
         if stop.wait(_LOOK_S):
             again.set()
+            answering.stop()
         waited += _LOOK_S
         if waited >= _APPROVALS_S:
             waited = 0.0
             # A file that cannot be read for a moment changes nothing: votes look at it themselves.
             with suppress(StorageFailed):
                 if policy.approvals() != first:
+                    answering.end_withdrawn()
                     again.set()
 
 

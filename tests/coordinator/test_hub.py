@@ -72,6 +72,31 @@ def test_a_party_that_is_away_is_left_out_and_pays_nothing(tmp_path):
         assert (labelled.spent[[0, 1, 3]] > 0).all()
 
 
+def test_a_party_that_is_connected_and_gives_no_answer_in_time_is_late_and_serves_the_retry(tmp_path):
+    gate = threading.Event()
+    study = deployed_study(2, deadline_s=0.5, quorum=2)
+    with Consortium(study, tmp_path) as consortium:
+        consortium.add_node("hospital-0")
+        inner = voter("hospital-1")
+        consortium.add_node("hospital-1", vote=lambda batch: gate.wait(60) and inner(batch))
+        for name in consortium.parties:
+            consortium.start_node(name)
+        assert not consortium.hub.wait_for(frozenset(consortium.parties), timeout_s=20)
+        labelled = consortium.label()
+        assert labelled.stop.reason == "quorum_lost"
+        assert labelled.refusals == {"hospital-1": "late"}
+        assert ("late", {"seat": "hospital-1"}) in consortium.events
+        gate.set()
+        wait_until(lambda: consortium.ledgers["hospital-1"].balance("hospital-1").spent > 0)
+        spent = consortium.ledgers["hospital-1"].balance("hospital-1").reserved
+        while (labelled := consortium.label()).stop.reason == "quorum_lost":
+            assert set(labelled.refusals.values()) <= {"late"}
+        np.testing.assert_array_equal(labelled.labels, in_one_process(study).labels)
+        first = labelled.batches[0][0]
+        assert consortium.ledgers["hospital-1"].charged(0) == {"hospital-1": spent}
+        assert first == 20
+
+
 def test_a_party_that_comes_within_the_deadline_is_counted(tmp_path):
     with Consortium(deployed_study(2, deadline_s=15.0, quorum=2), tmp_path) as consortium:
         consortium.add_node("hospital-0")

@@ -16,7 +16,7 @@ from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator
 from protocols.errors import Refused, StorageFailed
-from protocols.messages import VoteRequest
+from protocols.messages import Refusal, VoteRequest
 from protocols.noise import simulated
 from protocols.randomness import system_source
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -35,6 +35,7 @@ def quiet():
 def quick(monkeypatch):
     monkeypatch.setattr("coordinator.jobs._FIRST_WAIT_S", 0.05)
     monkeypatch.setattr("coordinator.jobs._LOOK_S", 0.01)
+    monkeypatch.setattr("coordinator.late_seats._FIRST_WAIT_S", 0.01)
 
 
 class Bench:
@@ -168,6 +169,64 @@ def test_a_job_waits_for_its_quorum_and_asks_the_very_same_again(bench):
     for number, digest in made.hub.asked:
         assert digests.setdefault(number, digest) == digest
     assert made.store.labelled("test").differences == {}
+
+
+def _late(made, seat, times):
+    """The hub's transport, over which a seat says of each batch that it is late, so many times, before it answers."""
+    opened = made.open()
+    real, left = opened._send, {}
+
+    def send(requests):
+        first = next(iter(requests.values()))
+        if isinstance(first, VoteRequest) and seat in requests and left.setdefault(first.digest, times) > 0:
+            left[first.digest] -= 1
+            others = {name: request for name, request in requests.items() if name != seat}
+            return (real(others) if others else {}) | {seat: Refusal("teachers_late", "teachers_late: 25 s so far")}
+        return real(requests)
+
+    opened._send = send
+    return opened
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_a_late_party_is_asked_again_and_left_out_of_no_batch(bench, quorum):
+    made = bench(quorum=quorum)
+    opened = _late(made, "hospital-1", 2)
+    opened.run(made.store.ask_job("test", student=None), patience_s=120.0)
+    opened.close()
+    job, found = made.store.job("test"), made.store.labelled("test")
+    assert job.state == "finished"
+    assert found.refusals == found.differences == {}
+    assert made.store.faults("test") == []
+    with Ledger(found.ledger) as ledger:
+        for seat, balance in ledger.balances().items():
+            assert made.own(seat) == balance.spent > 0
+    assert f"hospital-1 ({job.batches} batches" in study_status(made.store, "test", set())["message"]
+
+
+def test_a_party_that_is_late_for_longer_than_the_patience_is_said_to_be_late(bench):
+    made = bench(quorum=3)
+    opened = _late(made, "hospital-1", 10**9)
+    opened.run(made.store.ask_job("test", student=None), patience_s=0.2)
+    opened.close()
+    job = made.store.job("test")
+    assert job.state == "stopped"
+    assert job.message.startswith("hospital-1 (late) did not answer; when they are back, run resume test")
+    assert {fault.code for fault in made.store.faults("test")} == {"teachers_late"}
+    assert made.run().state == "finished"
+
+
+def test_a_round_that_waits_for_late_teachers_says_so(bench):
+    made = bench(quorum=3)
+    opened = _late(made, "hospital-1", 10**9)
+    job = made.store.ask_job("test", student=None)
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
+    thread.start()
+    said = "waits for late seats: hospital-1 (25 s so far)"
+    wait_until(lambda: study_status(made.store, "test", set())["message"] == said)
+    made.stop.set()
+    thread.join()
+    opened.close()
 
 
 def test_a_round_that_lasts_says_whom_it_waits_for(bench, monkeypatch):

@@ -1,6 +1,7 @@
 """What a hospital might have installed: teachers with files of their own."""
 
 import json
+import os
 
 import numpy as np
 
@@ -32,18 +33,22 @@ class Crashing(Saved):
 
     def predict(self, inputs):
         if len(inputs) > 3:
-            import os
-
             os._exit(17)
         return super().predict(inputs)
 
 
-class Slow(Saved):
-    """Takes its time."""
+class Gated(Saved):
+    """Answers more than three queries once for each byte that somebody puts into the FIFO `gate` beside its file."""
 
     def predict(self, inputs):
         if len(inputs) > 3:
-            import time
-
-            time.sleep(30)
+            gate = os.open(self.gate, os.O_RDWR)
+            os.read(gate, 1)
+            os.close(gate)
         return super().predict(inputs)
+
+    @classmethod
+    def load(cls, path):
+        made = super().load(path)
+        made.gate = path.parent / "gate"
+        return made

@@ -1,4 +1,5 @@
 import contextlib
+import os
 import shutil
 import sqlite3
 import threading
@@ -21,6 +22,7 @@ from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 from tests.consortium import deployed_study
+from tests.operators import wait_until
 from tests.party.homes import FEATURES, write_records
 
 SEAT = "hospital-0"
@@ -108,6 +110,58 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         assert spent > 0
         assert given == [{SEAT: FinalSpend(spent, proven=True)}]
         assert policy.standings()[0].reserved > 0
+
+
+def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
+    home, _, study, policy = place
+    folder = home.teachers(study.digest, SEAT)
+    manifest = (folder / "manifest.json").read_text()
+    (folder / "manifest.json").write_text(manifest.replace(":Saved", ":Gated"))
+    os.mkfifo(folder / "gate")
+    with opened(place) as answering:
+        (seat,) = answering.seats()
+        teachers = seat.party._voter.teachers
+        answering.end_withdrawn()
+        replies, given = [], []
+
+        def vote():
+            with seat.ledger.log.together():  # as a node does
+                replies.append(seat.party.handle(request(study, 0)))
+
+        def end():
+            given.append(withdraw(home, policy, study, data_set="ward", party=SEAT))
+
+        voting, ending = threading.Thread(target=vote), threading.Thread(target=end)
+        voting.start()
+        wait_until(lambda: teachers.process_id is not None)
+        ending.start()
+        wait_until(lambda: policy.approval(study.digest, "ward").withdrawn)
+        answering.end_withdrawn()
+        voting.join()
+        ending.join()
+        assert teachers.process_id is None
+        assert isinstance(replies[0], Refusal)
+        assert given == [{SEAT: 0}]
+
+
+def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(place):
+    home, settings, study, policy = place
+    second = replace(study, name="second")
+    home.keep_study(second)
+    train(home, settings, second, SEAT, say=lambda text: None)
+    policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=str(home.path))
+    events = []
+    with opened(place, events) as answering:
+        seats = answering.seats()
+        answering.warm(seats)
+        answering._warming.join()
+        load = ["teachers_started", "teachers_ready"]
+        assert events == [*load, "teachers_ended", *load]
+        # The last one stays, and is not loaded again when it is asked.
+        seats[-1].party._voter.teachers(QueryBatch(0, np.arange(5), np.zeros((5, 4), np.float32)))
+        answering.warm(answering.seats())
+        assert events == [*load, "teachers_ended", *load]
+    assert events[-1] == "teachers_ended"
 
 
 def test_a_study_file_that_was_changed_is_reported_and_not_answered(place):

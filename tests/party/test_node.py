@@ -162,6 +162,22 @@ def test_a_coordinator_that_only_sends_what_must_be_refused_is_left(at, monkeypa
         at.ask(envelope=b"")
 
 
+def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at, monkeypatch):
+    monkeypatch.setattr(node_module, "_REFUSALS", 3)
+    votes = at.seats[STUDY.digest, NAME].party._voter
+
+    def late(batch):
+        raise Refused("teachers_late", "predicting 5 queries has taken 25 s and goes on")
+
+    at.seats[STUDY.digest, NAME].party._voter = late
+    for _ in range(10):
+        assert refusal(at.ask(own=Head(1, b"a" * 32))) == "teachers_late"
+    assert at.spent() == 0
+    at.seats[STUDY.digest, NAME].party._voter = votes
+    assert isinstance(at.ask(own=Head(1, b"a" * 32)), VoteReply)
+    assert at.spent() > 0
+
+
 def test_a_welcome_of_another_session_is_a_replay(at):
     with pytest.raises(Refused, match="replayed"):
         at.node._welcome(Welcome(1, b"y" * NONCE_BYTES, 0, ()), at.session)

@@ -65,6 +65,7 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
         ("settle = false", "settle = false\nmore = 1", r"unknown key 'node\.more'"),
         ('patient = "id"', 'delimiter = ";;"', "one character"),
         ("seed = 5", "seed = 5\nidle_s = 0", "1 to 86400 seconds"),
+        ("seed = 5", "seed = 5\nstalled_s = 0", "stalled_s is 0.0; allowed: 1 to 86400 seconds"),
         ("[data]", "[data", "is not TOML"),
     ],
 )

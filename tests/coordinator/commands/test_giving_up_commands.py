@@ -158,6 +158,15 @@ def test_while_a_labelling_runs_it_is_refused(bench, serves, how):
     assert "next: see conclave-coordinator status; a lower patience_s" in err
 
 
+def test_a_hospital_that_was_late_for_all_the_patience_is_not_back_because_it_is_connected(bench):
+    bench.hub.present.add("hospital-2")
+    bench.hub.refusing["hospital-2"] = "teachers_late"
+    assert "hospital-2 (late) did not answer" in bench.label().message
+    bench.connect("hospital-0", "hospital-1", "hospital-2")
+    code, _, err = bench.run("give-up", "test", "--yes")
+    assert (code, err) == (0, "")
+
+
 def test_when_those_that_were_missing_are_back_it_is_refused_and_says_to_resume(bench):
     bench.label()
     bench.connect("hospital-0", "hospital-1", "hospital-2")

@@ -1,6 +1,7 @@
 """A hospital from its invitation to a release, through its own commands, with a node in a process of its own."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from party.commands.group import run_command
 from protocols.enrolment import Enrolled
 from protocols.identity import key_from_pem, request_from_pem, to_pem
 from tests.consortium import NOW, Consortium, deployed_study
+from tests.operators import wait_until
 from tests.party.homes import FEATURES, make_member, study_file, write_invitation
 
 
@@ -270,3 +272,41 @@ def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
     assert code == 0
     assert 'conclave_budget_used_ratio{study="test",seat="hospital-0"} 0' in lines
     assert 'conclave_lifetime_reserved_ratio{data_set="ward",unit="record"} 1' in lines
+
+
+def test_teachers_are_loaded_with_run_and_end_with_it_in_the_middle_of_a_prediction(tmp_path):
+    study = tabled_study(teachers=1)
+    study = replace(study, terms=replace(study.terms, deadline_s=5.0))
+    with Consortium(study, tmp_path) as consortium:
+        home = make_member(tmp_path / "a", consortium, teacher="tests.party.own_models:Gated")
+        at = ["--home", str(home.path)]
+        assert run_command(["approve", str(study_file(tmp_path, study)), *at, "--yes"]) == 0
+        assert run_command(["train", "test", *at]) == 0
+        gate, log = home.teachers(study.digest, "hospital-0") / "gate", tmp_path / "log"
+        os.mkfifo(gate)
+
+        def predicting():
+            try:
+                os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:  # nobody has it open
+                return False
+            return True
+
+        with log.open("w") as lines:
+            node = subprocess.Popen([sys.executable, "-m", "party", "run", *at], stderr=lines)
+        try:
+            wait_until(lambda: "teachers_ready" in log.read_text())
+            assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=20)
+            asking = threading.Thread(target=consortium.label)
+            asking.start()
+            wait_until(predicting)
+            node.send_signal(signal.SIGINT)
+            assert node.wait(timeout=60) == 130
+            asking.join()
+        finally:
+            node.kill()
+            node.wait()
+        assert not predicting()
+        happened = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+        assert happened.index("started") < happened.index("teachers_started")
+        assert happened.count("teachers_started") == happened.count("teachers_ended") == 1
