@@ -32,6 +32,8 @@ NODE_OPTIONS = [
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),

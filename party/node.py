@@ -72,6 +72,8 @@ _OPTIONS = [
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
 ]

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.sessions import OpenStudy, Session, SessionEnded, Sessions, check_standing, record
+from coordinator.open_study import OpenStudy, check_standing
+from coordinator.receipts import record
+from coordinator.sessions import Session, SessionEnded, Sessions
 from party.node import Node, Seat, _Session, _standing
 from party.party import Party
 from protocols.accounting.ledger import Ledger
@@ -203,7 +205,7 @@ class World:
             if isinstance(request, VoteRequest):
                 self.asked[request.digest] = len(request.batch.ids)
         opened, answers = self.loop.run_until_complete(ask())
-        return record(opened, requests, answers, on_event=lambda event, fields: None)
+        return record(opened.study, opened.ledger, requests, answers, on_event=lambda event, fields: None)
 
     async def connect(self, name: str, opened: OpenStudy) -> None:
         """Hello and Welcome, as the hub does them; a party that is refused stays away."""
@@ -237,10 +239,10 @@ class World:
             outcome = self.coordinator.outcome_for(name, digest)
             if outcome is not None:
                 try:
-                    answered = await self.sessions.ask(session, opened, name, encode(outcome))
+                    answered = await self.sessions.ask(session, opened, name, outcome, encode(outcome), None)
                 except SessionEnded:
                     return None
-                record(opened, {name: outcome}, {name: answered}, on_event=lambda event, fields: None)
+                record(self.study, self.ledger, {name: outcome}, {name: answered}, on_event=lambda event, fields: None)
 
     async def deliver(self, name, frame, session, node_session, opened) -> None:
         """One question on its way to a node, and its answer on the way back."""
