@@ -74,7 +74,7 @@ def say_hello(
     now: datetime.datetime,
     timeout_s: float,
 ) -> Welcome | Goodbye:
-    """What the coordinator answers to a node without seats. A node that is connected would be superseded by it.
+    """What the coordinator answers to a node without seats; a Goodbye with "another_node" where one is connected.
 
     now: UTC datetime. Raises Unreachable, MalformedMessage, Refused.
     """

@@ -21,8 +21,9 @@ import numpy as np
 from coordinator.open_study import OpenStudy, check_standing
 from coordinator.receipts import record
 from coordinator.sessions import Session, SessionEnded, Sessions
-from party.node import Node, Seat, _Session, _standing
+from party.node import Node, Seat, _Session
 from party.party import Party
+from party.seats import standing as standing_of
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator, Labelling
@@ -212,7 +213,7 @@ class World:
         if name in self.away or name in self.sessions.open:
             return
         try:
-            standing = _standing(self.seats[name])
+            standing = standing_of(self.seats[name])
         except Crash:
             self.open_party(name)
             return await self.connect(name, opened)
