@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coordinator.release.evidence import files_of
 from coordinator.release.verify import verify_release
 from protocols.accounting.ledger import Ledger
-from protocols.identity import issue, new_authority, new_key, to_pem
+from protocols.identity import BACKDATED, issue, new_authority, new_key, to_pem
 from tests.coordinator.release.consortium import NOW, Consortium, small_study
 
 FILES = [
@@ -111,7 +111,7 @@ def test_a_party_cannot_sign_a_release(signed, copy):
 
 
 def test_a_release_dated_before_its_last_log_entry_fails(signed, copy):
-    early = (NOW - datetime.timedelta(minutes=4) - datetime.timedelta(minutes=5)).isoformat()
+    early = (NOW - datetime.timedelta(minutes=4) - BACKDATED).isoformat()
     rewrite(copy / "manifest.json", lambda made: made.update(created=early))
     signed[0].sign_again(copy)
     assert "valid from" in failed(copy)["signature"]  # its certificate was not yet made
