@@ -21,10 +21,9 @@ def refused_receipts(study: Study, evidence: Evidence, receipts: list[Receipt]) 
         found.setdefault(seat, {})[number] = flaw
     for entry in evidence.entries:
         if entry.event == RECEIPT_REFUSED:
-            seat, number = str(entry.fields.get("seat", "")), entry.fields.get("batch")
-            found.setdefault(seat, {}).setdefault(
-                number if isinstance(number, int) else -1, str(entry.fields.get("reason", ""))
-            )
+            batch = entry.fields.get("batch")
+            told = found.setdefault(str(entry.fields.get("seat", "")), {})
+            told.setdefault(batch if isinstance(batch, int) else -1, str(entry.fields.get("reason", "")))
     return {seat: dict(sorted(batches.items())) for seat, batches in sorted(found.items())}
 
 
