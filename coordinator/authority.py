@@ -23,6 +23,7 @@ from coordinator.store import Store
 from protocols.enrolment import Enrol, Enrolled
 from protocols.errors import InvalidInput, Refused
 from protocols.identity import (
+    BACKDATED,
     Identity,
     Role,
     certificate_from_pem,
@@ -106,6 +107,7 @@ class Authority:
                 pem=pem,
                 now_s=self._store.now_s,
             )
+            pem = b"" if issued is None else self._valid_now(issued)
         except InvalidInput as error:
             return Enrolled(b"", "invalid_input", str(error))
         except Refused as error:
@@ -114,7 +116,7 @@ class Authority:
         if issued is None:
             reason = "the operator has not approved yet: read the fingerprint of your key out to them"
             return Enrolled(b"", "pending", reason)
-        return Enrolled(issued.pem, "", "")
+        return Enrolled(pem, "", "")
 
     def approve(self, party: str, *, key_fingerprint: str) -> Issued:
         """Issues a certificate for the pending request of this key.
@@ -158,6 +160,7 @@ class Authority:
             raise Refused("same_organisation", f"{name!r} is this coordinator; allowed: another organisation")
         key = request.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
+        self._store.steady_clock.check()
         certificate = _issue(self.certificate, self._key, key, name, "guardian", self._now, GUARDIAN_DAYS)
         issued = _issued(certificate, name, "guardian")
         self._store.members.record(issued, instead_of=None)
@@ -167,7 +170,7 @@ class Authority:
         """A new certificate (PEM) for the same name and the same key, once half of the old one's time is over.
 
         One that was issued already and did not arrive is given again. Raises Refused: "bad_request", "other_key",
-        "revoked", "too_early".
+        "revoked", "too_early", "clock_jumped".
         """
         try:
             request = request_from_pem(pem)
@@ -178,10 +181,11 @@ class Authority:
             raise Refused(
                 "other_key", "a renewal keeps name and key; for another key ask the operator for a new invitation"
             )
-        newest = self._store.members.newest(identity.name, key_fingerprint=identity.fingerprint)
+        newest = self._newest(identity.name, identity.fingerprint)
         if newest is not None:
             latest = certificate_from_pem(newest.pem)
-            half = latest.not_valid_before_utc + (latest.not_valid_after_utc - latest.not_valid_before_utc) / 2
+            made = latest.not_valid_before_utc + BACKDATED
+            half = made + (latest.not_valid_after_utc - made) / 2
             if self._now < half and newest.serial != str(identity.serial):
                 return newest.pem
             if self._now < half:
@@ -200,14 +204,16 @@ class Authority:
     def own_certificate(self) -> x509.Certificate:
         """The coordinator's certificate; a new one, of the same key, if little of its time is left or it is not fit.
 
-        Raises Refused("authority_expired") where it ended and the authority's own time bears no new one.
+        Raises Refused: "authority_expired" where it ended and the authority's own time bears no new one, and
+        "clock_jumped".
         """
         certificate, now = self._home.certificate(), self._now
         # One that was issued before there were guardians cannot dial them.
-        fit = may_dial(certificate) and now <= certificate.not_valid_after_utc
+        fit = may_dial(certificate) and certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
         if fit and not self.renewal_due(certificate):
             return certificate
         name = self._settings.coordinator
+        self._store.steady_clock.check()
         renewed = _issue(self.certificate, self._key, self._home.key().public_key(), name, "coordinator", now,
                          COORDINATOR_DAYS)  # fmt: skip
         self._store.members.record(_issued(renewed, name, "coordinator"), instead_of=None)
@@ -215,12 +221,42 @@ class Authority:
         return renewed
 
     def renewal_due(self, certificate: x509.Certificate) -> bool:
-        """Whether little is left of a coordinator's certificate, and a new one would last longer."""
+        """Whether little is left of a coordinator's certificate, or it is not valid yet, and a new one would be better.
+
+        Never while the clock is not to be trusted.
+        """
+        if self._store.steady_clock.jumped_s():
+            return False
         ends = certificate.not_valid_after_utc
+        if certificate.not_valid_before_utc > self._now:
+            return True
         little = ends - self._now <= datetime.timedelta(days=_RENEW_DAYS_LEFT)
         return little and self.certificate.not_valid_after_utc - ends > datetime.timedelta(days=1)
 
+    def _newest(self, name: str, key_fingerprint: str) -> Issued | None:
+        """The certificate of this name and key that ends last, of those whose time has begun.
+
+        One that was dated by a clock which was ahead counts for nothing before then.
+        """
+        issued = self._store.members.of_key(name, key_fingerprint=key_fingerprint)
+        begun = (each for each in issued if certificate_from_pem(each.pem).not_valid_before_utc <= self._now)
+        return next(begun, None)
+
+    def _valid_now(self, issued: Issued) -> bytes:
+        """The certificate (PEM), or a newer one for the same name and key where its time has not begun."""
+        certificate = certificate_from_pem(issued.pem)
+        if certificate.not_valid_before_utc <= self._now:
+            return issued.pem
+        newest = self._newest(issued.name, issued.fingerprint)
+        if newest is None:
+            key = certificate.public_key()
+            assert isinstance(key, ec.EllipticCurvePublicKey)  # it was issued for one
+            newest = _issued(self._certify(key, issued.name), issued.name, "party")
+            self._store.members.record(newest, instead_of=issued.serial)
+        return newest.pem
+
     def _certify(self, key: ec.EllipticCurvePublicKey, party: str) -> x509.Certificate:
+        self._store.steady_clock.check()
         return _issue(self.certificate, self._key, key, party, "party", self._now, self._settings.certificate_days)
 
     @property

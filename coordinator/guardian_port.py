@@ -41,6 +41,8 @@ STREAM_OPTIONS = [
     ("grpc.http2.lookahead_bytes", 8 * 2**20),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
 ]
 _OPTIONS = [
     *STREAM_OPTIONS,

@@ -11,24 +11,27 @@ import asyncio
 import datetime
 import threading
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from coordinator.admission import code_of
 from coordinator.logs import Event
+from coordinator.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_standing
 from coordinator.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
+from coordinator.receipts import record
 from coordinator.relaying import Relay
 from coordinator.sessions import Connected as Connected
-from coordinator.sessions import OnTold, OpenStudy, OutcomeFor, Session, SessionEnded, Sessions, check_standing, record
+from coordinator.sessions import Session, SessionEnded, Sessions
 from protocols.accounting.ledger import Ledger
 from protocols.enrolment import Enrol, Enrolled
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.errors import MalformedMessage, Refused
 from protocols.frames import (
     SESSION_METHOD,
     Answer,
@@ -53,8 +56,8 @@ if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 _HELLO_BYTES = 2**20
-# Of one party at once: its stream, and one that replaces it.
-_STREAMS = 2
+# For the last words to a party that may read no more.
+_FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
 _HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
@@ -89,6 +92,7 @@ class Hub:
         self._on_event = on_event
         self._studies: dict[bytes, OpenStudy] = {}
         self._sessions = Sessions(seal=self._seal, on_event=on_event)
+        self._admission = self._sessions.admission
         self._relay = Relay(
             self._sessions, self._studies, authority=authority, aside=self._in_callback, on_event=on_event
         )
@@ -99,7 +103,6 @@ class Hub:
         self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
         # Anybody may try to enrol: that must not keep nodes waiting.
         self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
-        self._streams: Counter[str] = Counter()
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports ("127.0.0.1:0" takes a free one); returns them. Raises as open_port does."""
@@ -122,20 +125,13 @@ class Hub:
 
         Raises InvalidInput for a study without terms, or whose largest reply a node may not send.
         """
-        if study.terms is None:
-            raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-        largest = 8 * study.teachers * study.batch_limit + 2**16
-        if largest > INBOUND_BYTES:
-            raise InvalidInput(
-                f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
-                f"{INBOUND_BYTES}: lower batch_limit"
-            )
+        check_askable(study, reply_bytes=INBOUND_BYTES)
         opened = OpenStudy(study, ledger, outcome_for, on_told)
         self._studies[study.digest] = opened
 
         def exchange(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
             answers = self._call(self._sessions.ask_all(opened, requests))
-            return record(opened, requests, answers, on_event=self._on_event)
+            return record(opened.study, opened.ledger, requests, answers, on_event=self._on_event)
 
         return exchange
 
@@ -182,40 +178,47 @@ class Hub:
 
     async def _serve(self, _: object, context: _Context) -> None:
         """One node's stream, from Hello to its end."""
-        name = None
+        name: str | None = None
         try:
-            peer = await self._identify(context)
+            peer = await self._peer(context)
             name = peer.name
-            self._streams[name] += 1
-            session, standings = await self._admit(peer, context)
+            with self._admission.stream(name):
+                session, standings, refused = await self._admit(peer, context)
+                older = await self._sessions.add(session)
+                await self._hold(session, older, standings, refused, context)
         except (Refused, MalformedMessage) as error:
-            self._on_event("turned_away", {"address": context.peer(), "code": _code(error), "reason": str(error)[:200]})
-            await context.write(self._seal(Goodbye(_code(error), str(error)[:2000])))
-            return
-        except SessionEnded:
-            return
-        else:
-            await self._hold(session, standings, context)
-        finally:
-            if name is not None:
-                self._streams[name] -= 1
+            living = self._sessions.open.get(name or "")
+            self._admission.turned_away(name, context.peer(), error, rivals=living.rivals if living else 0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await context.write(self._seal(Goodbye(code_of(error), str(error)[:2000])))
 
-    async def _hold(self, session: Session, standings: list[Standing], context: _Context) -> None:
-        """Keeps a session open until it ends, and tells it what it missed."""
+    async def _hold(
+        self,
+        session: Session,
+        older: Session | None,
+        standings: list[Standing],
+        refused: tuple[RefusedSeat, ...],
+        context: _Context,
+    ) -> None:
+        """Keeps a session open until it ends, and tells it what it missed. older: the one that it replaces."""
         name = session.party.name
-        older = await self._sessions.add(session)
-        if older is not None:
-            await self._farewell(older, Goodbye("superseded", "the party connected again"))
-        self._on_event("connected", {"party": name, "address": session.address})
-        tasks = [
-            asyncio.create_task(self._watch_denials(session)),
-            asyncio.create_task(self._sessions.tell(session, self._studies, standings, self._in_callback)),
-        ]
+        tasks = []
         try:
+            if older is not None:
+                await self._farewell(older, Goodbye("superseded", "a node of the party that serves seats connected"))
+            welcome = Welcome(session.version, session.nonce, time.time_ns() // 1_000_000, refused)
+            await session.send(self._seal(welcome))
+            self._on_event("connected", {"party": name, "address": session.address})
+            told = self._sessions.tell(session, self._studies, standings, self._in_callback)
+            tasks = [asyncio.create_task(self._watch_denials(session)), asyncio.create_task(told)]
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
-            self._on_event("refused", {"party": name, "code": _code(error), "reason": str(error)[:200]})
-            await self._farewell(session, Goodbye(_code(error), str(error)[:2000]))
+            self._admission.fault(name)
+            self._on_event("refused", {"party": name, "code": code_of(error), "reason": str(error)[:200]})
+            await self._farewell(session, Goodbye(code_of(error), str(error)[:2000]))
+        except SessionEnded:
+            pass
         finally:
             for task in tasks:
                 task.cancel()
@@ -229,15 +232,13 @@ class Hub:
         await self._check_allowed(peer)
         return peer
 
-    async def _identify(self, context: _Context) -> Identity:
-        """Who dials. Raises Refused for who may not have a stream."""
-        peer = await self._peer(context)
-        if self._streams[peer.name] >= _STREAMS:
-            raise Refused("too_many_streams", f"{peer.name!r} has {_STREAMS} streams; allowed: one, and its successor")
-        return peer
+    async def _admit(
+        self, peer: Identity, context: _Context
+    ) -> tuple[Session, list[Standing], tuple[RefusedSeat, ...]]:
+        """Reads Hello: the session that it opens, the seats to tell what they missed, and those that are refused.
 
-    async def _admit(self, peer: Identity, context: _Context) -> tuple[Session, list[Standing]]:
-        """Reads Hello and answers Welcome. Raises Refused or MalformedMessage."""
+        Raises Refused or MalformedMessage.
+        """
         try:
             data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
         except TimeoutError:
@@ -266,8 +267,9 @@ class Hub:
             except Refused as error:
                 session.refused.add((standing.study, standing.seat))
                 refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
-        await send(self._seal(Welcome(version, hello.session, time.time_ns() // 1_000_000, tuple(refused))))
-        return session, [standing for key, standing in standings.items() if key not in session.refused]
+        served = [standing for key, standing in standings.items() if key not in session.refused]
+        session.serves = bool(served)
+        return session, served, tuple(refused)
 
     async def _read(self, session: Session, context: _Context) -> None:
         while True:
@@ -292,6 +294,7 @@ class Hub:
     async def _renewal(self, session: Session, frame: Renew) -> None:
         """Answers a request to renew; one that is refused ends nothing, as the certificate still holds."""
         if time.monotonic() < session.renewed_s + _RENEWAL_PAUSE_S:
+            session.count_unasked()
             return
         session.renewed_s = time.monotonic()
         try:
@@ -320,10 +323,9 @@ class Hub:
     async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
         """Ends a session; that the other side is already gone does not matter."""
         self._sessions.remove(session)
-        try:
-            await self._write(session, goodbye)
-        except SessionEnded:
-            return
+        with suppress(SessionEnded, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._write(session, goodbye)
 
     async def _write(self, session: Session, frame: Frame) -> None:
         async with session.writing:
@@ -340,10 +342,6 @@ class Hub:
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
-
-
-def _code(error: Refused | MalformedMessage) -> str:
-    return error.code if isinstance(error, Refused) else "malformed"
 
 
 def _now() -> datetime.datetime:

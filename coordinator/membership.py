@@ -192,15 +192,16 @@ class Membership:
         rows = self._database.rows("SELECT * FROM certificate WHERE serial = ?", (serial,))
         return Issued(*rows[0]) if rows else None
 
-    def newest(self, name: str, *, key_fingerprint: str) -> Issued | None:
-        """The certificate of this name and key that ends last, or None. Raises Refused("revoked") for a denied key."""
+    def of_key(self, name: str, *, key_fingerprint: str) -> list[Issued]:
+        """The certificates of this name and key, the one that ends last first. Raises Refused("revoked") for a denied
+        key."""
         rows = self._database.rows(
-            "SELECT * FROM certificate WHERE name = ? AND fingerprint = ? ORDER BY not_after_s DESC LIMIT 1",
+            "SELECT * FROM certificate WHERE name = ? AND fingerprint = ? ORDER BY not_after_s DESC",
             (name, key_fingerprint),
         )
         if self._revoked_key(key_fingerprint):
             raise Refused("revoked", "a certificate of this key was revoked")
-        return Issued(*rows[0]) if rows else None
+        return [Issued(*row) for row in rows]
 
     def certificates(self) -> list[Issued]:
         """All certificates that were issued, by name and validity."""

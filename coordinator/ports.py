@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from coordinator.relaying import Relay
+from coordinator.unfinished import Unfinished
 from protocols.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.frames import FRAME_BYTES
@@ -20,9 +21,19 @@ from protocols.relay import RELAY_METHOD, Joined, passed_back, pieces
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# Anybody may try to enrol; beyond so many at once they are turned away by gRPC.
-_ENROLMENTS = 32
-_ENROL_OPTIONS = [("grpc.max_receive_message_length", ENROL_BYTES), ("grpc.so_reuseport", 0)]
+# Anybody may try to enrol: so many calls at once may be without their message, each so long.
+_UNFINISHED, _UNFINISHED_S = 32, 10.0
+# Calls that are served together; what is above is turned away by gRPC. Lines on which nothing happens are closed.
+_ENROLMENTS = 1024
+_ENROL_OPTIONS = [
+    ("grpc.max_receive_message_length", ENROL_BYTES),
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 8192),
+    ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.max_connection_age_ms", 300_000),
+    ("grpc.max_connection_age_grace_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+]
 _HANDSHAKE_MS = 10_000
 _RELAYED_WAIT_S = 120.0
 # What a node may send: votes of one batch and little else.
@@ -32,6 +43,8 @@ NODE_OPTIONS = [
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
@@ -88,10 +101,17 @@ async def listen_for_enrolments(
     address: str, credentials: grpc.ServerCredentials, enrol: Callable[[Enrol], Enrolled], executor: Executor
 ) -> tuple[grpc.aio.Server, int]:
     """The port of enrolment: small messages, answered by `enrol` on a thread of the executor."""
+    unfinished = Unfinished(most=_UNFINISHED, longest_s=_UNFINISHED_S)
 
-    async def serve(data: bytes, context: _Context) -> bytes:
+    async def serve(_: object, context: _Context) -> bytes:
+        # One message each way. It is read here, and not before, so that who never sends one holds nothing for long.
         try:
-            message = decode_enrol(data)
+            async with unfinished.call(context.peer()):
+                data = await context.read()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the request did not come in time; ask again")
+        try:
+            message = decode_enrol(data if isinstance(data, bytes) else b"")
             answer = await asyncio.get_running_loop().run_in_executor(executor, enrol, message)
         except MalformedMessage as error:
             answer = Enrolled(b"", "malformed", str(error))
@@ -100,5 +120,5 @@ async def listen_for_enrolments(
         return encode_enrol(answer)
 
     _, service, method = ENROL_METHOD.split("/")
-    handler = grpc.method_handlers_generic_handler(service, {method: grpc.unary_unary_rpc_method_handler(serve)})
+    handler = grpc.method_handlers_generic_handler(service, {method: grpc.stream_unary_rpc_method_handler(serve)})
     return await open_port(address, credentials, handler, options=_ENROL_OPTIONS, at_once=_ENROLMENTS)

@@ -16,8 +16,10 @@ from typing import Any  # what a function that is passed in returns
 from cryptography import x509
 
 from coordinator.logs import Event
+from coordinator.open_study import OpenStudy
+from coordinator.receipts import Answered, record
 from coordinator.relayed_budgets import count_receipt, count_request, standing
-from coordinator.sessions import Answered, OpenStudy, Sessions, record
+from coordinator.sessions import Sessions
 from coordinator.store import Job, Store, ledger_path
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_servers import check_outcome
@@ -140,7 +142,7 @@ class Relay:
         return opened, ask.seat, request, tick
 
     def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
-        reply = record(opened, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
+        reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
         if isinstance(request, Outcome):
             note_told(opened.ledger, opened.study, seat, request, answered, reply)
 

@@ -108,14 +108,16 @@ def serve(
     log: Log,
     hub_of: Callable[..., Serves] = Hub,
     clock: Callable[[], int] = time.time_ns,
+    steady: Callable[[], float] = time.monotonic,
 ) -> None:
     """Serves until `stop` is set, and renews the coordinator's certificate in time: nodes then dial again.
 
-    clock: nanoseconds since 1970. Raises Refused("already_serving"), InvalidInput for a port that is taken, and
-    StorageFailed when the store or a ledger can no longer be written: all that was charged is on disk.
+    clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets. Raises Refused("already_serving"),
+    InvalidInput for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all
+    that was charged is on disk.
     """
     settings = home.settings()
-    with Lock(home), Store(home, clock=clock) as store:
+    with Lock(home), Store(home, clock=clock, steady=steady) as store:
         authority = Authority(home, store, settings)
         store.clear_sessions()
         listen, enrol_listen = settings.listen, settings.enrol_listen

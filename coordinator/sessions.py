@@ -1,7 +1,8 @@
 """Asking the seats of a study over the sessions that are open: the transport behind the hub, without a socket in it.
 
 A request goes to the open session of each seat's party, and to one that opens before the deadline; nothing but the
-same request is ever sent again. What came back is recorded, with heads and evidence, in one transaction a round.
+same request is ever sent again. A party has one session: a living one that serves seats stays, and who comes beside it
+is refused.
 """
 
 from __future__ import annotations
@@ -10,58 +11,28 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any  # what a function that is passed in returns
 
+from coordinator.admission import Admission
 from coordinator.logs import Event
-from protocols.accounting.ledger import Ledger
+from coordinator.open_study import OpenStudy
+from coordinator.places import Places
+from coordinator.receipts import Answered, Late, last_without_receipt, record
 from protocols.errors import MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
 from protocols.identity import Identity
-from protocols.messages import (
-    HiddenVotes,
-    Outcome,
-    Refusal,
-    Reply,
-    Request,
-    Settled,
-    StepReply,
-    VoteReply,
-    decode,
-    encode,
-)
-from protocols.study import Study, party_of
+from protocols.messages import Outcome, Refusal, Request, encode
+from protocols.study import party_of
 
-# Requests that are on their way at once hold no more than this, with room for their replies.
-_AT_ONCE_BYTES = 256 * 2**20
-_REPLY_ROOM_BYTES = 2**19
+# Frames of a session that nobody asked for; beyond them it is ended.
+UNASKED = 16
 
 
 class SessionEnded(Exception):
     """The stream of a session is gone; whether the last frame arrived is not known."""
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A question and its answer, as they were signed."""
-
-    asked: bytes
-    signed: bytes
-    answer: Answer
-
-
-@dataclass(frozen=True)
-class Late:
-    """What there is of a seat that was asked over a stream that stays open, and had no answer at the deadline."""
-
-    deadline_s: float
-
-
-# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
-OutcomeFor = Callable[[str, bytes], Outcome | None]
-# on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
-OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 
 
 @dataclass(frozen=True)
@@ -75,9 +46,21 @@ class Connected:
     wire_version: int
 
 
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """An Ask whose answer is waited for: study, seat and round that the answer must name."""
+
+    about: tuple[bytes, str, int]
+    answer: asyncio.Future[tuple[Answer, bytes]]
+
+
 @dataclass(eq=False)
 class Session:
-    """One open stream of a party. send: writes bytes to it, or raises SessionEnded."""
+    """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
+
+    serves: whether it offered a seat that was not refused; late: questions whose answer may still come, though nobody
+    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it.
+    """
 
     party: Identity
     nonce: bytes
@@ -89,7 +72,11 @@ class Session:
     last_seen: float = field(default_factory=time.time)
     round: int = 0
     refused: set[tuple[bytes, str]] = field(default_factory=set)
-    waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict)
+    serves: bool = False
+    late: int = 0
+    unasked: int = 0
+    rivals: int = 0
+    waiting: dict[bytes, _Question] = field(default_factory=dict)
     # Set once the party was told the outcomes that it missed: heads of its log then come in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -102,10 +89,30 @@ class Session:
         return Connected(self.since, self.last_seen, self.address, self.software, self.version)
 
     def answered(self, answer: Answer, signed: bytes) -> None:
-        """Hands an answer to whoever waits for it; one that nobody waits for is dropped."""
-        waiting = self.waiting.pop(answer.nonce, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result((answer, signed))
+        """Hands an answer to whoever waits for it; a late one is dropped.
+
+        Raises MalformedMessage for the answer to another question, Refused as count_unasked does.
+        """
+        question = self.waiting.get(answer.nonce)
+        if question is not None:
+            if (answer.study, answer.seat, answer.round) != question.about:
+                raise MalformedMessage(
+                    f"the answer is about seat {answer.seat[:80]!r}, round {answer.round}; allowed: "
+                    f"{question.about[1]!r}, round {question.about[2]}, as was asked"
+                )
+            del self.waiting[answer.nonce]
+            if not question.answer.done():
+                question.answer.set_result((answer, signed))
+        elif self.late:
+            self.late -= 1
+        else:
+            self.count_unasked()
+
+    def count_unasked(self) -> None:
+        """One more frame that nobody asked for. Raises Refused("unasked_frames") beyond UNASKED of them."""
+        self.unasked += 1
+        if self.unasked > UNASKED:
+            raise Refused("unasked_frames", f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
 
     async def until_closing(self, reading: Awaitable[object]) -> object:
         """What was read; None when the session is to end before."""
@@ -121,24 +128,10 @@ class Session:
         """Nobody waits for this stream any more, and whoever reads it stops."""
         self.told.set()
         self.closing.set()
-        for answer in self.waiting.values():
-            if not answer.done():
-                answer.set_exception(SessionEnded())
-                answer.exception()  # looked at, though nobody may wait
-
-
-@dataclass(eq=False)
-class OpenStudy:
-    """A study whose seats may be asked, with the coordinator's ledger of it.
-
-    fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
-    """
-
-    study: Study
-    ledger: Ledger
-    outcome_for: OutcomeFor | None
-    on_told: OnTold | None = None
-    fault: Refused | None = None
+        for question in self.waiting.values():
+            if not question.answer.done():
+                question.answer.set_exception(SessionEnded())
+                question.answer.exception()  # looked at, though nobody may wait
 
 
 class Sessions:
@@ -152,11 +145,25 @@ class Sessions:
         self._changed = asyncio.Condition()
         self._seal = seal
         self._on_event = on_event
+        self.admission = Admission(on_event=on_event)
 
     async def add(self, session: Session) -> Session | None:
-        """Takes a session in; returns the one of the same party that it replaces."""
-        older = self.open.get(session.party.name)
-        self.open[session.party.name] = session
+        """Takes a session in; returns the one of the same party that it replaces.
+
+        Raises Refused("another_node") while the party has a session, but where the new one serves seats and the other
+        none. One whose other end is gone is found by the stream's keepalive, and then is no more in its way.
+        """
+        name = session.party.name
+        older = self.open.get(name)
+        if older is not None and (older.serves or not session.serves):
+            older.rivals += 1
+            raise Refused(
+                "another_node",
+                f"another node answers as {name!r}, connected since "
+                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(older.since))} UTC: stop it, or this one; if it is "
+                "gone, this node is taken within a minute; if nobody knows it, tell the operator",
+            )
+        self.open[name] = session
         async with self._changed:
             self._changed.notify_all()
         return older
@@ -189,17 +196,17 @@ class Sessions:
         deadline = asyncio.get_running_loop().time() + terms.deadline_s
         envelopes = {id(request): encode(request) for request in requests.values()}
         largest = max((len(envelope) for envelope in envelopes.values()), default=0)
-        at_once = asyncio.Semaphore(max(1, _AT_ONCE_BYTES // (largest + _REPLY_ROOM_BYTES)))
+        places = Places(seats=len(requests), largest=largest, deadline=deadline)
 
-        async def one(seat: str, envelope: bytes) -> Answered | Late | None:
+        async def one(seat: str, request: Request) -> Answered | Late | None:
             asked = False
             try:
-                async with asyncio.timeout_at(deadline), at_once:
+                async with asyncio.timeout_at(deadline):
                     while True:
                         session = await self._session_of(opened, seat)
                         asked = True
                         try:
-                            return await self.ask(session, opened, seat, envelope)
+                            return await self.ask(session, opened, seat, request, envelopes[id(request)], places)
                         except SessionEnded:
                             asked = False
                             self.remove(session)
@@ -208,32 +215,66 @@ class Sessions:
                 return Late(terms.deadline_s) if asked else None
 
         if opened.fault is None:
-            asked = (one(seat, envelopes[id(request)]) for seat, request in requests.items())
-            answers = await asyncio.gather(*asked)
+            answers = await asyncio.gather(*(one(seat, request) for seat, request in requests.items()))
         if opened.fault is not None:
             raise Refused(opened.fault.code, str(opened.fault).removeprefix(f"{opened.fault.code}: "))
         return dict(zip(requests, answers, strict=True))
 
-    async def ask(self, session: Session, opened: OpenStudy, seat: str, envelope: bytes) -> Answered:
-        """Asks one seat and waits for its answer. Raises SessionEnded when the stream ends before."""
-        log = opened.ledger.log
+    async def ask(
+        self,
+        session: Session,
+        opened: OpenStudy,
+        seat: str,
+        request: Request,
+        envelope: bytes,
+        places: Places | None,
+    ) -> Answered:
+        """Asks one seat and waits for its answer. places: of a round; None for a request that is small.
+
+        Raises SessionEnded when the stream ends before, and for one that does not read in its share of the time: it
+        cannot go on after half a frame.
+        """
         nonce = os.urandom(NONCE_BYTES)
         waiting: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
-        session.waiting[nonce] = waiting
         try:
             async with session.writing:
+                asked = await self._send(session, opened, seat, nonce, envelope, waiting, places)
+            # A frame that nobody needs again holds no memory while its answer is waited for.
+            asked = asked if isinstance(request, Outcome) else b""
+            answer, signed = await waiting
+        finally:
+            if session.waiting.pop(nonce, None) is not None:
+                session.late += 1
+        return Answered(asked, signed, answer)
+
+    async def _send(
+        self,
+        session: Session,
+        opened: OpenStudy,
+        seat: str,
+        nonce: bytes,
+        envelope: bytes,
+        waiting: asyncio.Future[tuple[Answer, bytes]],
+        places: Places | None,
+    ) -> bytes:
+        """Writes one Ask, in its place; its signed bytes. Raises SessionEnded."""
+        log = opened.ledger.log
+        try:
+            async with nullcontext() if places is None else places.taken():
+                if session.closing.is_set():
+                    raise SessionEnded
                 session.round += 1
+                session.waiting[nonce] = _Question((opened.study.digest, seat, session.round), waiting)
                 ask = Ask(
                     session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
                 )
                 asked = self._seal(ask)
                 await session.send(asked)
-            answer, signed = await waiting
-        finally:
-            session.waiting.pop(nonce, None)
-        if (answer.study, answer.seat, answer.round) != (ask.study, ask.seat, ask.round):
-            raise SessionEnded
-        return Answered(asked, signed, answer)
+        except TimeoutError:
+            self._on_event("not_read", {"seat": seat})
+            session.end()
+            raise SessionEnded from None
+        return asked
 
     async def tell(
         self,
@@ -253,14 +294,18 @@ class Sessions:
                 opened = studies.get(standing.study)
                 if opened is None or opened.outcome_for is None:
                     continue
-                unreceipted = await aside(_last_without_receipt, opened, standing.seat)
+                seat, study, ledger = standing.seat, opened.study, opened.ledger
+                unreceipted = await aside(last_without_receipt, ledger, seat)
                 for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
-                    outcome = await aside(opened.outcome_for, standing.seat, digest)
+                    outcome = await aside(opened.outcome_for, seat, digest)
                     if outcome is not None:
-                        answered = await self.ask(session, opened, standing.seat, encode(outcome))
-                        replies = await aside(keep, opened, {standing.seat: outcome}, {standing.seat: answered})
+                        answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)
+                        replies = await aside(keep, study, ledger, {seat: outcome}, {seat: answered})
                         if opened.on_told is not None:
-                            await aside(opened.on_told, standing.seat, outcome, answered, replies[standing.seat])
+                            await aside(opened.on_told, seat, outcome, answered, replies[seat])
+                        if isinstance(replies[seat], Refusal) and not self.admission.fault(session.party.name):
+                            self.remove(session)
+                            return
         except SessionEnded:
             return
         finally:
@@ -274,75 +319,3 @@ class Sessions:
             session = self.open[name]
         await session.told.wait()
         return session
-
-
-def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
-    """Raises Refused if the seat is not this party's, or one of the two logs went back."""
-    if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
-        raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {party!r} in this study")
-    log = opened.ledger.log
-    try:
-        log.check_known(standing.coordinator, by=standing.seat)
-    except Refused as error:
-        opened.fault = Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}")
-        raise opened.fault from None
-    log.check_newer(standing.seat, standing.own)
-
-
-def record(
-    opened: OpenStudy,
-    requests: Mapping[str, Request],
-    answers: Mapping[str, Answered | Late | None],
-    *,
-    on_event: Event,
-) -> dict[str, Reply | None]:
-    """Decodes the answers, and keeps heads and evidence of all of them in one transaction.
-
-    A late seat's is a Refusal("late") that nobody sent.
-    """
-    replies: dict[str, Reply | None] = dict.fromkeys(requests)
-    log, ledger = opened.ledger.log, opened.ledger
-    with log.together():
-        for seat, answered in answers.items():
-            if answered is None:
-                continue
-            if isinstance(answered, Late):
-                replies[seat] = Refusal("late", f"no answer yet after {answered.deadline_s:g} s, the study's deadline")
-                continue
-            try:
-                reply = _reply(answered.answer.envelope)
-                # An answer that holds votes is not kept.
-                proof = answered.signed if isinstance(reply, Settled) else b""
-                if not (isinstance(reply, Refusal) and reply.code == "unknown_study"):  # such a node has no log of it
-                    log.remember(seat, answered.answer.own, proof=proof)
-            except MalformedMessage as error:
-                reply = Refusal("malformed", str(error))
-            except Refused as error:
-                reply = Refusal(error.code, str(error))
-            replies[seat] = reply
-            request = requests[seat]
-            if isinstance(reply, Refusal):
-                on_event("refusal", {"seat": seat, "code": reply.code, "reason": reply.reason[:500]})
-                log.append("refused_by", seat=seat, code=reply.code[:80])
-            elif isinstance(request, Outcome) and isinstance(reply, Settled):
-                number = ledger.number_of(request.batch_digest)
-                if number is not None:
-                    log.keep(number, seat, "outcome", answered.asked)
-                    log.keep(number, seat, "settled", answered.signed)
-    return replies
-
-
-def _last_without_receipt(opened: OpenStudy, seat: str) -> tuple[bytes, ...]:
-    """The request of the newest batch that a seat paid for, if its receipt was lost: one receipt covers all before."""
-    stored = opened.ledger.last_settled(seat)
-    if stored is None or opened.ledger.log.kept(stored.number, seat, "settled"):
-        return ()
-    return (stored.digest,)
-
-
-def _reply(envelope: bytes) -> Reply:
-    """A reply; a request in its place is malformed."""
-    reply = decode(envelope)
-    if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
-        raise MalformedMessage(f"{type(reply).__name__} came as a reply")
-    return reply

@@ -42,7 +42,7 @@ def read_status(store: Store) -> dict[str, Any]:
 def alive(store: Store) -> Serving | None:
     """The serve that runs now, or None."""
     serving = store.serving()
-    return serving if serving is not None and time.time() - serving.seen_s < _ALIVE_S else None
+    return serving if serving is not None and abs(time.time() - serving.seen_s) < _ALIVE_S else None
 
 
 def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from coordinator.membership import Membership
 from protocols.audit_log import AuditLog, Entry
 from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.steady_clock import SteadyClock
 from protocols.study import Study
 from protocols.study_file import read_study
 from protocols.votes import ABSTAIN
@@ -127,10 +128,16 @@ class Serving:
 class Store:
     """The store of one home. Use as a context manager; methods may be called from several threads and processes."""
 
-    def __init__(self, home: Home, *, clock: Callable[[], int] = time.time_ns) -> None:
-        """Opens or creates it. clock: nanoseconds since 1970. Raises StorageFailed."""
+    def __init__(
+        self, home: Home, *, clock: Callable[[], int] = time.time_ns, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets.
+
+        Raises StorageFailed.
+        """
         self.home = home
         self._clock = clock
+        self.steady_clock = SteadyClock(wall=lambda: clock() / 1e9, monotonic=steady)
         self._database = Database(home.store_file, _SCHEMA)
         self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
         self.members = Membership(self._database, self.trail)

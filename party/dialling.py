@@ -41,6 +41,8 @@ _GUARDIAN_OPTIONS = [
     ("grpc.http2.lookahead_bytes", 8 * 2**20),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
@@ -72,7 +74,7 @@ def say_hello(
     now: datetime.datetime,
     timeout_s: float,
 ) -> Welcome | Goodbye:
-    """What the coordinator answers to a node without seats. A node that is connected would be superseded by it.
+    """What the coordinator answers to a node without seats; a Goodbye with "another_node" where one is connected.
 
     now: UTC datetime. Raises Unreachable, MalformedMessage, Refused.
     """

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from party.outgoing import Outgoing
 from party.renewal import Renewal
-from party.seat import Seat
+from party.seat import COORDINATOR, Seat, standing
+from protocols.allowance import Allowance
 from protocols.audit_log import EMPTY
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import (
@@ -38,7 +39,6 @@ from protocols.frames import (
     Goodbye,
     Hello,
     Renewed,
-    Standing,
     Welcome,
     seal,
     unseal,
@@ -50,20 +50,21 @@ from protocols.identity import (
     to_pem,
 )
 from protocols.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode, encode
+from protocols.steady_clock import SteadyClock
 
 # What a person must mend: trying again would change nothing.
 _FATAL = frozenset(
-    {"revoked", "wire_version", "wrong_role", "wrong_authority", "certificate_expired", "ledger_rolled_back"}
+    {"revoked", "wire_version", "wrong_role", "wrong_authority", "ledger_rolled_back"}
     | {"peer_rolled_back", "too_many_refusals"}
 )
-_COORDINATOR = "coordinator"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
 _WELCOME_WAIT_S = 30.0
 _LOOK_S = 0.1
 _RENEWAL_LOOK_S = 3600.0
 _CLOCK_TOLERANCE_MS = 60_000
-# A coordinator that only sends what must be refused would fill the audit log.
+# A coordinator that only sends what must be refused would fill the audit log: so many at once, and so many a day.
 _REFUSALS = 1000
+_DAY_S = 86_400.0
 _SOFTWARE = f"conclave {version('conclave')}"
 _OPTIONS = [
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
@@ -71,6 +72,8 @@ _OPTIONS = [
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
 ]
@@ -78,12 +81,11 @@ _OPTIONS = [
 
 @dataclass(eq=False)
 class _Session:
-    """One connection: its nonce, whether it was welcomed, the last round, how many requests were refused."""
+    """One connection: its nonce, whether it was welcomed, the last round."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
     welcomed: bool = False
     round: int = 0
-    refusals: int = 0
 
 
 class Node:
@@ -120,6 +122,11 @@ class Node:
             days_left=renew_days_left,
         )
         self._jitter = random.Random(os.urandom(8))
+        # Over all sessions: a coordinator that closes the stream has not earned them anew.
+        self._refusals = Allowance(most=_REFUSALS, each_s=_DAY_S / _REFUSALS)
+        self._clock = SteadyClock(wall=lambda: _now().timestamp(), monotonic=time.monotonic)
+        # What the coordinator said last before it welcomed nobody, and how often in a row.
+        self._turned_away = ("", 0)
 
     def run(self, stop: threading.Event) -> None:
         """Answers until `stop` is set, dialling again with growing waits whenever the connection ends.
@@ -128,10 +135,31 @@ class Node:
         """
         wait_s = _FIRST_WAIT_S
         while not stop.is_set():
-            self._renewal.check()
-            welcomed = self._connect(stop)
+            welcomed = self._certificate_holds() and self._connect(stop)
             wait_s = _FIRST_WAIT_S if welcomed else min(2 * wait_s, _LONGEST_WAIT_S)
             stop.wait(wait_s * self._jitter.uniform(0.5, 1))
+
+    def _certificate_holds(self) -> bool:
+        """Whether the certificate is valid; False while a clock that jumped says that it is not. Raises Refused."""
+        try:
+            self._renewal.check()
+        except Refused as error:
+            jumped_s = self._clock.jumped_s()
+            if error.code != "certificate_expired" or not jumped_s:
+                raise
+            self._on_event("clock_jumped", {"seconds": round(jumped_s), "reason": str(error)[:200]})
+            return False
+        self._clock.jumped_s()
+        return True
+
+    def _said_goodbye(self, goodbye: Goodbye, session: _Session) -> None:
+        """Logs a goodbye; one that turns the node away again and again, the 1st, 2nd, 4th, 8th ... time."""
+        times = 1
+        if not session.welcomed and self._turned_away[0] == goodbye.code:
+            times = self._turned_away[1] + 1
+        self._turned_away = ("", 0) if session.welcomed else (goodbye.code, times)
+        if not times & (times - 1):
+            self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
 
     def _connect(self, stop: threading.Event) -> bool:
         """One connection, until it ends; whether the coordinator welcomed the node."""
@@ -187,13 +215,13 @@ class Node:
     def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> bool:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
-        standings = tuple(_standing(seat) for seat in seats.values())
+        standings = tuple(standing(seat) for seat in seats.values())
         send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
         for data in frames:
             try:
                 frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
                 if isinstance(frame, Goodbye):
-                    self._on_event("goodbye", {"code": frame.code, "reason": frame.reason})
+                    self._said_goodbye(frame, session)
                     if frame.code in _FATAL:
                         raise Refused(frame.code, frame.reason)
                     return session.welcomed
@@ -251,7 +279,7 @@ class Node:
             refusal = Refusal(
                 "unknown_study", f"seat {ask.seat!r} of study {ask.study.hex()[:16]} is not approved here"
             )
-            self._count_refusal(session, refusal)
+            self._count_refusal(refusal)
             return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
         log = seat.ledger.log
         try:
@@ -263,13 +291,13 @@ class Node:
                 "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was answered"
             )
         if isinstance(reply, Refusal):
-            self._count_refusal(session, reply)
-        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(_COORDINATOR), encode(reply))
+            self._count_refusal(reply)
+        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(reply))
 
     def _reply(self, ask: Ask, signed: bytes, sender: Identity, seat: Seat) -> Reply:
         log = seat.ledger.log
         log.check_known(ask.seen, by="the coordinator")
-        log.remember(_COORDINATOR, ask.own, proof=signed)
+        log.remember(COORDINATOR, ask.own, proof=signed)
         terms = seat.study.terms
         if terms is not None and sender.name != terms.coordinator:
             return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
@@ -295,34 +323,17 @@ class Node:
             number = seat.ledger.number_of(digest)
             assert number is not None  # a batch that was answered or settled was charged
             kind = "outcome" if isinstance(reply, Settled) else "request"
-            seat.ledger.log.keep(number, _COORDINATOR, kind, signed)
+            seat.ledger.log.keep(number, COORDINATOR, kind, signed)
         return reply
 
-    def _count_refusal(self, session: _Session, refusal: Refusal) -> None:
+    def _count_refusal(self, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
         if refusal.code == "teachers_late":  # which is not the coordinator's fault
             return
-        session.refusals += 1
-        if session.refusals > _REFUSALS:
-            raise Refused("too_many_refusals", f"the coordinator sent {_REFUSALS} requests that had to be refused")
-
-
-def check_address(address: str) -> str:
-    """`address` itself if it is "host:port"; Refused("bad_address") otherwise."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise Refused("bad_address", f"the address is {address!r}; allowed: HOST:PORT")
-    return address
-
-
-def _standing(seat: Seat) -> Standing:
-    log = seat.ledger.log
-    unsettled = []
-    for number in seat.ledger.unsettled():
-        stored = seat.ledger.stored(number)
-        assert stored is not None  # it was listed
-        unsettled.append(stored.digest)
-    return Standing(seat.study.digest, seat.party.name, log.head(), log.peer(_COORDINATOR), tuple(unsettled))
+        if not self._refusals.take(time.monotonic()):
+            raise Refused(
+                "too_many_refusals", f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused"
+            )
 
 
 def _refuse(seat: Seat, code: str, reason: str) -> Refusal:

@@ -84,7 +84,7 @@ class Party:
         self._ledger = ledger
         self._voter = voter
         self._coins_from = coins_from
-        self._settles = settles
+        self.settles = settles
         self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
@@ -168,7 +168,7 @@ class Party:
         self._ballot.settle(outcome)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
-        if self._settles:
+        if self.settles:
             self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
         return Settled(outcome.batch_digest, self._ledger.balance(self.name).spent)
 

@@ -1,4 +1,4 @@
-"""A seat that a node answers for, and the order of commits in which it may speak."""
+"""A seat that a node answers for: the order of commits in which it may speak, and where it stands at a Hello."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.errors import Refused
+from protocols.frames import Standing
 from protocols.messages import Refusal, Reply, Settled
 from protocols.study import Study
+
+# The name under which a ledger's log knows the coordinator.
+COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
@@ -40,3 +44,19 @@ class Seat:
             self.ledger.log.append("refused", code=error.code, request="anchor")
             return Refusal(error.code, str(error))
         return said
+
+
+def standing(seat: Seat) -> Standing:
+    """The heads that the seat knows, and the requests whose outcome it has to be told.
+
+    An outcome that it was told and did not settle by, as it lets reservations stand, is not among them.
+    """
+    log = seat.ledger.log
+    unsettled = []
+    for number in seat.ledger.unsettled():
+        if not seat.party.settles and log.kept(number, COORDINATOR, "outcome"):
+            continue
+        stored = seat.ledger.stored(number)
+        assert stored is not None  # it was listed
+        unsettled.append(stored.digest)
+    return Standing(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))

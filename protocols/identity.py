@@ -30,8 +30,8 @@ GUARDIAN_HOST = "guardian.conclave.invalid"
 PEM_BYTES = 16 * 2**10
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
-# Clocks of hospitals differ: a certificate counts from a little before it was made.
-_CLOCK_SKEW = datetime.timedelta(minutes=5)
+# Clocks differ, and jump: a certificate counts from a day before it was made.
+BACKDATED = datetime.timedelta(days=1)
 # A coordinator is dialled by parties, and dials guardians.
 _USAGES = {
     "coordinator": (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH),
@@ -261,7 +261,7 @@ def _builder(
         .subject_name(_subject(name, role))
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_before(now - BACKDATED)
         .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )

@@ -61,6 +61,7 @@ _NEXT: Final[dict[str, str]] = {
     "no_open_batch": "nothing is to be given up; conclave-coordinator status shows where the study stands",
     "can_be_finished": "run conclave-coordinator resume; the batch goes on as it was asked, and costs nothing more",
     "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
+    "clock_jumped": "set this machine's clock right (NTP), and run the command again",
     "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }
 INTERRUPTED: Final = 130

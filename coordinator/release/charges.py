@@ -12,6 +12,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
 from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.schedule import Batch, check_stop, next_batch
@@ -91,18 +92,14 @@ def _check_schedule(
 def check_receipts(
     study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence, receipts: list[Receipt]
 ) -> None:
-    """Raises DataCorrupt unless every outcome that was sent agrees with the labels, and every receipt with the ledger.
+    """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
-    evidence: whose charges were checked.
-
-    A receipt says what the party's own ledger holds in all. It is never below what the coordinator's ledger holds for
-    the batches up to the latest it knew of: a party that was told that answered queries were refused shows up here.
+    evidence: whose charges were checked. This is what the coordinator signed; what a party says in its receipt, and
+    cannot be true, is no fault of a release (refused.py).
     """
     terms = study.terms
     if terms is None:
         raise DataCorrupt("the study has no [terms]; a release is of a study between organisations")
-    newest: dict[str, tuple[int, bytes, int]] = {}
-    told = {(each.seat, each.number) for each in receipts}
     for receipt in in_order(receipts):
         where = f"batch {receipt.number}, seat {receipt.seat!r}"
         if receipt.seat not in study.seats or not 0 <= receipt.number < len(evidence.charges):
@@ -127,17 +124,6 @@ def check_receipts(
         takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
         if takes_part and charge.spent(receipt.seat) == 0:
             raise DataCorrupt(f"{where}: the party was told an outcome, and is charged nothing")
-        count, head, latest = newest.get(receipt.seat, (0, b"", 0))
-        own, latest = receipt.answer.own, max(latest, receipt.number)
-        if own.count == count and own.hash != head:
-            raise DataCorrupt(f"{where}: the party's log has two entries {count}: a copy of its ledger was in use")
-        newest[receipt.seat] = (own.count, own.hash, latest)
-        least = _charged(evidence, receipt.seat, latest, told)
-        if receipt.settled.spent < least:
-            raise DataCorrupt(
-                f"{where}: the party's ledger stands at {receipt.settled.spent} nano-units, below the {least} that "
-                "these labels cost it: it was told another outcome, or lost its ledger"
-            )
 
 
 def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
@@ -159,11 +145,11 @@ def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
 def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, list[int]]:
     """Seats with charges that no receipt covers, and the numbers of those batches.
 
-    A receipt covers the batches up to the latest that its party knew of when it signed: check_receipts holds its total
-    against all of them. What a party was told of later batches, and whether it charged itself, only the party knows.
+    A receipt that may be true covers the batches up to the latest that its party knew of when it signed: its total is
+    held against all of them. What a party was told of later batches, and whether it charged itself, only it knows.
     """
     latest: dict[str, int] = {}
-    for receipt in receipts:
+    for receipt in confirmed(study, evidence, receipts):
         latest[receipt.seat] = max(receipt.number, latest.get(receipt.seat, -1))
     open_ = {
         seat: [
@@ -179,12 +165,14 @@ def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
 def check_covered(
     study: Study, evidence: Evidence, receipts: list[Receipt], *, unproven: Collection[str]
 ) -> dict[str, list[int]]:
-    """The seats that are stated as unproven, with their batches. Raises Refused("unproven_charges") for other ones.
+    """The seats with charges that no receipt proves, with their batches. Raises Refused("unproven_charges").
 
-    unproven: seats of which the operator states that no receipt is to be had; exactly those that need it.
+    unproven: seats of which the operator states that no receipt is to be had; all that need it, but those of which one
+    came and was refused, and no others.
     """
     found = uncovered(study, evidence, receipts)
-    silent = {seat: numbers for seat, numbers in found.items() if seat not in unproven}
+    refused = refused_receipts(study, evidence, receipts)
+    silent = {seat: numbers for seat, numbers in found.items() if seat not in unproven and seat not in refused}
     if silent:
         raise Refused("unproven_charges", f"{in_words(silent)}: no signed receipt covers what these seats were charged")
     needless = [seat for seat in unproven if seat not in found]
@@ -200,32 +188,14 @@ def in_words(batches: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
-def in_order(receipts: list[Receipt]) -> list[Receipt]:
-    """As each party signed them, by the length of its own log."""
-    return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
-
-
-def _charged(evidence: Evidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
-    """What the coordinator's ledger holds against a seat's cap for the batches up to `number`.
-
-    A batch that was given up counts where the seat gave a receipt for it: whether another seat was ever charged for it
-    the coordinator cannot know, and counts it in its own ledger all the same.
-    """
-    given_up = evidence.given_up
-    return sum(
-        charge.spent(seat)
-        for charge in evidence.charges[: number + 1]
-        if charge.number not in given_up or (seat, charge.number) in told
-    )
-
-
 def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
     The difference is to the charges of the batches up to the latest that it gave a receipt for; batches_unproven:
-    see `uncovered`.
+    see `uncovered`. Receipts that were refused say nothing here.
     """
     unproven = uncovered(study, evidence, receipts)
+    receipts = confirmed(study, evidence, receipts)
     told = {(each.seat, each.number) for each in receipts}
     mine: dict[str, list[Receipt]] = {seat: [] for seat in study.seats}
     for receipt in in_order(receipts):
@@ -238,7 +208,7 @@ def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
         result[seat] = {
             "charged_nano": evidence.spent(seat),
             "last_receipt_nano": last,
-            "difference_nano": None if last is None else last - _charged(evidence, seat, max(have), told),
+            "difference_nano": None if last is None else last - charged_up_to(evidence, seat, max(have), told),
             "batches_charged": len(due),
             "receipts_missing": sum(number not in have for number in due),
             "batches_unproven": len(unproven.get(seat, ())),

@@ -80,7 +80,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Receipt:
-    """An outcome that was sent to a seat, and the receipt that the seat's party signed for it."""
+    """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
+
+    flaw: what is wrong with what the party signed, "" for nothing; it then proves nothing, see refused.py.
+    """
 
     number: int
     seat: str
@@ -90,6 +93,7 @@ class Receipt:
     answer: Answer
     settled: Settled
     signed_by: Identity
+    flaw: str
 
 
 def collect(path: Path, *, study: bytes) -> Evidence:
@@ -192,16 +196,19 @@ def _answered(
     answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a frame {type(answer).__name__} stands for a receipt")
-    if not log.contains(answer.seen):
-        raise DataCorrupt("the party knows a head of the coordinator's log that the log does not contain")
     outcome, settled = decode(ask.envelope), decode(answer.envelope)
     if not (isinstance(outcome, Outcome) and isinstance(settled, Settled)):
         raise DataCorrupt("a frame carries another message than an outcome or a receipt; it must not be published")
     if (answer.nonce, answer.round, answer.study, answer.seat) != (ask.nonce, ask.round, ask.study, ask.seat):
         raise DataCorrupt("the receipt answers another question")
-    if ask.seat != seat or outcome.batch_digest != settled.batch_digest:
-        raise DataCorrupt("outcome and receipt are of another seat or of different batches")
-    return Receipt(number, seat, ask, outcome, told_by, answer, settled, signed_by)
+    if ask.seat != seat:
+        raise DataCorrupt("outcome and receipt are of another seat")
+    flaw = ""
+    if outcome.batch_digest != settled.batch_digest:
+        flaw = "it is of another batch than the outcome that the party was told"
+    elif not log.contains(answer.seen):
+        flaw = "it names a head of the coordinator's log that the log does not contain"
+    return Receipt(number, seat, ask, outcome, told_by, answer, settled, signed_by, flaw)
 
 
 def time_of(entry: Entry) -> datetime.datetime:

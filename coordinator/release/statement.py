@@ -19,6 +19,7 @@ from coordinator.release import words
 from coordinator.release.charges import standings, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.refused import refused_receipts
 from protocols.accounting.filter import NANO
 from protocols.accounting.guarantee import Guarantee
 from protocols.accounting.several_parties import Accounting, known_to, worst_known_to
@@ -230,6 +231,8 @@ def _events(facts: Facts) -> dict[str, Any]:
             if amount == 0 and charge.reserved[seat] > 0:
                 absent[seat] = absent.get(seat, 0) + 1
     stand = standings(facts.study, facts.evidence, facts.receipts)
+    unproven = uncovered(facts.study, facts.evidence, facts.receipts)
+    refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {
         "left_out_at_last": facts.stated["left_out"],
         "batches_without_their_vote": dict(sorted(absent.items())),
@@ -238,7 +241,18 @@ def _events(facts: Facts) -> dict[str, Any]:
         "batches_reserved_and_never_released": [
             charge.number for charge in facts.evidence.charges if charge.settled is None
         ],
-        "charges_unproven": uncovered(facts.study, facts.evidence, facts.receipts),
+        "charges_unproven": unproven,
+        "receipts_refused": {
+            seat: [
+                {
+                    "batch": batch,
+                    "why": why,
+                    "in_words": words.receipt_refused(seat, batch, confirmed=seat not in unproven),
+                }
+                for batch, why in batches.items()
+            ]
+            for seat, batches in refused.items()
+        },
         "receipts_missing": {
             seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]
         },

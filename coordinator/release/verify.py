@@ -22,6 +22,7 @@ from coordinator.release.evidence import Evidence, Receipt, evidence_in, receipt
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from coordinator.release.pages import model_card, privacy_page
+from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.errors import ConclaveError, DataCorrupt
 from protocols.identity import certificate_from_pem, fingerprint, identify
@@ -50,6 +51,10 @@ _FORGED = (
 _UNCOVERED = (
     "do not rely on the figures of these seats before their hospitals have run `conclave-party audit verify STUDY "
     "--release FOLDER`, or have given their nodes' signed evidence: only they know what they were told and charged"
+)
+_REFUSED = (
+    "ask the hospitals whose receipts were refused to run `conclave-party audit verify STUDY --release FOLDER`: their "
+    "ledgers' state is not confirmed, and whether they were told another outcome only their nodes can show"
 )
 
 
@@ -110,19 +115,26 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
         checks.skip(*_CONTENT[4:])
         return
 
-    def look_at_receipts() -> tuple[bool, str]:
+    def look_at_receipts() -> tuple[dict[str, dict[int, str]], str]:
         check_receipts(released.study, released.labels, evidence, opened)
         stand = standings(released.study, evidence, opened)
         differ = {seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]}
         missing = {seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]}
-        said = f"{len(opened)} receipts agree with the labels and the ledger"
+        fine = len(confirmed(released.study, evidence, opened))
+        said = f"{fine} receipts agree with the labels and the ledger"
         if differ:
             said += f"; ledgers of parties that stand higher, in nano-units: {differ}"
         if missing:
             said += f"; receipts that are missing: {missing}; those parties can compare with their own node"
-        return True, said
+        refused = refused_receipts(released.study, evidence, opened)
+        for seat, batches in refused.items():
+            said += "".join(f"; refused: that of {seat} for batch {batch}: {why}" for batch, why in batches.items())
+        return refused, said
 
-    if checks.run("receipts", look_at_receipts, _FORGED) is None:
+    refused = checks.run("receipts", look_at_receipts, _FORGED)
+    if refused:
+        checks.done[-1] = replace(checks.done[-1], next_step=_REFUSED)
+    if refused is None:
         checks.skip(_COVERED)
     elif checks.run(_COVERED, lambda: _covered(folder, released, evidence, opened), _UNCOVERED):
         checks.done[-1] = replace(checks.done[-1], next_step=_UNCOVERED)
@@ -214,7 +226,12 @@ def _covered(
     found = check_covered(released.study, evidence, opened, unproven=facts.stated["unproven"])
     if not found:
         return found, "no seat has a charge without a receipt that its party signed then or later"
-    return found, f"all but those that the coordinator states as unproven: {in_words(found)}"
+    stated = {seat: numbers for seat, numbers in found.items() if seat in facts.stated["unproven"]}
+    refused = {seat: numbers for seat, numbers in found.items() if seat not in stated}
+    said = "all but those that the coordinator states as unproven: " + in_words(stated) if stated else ""
+    if refused:
+        said += f"{'; ' if said else 'all '}but those whose receipt was refused: {in_words(refused)}"
+    return found, said
 
 
 def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bool, str]:

@@ -60,10 +60,17 @@ VERIFY = (
     "it when you enrolled, not the copy in the folder. It needs no account and no network.",
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
-    "charge but those that are stated as unproven, that each charge recomputes from the study, that no cap was passed, "
-    "and that the figures here recompute. It does not know which certificates were revoked.",
+    "charge but those that are stated as unproven or whose receipt was refused, that each charge recomputes from the "
+    "study, that no cap was passed, and that the figures here recompute. It does not know which certificates were "
+    "revoked.",
     "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
 )
+
+
+def receipt_refused(seat: str, batch: int, *, confirmed: bool) -> str:
+    """What a refused receipt means. confirmed: whether a later receipt of the seat covers what it was charged."""
+    after = "a later receipt confirms its ledger" if confirmed else "its ledger's state is not confirmed"
+    return f"the receipt of {seat} for batch {batch} was refused, so it proves nothing; {after}"
 
 
 def not_covered(study: Study) -> list[str]:

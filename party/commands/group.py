@@ -63,6 +63,7 @@ _NEXT: Final[dict[str, str]] = {
     "policy_rolled_back": "put the newest policy.sqlite back; if it is lost, approve nothing more for this data set",
     "peer_rolled_back": "ask the operator to use the newest copy of the coordinator's files",
     "wire_version": "install a version of conclave that the coordinator also speaks",
+    "clock_jumped": "set this machine's clock right, and run the command again",
     "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",
     "not_confirmed": "nothing was approved; run the command again to approve",
     "quorum_lost": "run the same command again when those that did not come are back, and those that refused have "

@@ -57,7 +57,7 @@ def clock():
 
 @pytest.fixture
 def store(home, clock):
-    with Store(home, clock=clock) as opened:
+    with Store(home, clock=clock, steady=lambda: clock() / 1e9) as opened:
         yield opened
 
 
@@ -278,3 +278,70 @@ def test_the_coordinators_certificate_is_renewed_when_little_is_left(home, autho
     assert renewed.serial_number != before.serial_number
     assert home.certificate() == renewed
     assert identify(renewed, authority=home.authority(), now=clock.now, role="coordinator").name == "centre"
+
+
+@pytest.fixture
+def jumping(home, clock):
+    """An authority whose clock is held against one that only goes on."""
+    with Store(home, clock=clock) as store:
+        yield Authority(home, store, SETTINGS)
+
+
+def test_nothing_is_issued_while_the_clock_is_where_it_jumped_to(home, store, authority, jumping, clock):
+    key = new_key()
+    old = identify(
+        certificate_from_pem(enrol(home, store, "hospital-0", key)[1]),
+        authority=home.authority(),
+        now=clock.now,
+        role="party",
+    )
+    mine, request = home.certificate(), to_pem(request_of("hospital-0", key))
+    clock.days = 360
+    with pytest.raises(Refused, match="clock_jumped"):
+        jumping.renew(old, request)
+    assert not jumping.renewal_due(mine)
+    clock.days = 0
+    assert store.members.certificates() == jumping._store.members.certificates()
+    assert home.certificate() == mine
+
+
+def test_a_certificate_dated_by_a_clock_that_was_ahead_is_neither_given_again_nor_kept(home, store, authority, clock):
+    key = new_key()
+    old = identify(
+        certificate_from_pem(enrol(home, store, "hospital-0", key)[1]),
+        authority=home.authority(),
+        now=clock.now,
+        role="party",
+    )
+    request = to_pem(request_of("hospital-0", key))
+    clock.days = 88
+    ahead = certificate_from_pem(authority.renew(old, request))
+    clock.days = 60
+    assert ahead.not_valid_before_utc > clock.now
+    again = identify(
+        certificate_from_pem(authority.renew(old, request)), authority=home.authority(), now=clock.now, role="party"
+    )
+    assert again.serial not in (old.serial, ahead.serial_number)
+
+
+def test_who_enrolled_under_a_clock_that_was_ahead_is_given_one_that_is_valid(home, authority, clock):
+    key, token = new_key(), authority.invite("hospital-0")
+    message = Enrol("hospital-0", token, to_pem(request_of("hospital-0", key)))
+    assert authority.enrol(message).code == "pending"
+    clock.days = 100
+    authority.approve("hospital-0", key_fingerprint=request_fingerprint(request_of("hospital-0", key)))
+    clock.days = 0
+    first = authority.enrol(message).certificate
+    given = identify(certificate_from_pem(first), authority=home.authority(), now=clock.now, role="party")
+    assert given.name == "hospital-0"
+    assert authority.enrol(message).certificate == first
+
+
+def test_a_certificate_of_the_coordinator_dated_by_a_clock_that_was_ahead_is_renewed(home, authority, clock):
+    clock.days = 340
+    ahead = authority.own_certificate()
+    assert home.certificate() == ahead
+    clock.days = 0
+    assert authority.renewal_due(ahead)
+    made = authority.own_certificate()
+    assert identify(made, authority=home.authority(), now=clock.now, role="coordinator").name == "centre"

@@ -301,20 +301,6 @@ def test_a_stream_that_stays_open_renews_its_certificate_all_the_same(tmp_path, 
         assert len([1 for event, _ in consortium.events if event == "connected"]) == 2  # said by both sides, once
 
 
-def test_a_party_has_one_stream_and_its_successor_and_a_replaced_one_ends(consortium):
-    consortium.add_node("hospital-0")
-    consortium.start_node("hospital-0")
-    assert consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=10) == frozenset()
-    consortium.threads["copy"] = threading.Thread(
-        target=consortium.node("hospital-0").run, args=(consortium.stops.setdefault("copy", threading.Event()),)
-    )
-    consortium.threads["copy"].start()
-    wait_until(lambda: "superseded" in consortium.codes("goodbye"))
-    consortium.stop_node("copy")
-    consortium.stop_node("hospital-0")
-    wait_until(lambda: consortium.hub._streams["hospital-0"] == 0)
-
-
 def test_a_receipt_that_was_lost_is_asked_for_again(consortium):
     consortium.start_all()
     labelled = consortium.label()

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from coordinator import relaying
+from coordinator.open_study import OpenStudy
 from coordinator.pool import write_pool
+from coordinator.receipts import Answered
 from coordinator.relayed_budgets import standing
 from coordinator.relaying import Relay, RelayedStudy
-from coordinator.sessions import Answered, OpenStudy
 from coordinator.store import Store
 from coordinator.study_creation import create_study
 from protocols.accounting.ledger import Ledger

@@ -18,10 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.sessions import OpenStudy, Session, SessionEnded, Sessions, check_standing, record
-from party.node import Node, _Session, _standing
+from coordinator.open_study import OpenStudy, check_standing
+from coordinator.receipts import record
+from coordinator.sessions import Session, SessionEnded, Sessions
+from party.node import Node, _Session
 from party.party import Party
 from party.seat import Seat
+from party.seat import standing as standing_of
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator, Labelling
@@ -204,14 +207,14 @@ class World:
             if isinstance(request, VoteRequest):
                 self.asked[request.digest] = len(request.batch.ids)
         opened, answers = self.loop.run_until_complete(ask())
-        return record(opened, requests, answers, on_event=lambda event, fields: None)
+        return record(opened.study, opened.ledger, requests, answers, on_event=lambda event, fields: None)
 
     async def connect(self, name: str, opened: OpenStudy) -> None:
         """Hello and Welcome, as the hub does them; a party that is refused stays away."""
         if name in self.away or name in self.sessions.open:
             return
         try:
-            standing = _standing(self.seats[name])
+            standing = standing_of(self.seats[name])
         except Crash:
             self.open_party(name)
             return await self.connect(name, opened)
@@ -238,10 +241,10 @@ class World:
             outcome = self.coordinator.outcome_for(name, digest)
             if outcome is not None:
                 try:
-                    answered = await self.sessions.ask(session, opened, name, encode(outcome))
+                    answered = await self.sessions.ask(session, opened, name, outcome, encode(outcome), None)
                 except SessionEnded:
                     return None
-                record(opened, {name: outcome}, {name: answered}, on_event=lambda event, fields: None)
+                record(self.study, self.ledger, {name: outcome}, {name: answered}, on_event=lambda event, fields: None)
 
     async def deliver(self, name, frame, session, node_session, opened) -> None:
         """One question on its way to a node, and its answer on the way back."""

@@ -11,13 +11,13 @@ from party import outgoing as outgoing_module
 from party.node import Node, _Session
 from party.outgoing import Outgoing
 from party.party import Party
-from party.seat import Seat
+from party.seat import Seat, standing
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import EMPTY, Head
 from protocols.errors import Refused
-from protocols.frames import NONCE_BYTES, Ask, Renewed, Welcome
+from protocols.frames import NONCE_BYTES, Ask, Goodbye, Renewed, Welcome
 from protocols.identity import identify, issue, new_authority, new_key, to_pem
-from protocols.messages import Refusal, VoteReply, VoteRequest, decode, encode
+from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from protocols.queries import QueryBatch
 from tests.consortium import deployed_study, pool_of, voter
 
@@ -154,12 +154,16 @@ def test_a_coordinator_whose_log_went_back_is_refused_and_charges_nothing(at):
     assert at.spent() == spent
 
 
-def test_a_coordinator_that_only_sends_what_must_be_refused_is_left(at, monkeypatch):
+def test_a_coordinator_that_only_sends_what_must_be_refused_is_left_in_whatever_session(monkeypatch):
     monkeypatch.setattr(node_module, "_REFUSALS", 3)
+    at = At()
     for _ in range(3):
+        at.session = _Session(welcomed=True)
         at.ask(envelope=b"")
+    at.session = _Session(welcomed=True)
     with pytest.raises(Refused, match="too_many_refusals"):
         at.ask(envelope=b"")
+    at.ledger.close()
 
 
 def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at, monkeypatch):
@@ -193,6 +197,59 @@ def test_a_renewed_certificate_of_another_name_or_key_is_not_taken(at, other):
     with pytest.raises(Refused, match="bad_certificate"):
         at.node._renewal.take(Renewed(to_pem(certificate(**other))))
     assert at.saved == []
+
+
+def test_a_renewed_certificate_that_is_not_valid_now_takes_the_place_of_none_that_is(at):
+    """Its issuer's clock was 100 days ahead, for seconds."""
+    before = at.node._renewal.certificate
+    ahead = issue(
+        authority=ROOT,
+        authority_key=ROOT_KEY,
+        public_key=KEY.public_key(),
+        name=NAME,
+        role="party",
+        now=NOW + datetime.timedelta(days=100),
+        days=90,
+    )
+    at.node._renewal.take(Renewed(to_pem(ahead)))
+    assert at.saved == []
+    assert at.node._renewal.certificate == before
+    assert [event for event, _ in at.events] == ["renewal_not_valid"]
+
+
+def test_a_node_whose_own_clock_jumps_waits_and_one_whose_certificate_ended_stops(at, monkeypatch):
+    ended = {"now": datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=40)}
+    monkeypatch.setattr("party.renewal._now", lambda: ended["now"])
+    with pytest.raises(Refused, match="certificate_expired"):
+        at.node._certificate_holds()
+    monkeypatch.setattr(node_module, "_now", lambda: ended["now"])  # against seconds that only go on: a jump
+    assert not at.node._certificate_holds()
+    assert [event for event, _ in at.events] == ["clock_jumped"]
+    ended["now"] = datetime.datetime.now(datetime.UTC)
+    assert at.node._certificate_holds()
+
+
+def test_a_goodbye_that_comes_again_and_again_is_logged_ever_more_seldom_with_its_count(at):
+    session = _Session()
+    for _ in range(9):
+        at.node._said_goodbye(Goodbye("another_node", "it is there"), session)
+    assert [fields["times"] for _, fields in at.events] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("settles", [True, False])
+def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(settles):
+    with Ledger(":memory:") as ledger:
+        at = At()
+        at.ledger.close()
+        party = Party(NAME, study=STUDY, ledger=ledger, voter=voter(NAME), coins_from=None, settles=settles)
+        at.ledger, seat = ledger, Seat(STUDY, party, ledger)
+        at.seats = {(STUDY.digest, NAME): seat}
+        at.ask()
+        assert len(standing(seat).unsettled) == 1
+        outcome = Outcome(STUDY.digest, standing(seat).unsettled[0], np.ones(5, dtype=bool))
+        assert isinstance(at.ask(own=Head(2, b"o" * 32), envelope=encode(outcome)), Settled)
+        assert standing(seat).unsettled == ()
+        assert len(ledger.unsettled()) == (not settles)
 
 
 def test_a_renewed_certificate_of_its_own_is_saved(at):

@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.release.charges import check_charges, check_receipts, standings, uncovered
 from coordinator.release.evidence import collect, evidence_in, receipts
+from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
 from protocols.aggregation.summed_ballot import SummedBallot
 from protocols.aggregation.summed_votes import SecureSum
@@ -144,8 +145,10 @@ def test_a_receipt_of_it_below_what_it_cost_is_found(made):
     study, labels, evidence, opened = open_evidence(made)
     at = next(position for position, each in enumerate(opened) if each.number == 0)
     low = replace(opened[at].settled, spent=evidence.charges[0].reserved[opened[at].seat] - 1)
-    with pytest.raises(DataCorrupt, match="below the"):
-        check_receipts(study, labels, evidence, [*opened[:at], replace(opened[at], settled=low), *opened[at + 1 :]])
+    lied = [*opened[:at], replace(opened[at], settled=low), *opened[at + 1 :]]
+    check_receipts(study, labels, evidence, lied)
+    assert "below the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
+    assert len(confirmed(study, evidence, lied)) == len(opened) - 1
 
 
 def test_receipts_tell_who_was_charged_for_it(made):

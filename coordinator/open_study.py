@@ -1,0 +1,57 @@
+"""A study whose seats may be asked over the hub, and what a node's standing in it must agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.receipts import Answered
+from protocols.accounting.ledger import Ledger
+from protocols.errors import InvalidInput, Refused
+from protocols.frames import Standing
+from protocols.messages import Outcome, Reply
+from protocols.study import Study, party_of
+
+# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
+OutcomeFor = Callable[[str, bytes], Outcome | None]
+# on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
+OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
+
+
+@dataclass(eq=False)
+class OpenStudy:
+    """A study whose seats may be asked, with the coordinator's ledger of it.
+
+    fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
+    """
+
+    study: Study
+    ledger: Ledger
+    outcome_for: OutcomeFor | None
+    on_told: OnTold | None = None
+    fault: Refused | None = None
+
+
+def check_askable(study: Study, *, reply_bytes: int) -> None:
+    """Raises InvalidInput for a study without terms, or whose largest reply is above `reply_bytes`."""
+    if study.terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    largest = 8 * study.teachers * study.batch_limit + 2**16
+    if largest > reply_bytes:
+        raise InvalidInput(
+            f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
+            f"{reply_bytes}: lower batch_limit"
+        )
+
+
+def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
+    """Raises Refused if the seat is not this party's, or one of the two logs went back."""
+    if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
+        raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {party!r} in this study")
+    log = opened.ledger.log
+    try:
+        log.check_known(standing.coordinator, by=standing.seat)
+    except Refused as error:
+        opened.fault = Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}")
+        raise opened.fault from None
+    log.check_newer(standing.seat, standing.own)

@@ -1,0 +1,30 @@
+"""An allowance: so many faults of one other side at once, and more only as time goes by (a token bucket).
+
+It is kept for a party, not for a connection: whoever connects again has not earned it anew. It holds two numbers.
+"""
+
+from __future__ import annotations
+
+
+class Allowance:
+    """`most` at once, and one more each `each_s` seconds, never more than `most`. Times: of a monotonic clock."""
+
+    def __init__(self, *, most: int, each_s: float) -> None:
+        self._most = most
+        self._each_s = each_s
+        self._left = float(most)
+        self._since_s: float | None = None
+
+    def take(self, now_s: float) -> bool:
+        """Uses one; whether there was one."""
+        if not self.remains(now_s):
+            return False
+        self._left -= 1
+        return True
+
+    def remains(self, now_s: float) -> bool:
+        """Whether one is there to be used."""
+        if self._since_s is not None:
+            self._left = min(self._most, self._left + max(0.0, now_s - self._since_s) / self._each_s)
+        self._since_s = now_s
+        return self._left >= 1

@@ -1,0 +1,104 @@
+"""One seat that is away, or does not read, does not starve the others of a round, however large its requests are."""
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from coordinator import places
+from coordinator.open_study import OpenStudy
+from coordinator.sessions import UNASKED, Session, SessionEnded, Sessions
+from protocols.accounting.ledger import Ledger
+from protocols.audit_log import EMPTY
+from protocols.errors import MalformedMessage, Refused
+from protocols.frames import NONCE_BYTES, Answer, Ask
+from protocols.identity import Identity, new_authority, new_key
+from protocols.messages import Refusal, VoteRequest, encode
+from protocols.queries import QueryBatch
+from tests.consortium import NOW, deployed_study, pool_of
+
+STUDY = deployed_study(4, deadline_s=2.0)
+CERTIFICATE = new_authority(new_key(), name="test", now=NOW, days=9)
+SEATS = [seat.party for seat in STUDY.roster]
+REPLY = encode(Refusal("withdrawn", "no"))
+
+
+@pytest.fixture(autouse=True)
+def one_place(monkeypatch):
+    """As for requests of 160 MiB: one at a time."""
+    monkeypatch.setattr(places, "_AT_ONCE_BYTES", 1)
+
+
+@pytest.fixture
+def opened():
+    with Ledger(":memory:") as ledger:
+        yield OpenStudy(STUDY, ledger, None)
+
+
+def session_of(name, *, reads=True):
+    """A session whose node answers at once; or does not read what is sent."""
+
+    async def send(ask):
+        if not reads:
+            await asyncio.Event().wait()
+        made.answered(Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, REPLY), b"signed")
+
+    made = Session(Identity(name, "party", CERTIFICATE), bytes(NONCE_BYTES), send, "", "", 1, serves=True)
+    made.told.set()
+    return made
+
+
+def ask_all(opened, sessions):
+    """Who answered, and what happened. A frame is not sealed here."""
+    events = []
+
+    async def run():
+        made = Sessions(seal=lambda frame: frame, on_event=lambda event, fields: events.append((event, fields)))
+        for session in sessions:
+            await made.add(session)
+        batch = QueryBatch(0, np.arange(3), pool_of(60, 4)[:3])
+        request = VoteRequest(STUDY.digest, b"run", batch)
+        return await made.ask_all(opened, dict.fromkeys(SEATS, request))
+
+    answers = asyncio.run(run())
+    return {seat for seat, answered in answers.items() if answered is not None}, events
+
+
+def test_a_seat_that_is_away_holds_no_place(opened):
+    answered, events = ask_all(opened, [session_of(seat) for seat in SEATS[1:]])
+    assert answered == set(SEATS[1:])
+    assert events == [("absent", {"seat": SEATS[0]})]
+
+
+def test_seats_that_do_not_read_hold_a_place_for_their_share_of_the_time_and_are_cut_off(opened):
+    answered, events = ask_all(opened, [session_of(seat, reads=seat in SEATS[2:]) for seat in SEATS])
+    assert answered == set(SEATS[2:])
+    assert [fields["seat"] for event, fields in events if event == "not_read"] == SEATS[:2]
+
+
+def test_frames_that_nobody_asked_for_end_a_session_and_late_answers_do_not():
+    session = session_of("hospital-0")
+    answer = Answer(b"n" * NONCE_BYTES, 1, STUDY.digest, SEATS[0], EMPTY, EMPTY, REPLY)
+    session.late = 3
+    for _ in range(3 + UNASKED):
+        session.answered(answer, b"signed")
+    with pytest.raises(Refused, match="unasked_frames"):
+        session.answered(answer, b"signed")
+
+
+def test_an_answer_about_another_seat_than_was_asked_ends_the_session(opened):
+    async def run():
+        session = session_of("hospital-0")
+
+        async def send(ask: Ask):
+            with pytest.raises(MalformedMessage, match="as was asked"):
+                session.answered(Answer(ask.nonce, ask.round, ask.study, "other", EMPTY, EMPTY, REPLY), b"signed")
+            session.end()
+
+        session.send = send
+        sessions = Sessions(seal=lambda frame: frame, on_event=lambda event, fields: None)
+        request = VoteRequest(STUDY.digest, b"run", QueryBatch(0, np.arange(3), pool_of(60, 4)[:3]))
+        with pytest.raises(SessionEnded):
+            await sessions.ask(session, opened, SEATS[0], request, encode(request), None)
+
+    asyncio.run(run())
