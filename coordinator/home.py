@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import get_type_hints
@@ -16,10 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.identity import certificate_from_pem, check_name, key_from_pem
+from protocols.reading import read_bytes, read_toml
 
 HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME = Path("~/.conclave-coordinator")
 
+_FILE_BYTES = 2**20
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",
@@ -91,13 +92,11 @@ class Home:
     def settings(self) -> Settings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            table = read_toml(self.settings_file)
+        except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
             ) from None
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{self.settings_file} is not TOML: {error}") from None
         kinds = get_type_hints(Settings)
         for key, value in table.items():
             if key not in kinds:
@@ -143,13 +142,11 @@ def check_address(what: str, address: str) -> str:
 
 
 def read(path: Path) -> bytes:
-    """A file of the folder. Raises DataUnavailable, StorageFailed."""
+    """A file of the folder. Raises DataUnavailable, DataCorrupt."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return read_bytes(path, most=_FILE_BYTES)
+    except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
-    except OSError as error:
-        raise StorageFailed(f"cannot read {path}: {error.strerror or error}; check who owns it") from None
 
 
 def write(path: Path, content: bytes | str, *, private: bool = False) -> None:

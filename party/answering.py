@@ -26,10 +26,11 @@ from protocols.aggregation.dealing import precision_of
 from protocols.aggregation.levels import ballot_of
 from protocols.aggregation.private_ballot import PrivateModel
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
-from protocols.identity import key_from_pem
+from protocols.identity import PEM_BYTES, key_from_pem
 from protocols.inference.fixed_point import QuantisedModel, quantise
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
+from protocols.reading import read_bytes
 from protocols.study import Study
 
 _LOCK_WAIT_S: Final = 10.0
@@ -143,7 +144,7 @@ class Answering:
         path = self._home.ledger(study.digest, name)
         check_ledger(path, self._policy.marks.of(path))
         ledger = Ledger(path)
-        key = key_from_pem(self._home.key.read_bytes()) if study.confidentiality.signs else None
+        key = key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)) if study.confidentiality.signs else None
         data_set = self._settings.data.name
         voter = _Voter(self._policy, study, name, data_set, ledger, path, teachers, pool)
         private = None

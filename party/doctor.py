@@ -18,7 +18,8 @@ from party.settings import Invitation
 from party.trained import read_manifest
 from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.frames import Goodbye
-from protocols.identity import COORDINATOR_HOST, certificate_from_pem, identify, key_from_pem
+from protocols.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
+from protocols.reading import read_bytes
 
 _TIMEOUT_S: Final = 10.0
 _SKEW_MS: Final = 60_000
@@ -98,9 +99,9 @@ def _certificate(home: Home, invitation: Invitation) -> Iterator[Hop]:
         return
     now = datetime.datetime.now(datetime.UTC)
     try:
-        certificate = certificate_from_pem(home.certificate.read_bytes())
+        certificate = certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES))
         own = identify(certificate, authority=certificate_from_pem(invitation.authority), now=now, role="party")
-        key = key_from_pem(home.key.read_bytes())
+        key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     except (ConclaveError, OSError) as error:
         code = error.code if isinstance(error, Refused) else "unreadable"
         todo = {
@@ -125,8 +126,8 @@ def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[H
         with home.running():
             answer = say_hello(
                 address=invitation.address,
-                key=key_from_pem(home.key.read_bytes()),
-                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+                certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
                 authority=certificate_from_pem(invitation.authority),
                 now=datetime.datetime.now(datetime.UTC),
                 timeout_s=timeout_s,

@@ -5,7 +5,6 @@ Reads what a run wrote: summary.json and config.toml.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import read_json
 from simulations.experiment import read_toml
 from simulations.label import mean_and_interval
 from simulations.results import MARK, NOT_FOR_RELEASE, Summary
@@ -139,9 +139,9 @@ def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
             "--resume finishes an interrupted one)"
         )
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataCorrupt(f"{path} is not JSON: {error}; run it again with --resume") from None
+        summary = read_json(path)
+    except DataCorrupt as error:
+        raise DataCorrupt(f"{error}; run it again with --resume") from None
     if not isinstance(summary, dict):
         raise DataCorrupt(
             f"{path} holds a {type(summary).__name__}; a run writes an object; run it again with --resume"

@@ -19,7 +19,9 @@ from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.labels import read_labels
 from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
 from coordinator.release.statement import Facts, stated_facts
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols import reading
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import JSON_BYTES, read_bytes
 from protocols.study import Study
 from protocols.study_file import read_study
 
@@ -60,9 +62,9 @@ def read_released(folder: Path) -> Released:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises DataCorrupt."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataCorrupt(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+        value = reading.read_json(path)
+    except DataUnavailable as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise DataCorrupt(f"{path.name} holds a {type(value).__name__}; allowed: a JSON object")
     return value
@@ -95,7 +97,8 @@ def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierReleas
     signer(folder, authority)
     _, _, files = read_manifest(folder)
     path = folder / STATEMENT_FILE
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != files.get(STATEMENT_FILE):
+    content = read_bytes(path, most=JSON_BYTES)
+    if hashlib.sha256(content).hexdigest() != files.get(STATEMENT_FILE):
         raise DataCorrupt(f"{path} is not what was signed")
     return read_statement(path)
 

@@ -18,7 +18,8 @@ from party.commands.group import EPILOG, INTERRUPTED, home_option
 from party.home import Home, write_private
 from party.policy import Approval, Policy
 from protocols.errors import StorageFailed
-from protocols.identity import certificate_from_pem, key_from_pem
+from protocols.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+from protocols.reading import read_bytes
 
 if TYPE_CHECKING:
     from party.answering import Answering
@@ -46,7 +47,7 @@ def run(home_folder: Path) -> int:
 
     home = Home(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
-    key = key_from_pem(home.key.read_bytes())
+    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     authority = certificate_from_pem(invitation.authority)
     log, counts = Log(sys.stderr), Counts()
 
@@ -78,7 +79,7 @@ def run(home_folder: Path) -> int:
             watch.start()
             node = Node(
                 key=key,
-                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
                 authority=authority,
                 address=invitation.address,
                 seats=answering.seats,

@@ -12,10 +12,11 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
-from party.data.records import VALUES, Records
+from party.data.records import FILE_BYTES, VALUES, Records
 from party.data.table import class_ids
 from party.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.reading import open_file
 from protocols.terms import Terms
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
@@ -54,7 +55,7 @@ def _image(path: Path, shape: tuple[int, ...]) -> Float32[ndarray, "height width
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as image:
+            with open_file(path, most=FILE_BYTES) as file, Image.open(file, formats=_FORMATS) as image:
                 if (image.height, image.width) != shape[:2]:
                     raise DataCorrupt(
                         f"{path} has {image.height} x {image.width} pixels; allowed: {shape[0]} x {shape[1]}"

@@ -72,10 +72,13 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
 def check_file(settings: DataSettings) -> None:
     """Raises DataUnavailable for a file that is absent, DataCorrupt for one that is too large."""
     path = settings.path
-    if not path.is_file():
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}; allowed: a readable file") from None
+    if size is None:
         raise DataUnavailable(
             f"{path} does not exist or is no file; allowed: the file that data.path in node.toml names"
         )
-    size = path.stat().st_size
     if size > FILE_BYTES:
         raise DataCorrupt(f"{path} has {size} bytes; allowed: at most {FILE_BYTES}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
-from protocols.errors import DataCorrupt
+from protocols.array_files import read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.inference.model import Dense, Model
 
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
@@ -70,10 +70,9 @@ class LogisticRegressionKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                weights, offsets = file["weights"], file["offsets"]
-                seen, input_shape = file["seen"], file["input_shape"]
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as failure:
+            file = read_arrays(path, ["weights", "offsets", "seen", "input_shape"])
+            weights, offsets, seen, input_shape = file.values()
+        except (DataUnavailable, DataCorrupt) as failure:
             raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
         types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
         if types != (np.float32, np.float32, np.int64, np.int64):

@@ -26,11 +26,13 @@ from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import open_file
 
 ENTRY_POINTS: Final = "conclave.teachers"
 _PREFIX: Final = "entry-point:"
 # Packages whose types an estimator may be made of, besides its own.
 _HARMLESS: Final = ("sklearn", "numpy", "scipy", "builtins", "collections")
+_FILE_BYTES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class OwnKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what OwnTeacher.save wrote. Raises DataCorrupt, also when it holds types of other packages."""
         try:
-            with path.open("rb") as file:
+            with open_file(path, most=_FILE_BYTES) as file:
                 start = file.read(64)
             if start.startswith(b"only "):
                 return OwnTeacher(None, int(start[5:]))
