@@ -14,9 +14,10 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.home import write
-from protocols.array_files import array_names, read_array, read_arrays
+from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.queries import pool_digest
+from protocols.reading import open_file
 from protocols.study import Study
 from protocols.terms import Feature
 
@@ -31,8 +32,10 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or columns that are missing.
     """
-    if not path.is_file():
-        raise DataUnavailable(f"pool file {path} does not exist")
+    try:
+        open_file(path, most=FILE_BYTES).close()
+    except DataUnavailable:
+        raise DataUnavailable(f"pool file {path} does not exist") from None
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     Raises DataUnavailable if none was, DataCorrupt for a file that is not such, InvalidInput if the labels are others.
     """
     file = folder / "student.json"
-    if not file.exists():
+    if not os.access(file, os.F_OK):
         name = labelled.study.name
         raise DataUnavailable(f"study {name!r} has no student; run conclave-coordinator train {name} --student KIND")
     try:

@@ -44,8 +44,6 @@ def save_model(path: Path, model: Model) -> None:
 
 def load_model(path: Path) -> Model:
     """What save_model wrote. Raises DataUnavailable, DataCorrupt."""
-    if not path.exists():
-        raise DataUnavailable(f"{path} does not exist; run: conclave-party train STUDY")
     try:
         arrays = read_arrays(path, most=_FILE_BYTES)
         shape = tuple(int(each) for each in arrays.pop("input_shape"))
@@ -55,6 +53,8 @@ def load_model(path: Path) -> Model:
         if arrays:
             raise DataCorrupt(f"{path} holds what belongs to no layer; run: conclave-party train STUDY")
         return Model(shape, tuple(layers))
+    except DataUnavailable:
+        raise DataUnavailable(f"{path} does not exist; run: conclave-party train STUDY") from None
     except (DataCorrupt, KeyError, ValueError, TypeError, IndexError, OverflowError) as failure:
         raise DataCorrupt(f"{path} is not a readable private model; run: conclave-party train STUDY") from failure
 

@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, DataUnavailable, Refused
 from protocols.identity import PEM_BYTES, certificate_from_pem, identify
-from protocols.reading import parse_json, read_bytes
+from protocols.reading import open_file, parse_json, read_bytes
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
 
@@ -85,5 +85,7 @@ def _bytes(path: Path, limit: int) -> bytes:
 
 
 def _check_size(path: Path, limit: int) -> None:
-    if not path.is_file() or path.stat().st_size > limit:
-        raise DataUnavailable(f"{path} is absent or larger than {limit} bytes; allowed: a release of this study")
+    try:
+        open_file(path, most=limit).close()
+    except (DataUnavailable, DataCorrupt) as error:
+        raise DataUnavailable(f"{error}; allowed: a release of this study") from None

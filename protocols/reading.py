@@ -55,11 +55,12 @@ def read_bytes(path: Path, *, most: int) -> bytes:
     """The content of a regular file of at most `most` bytes. Raises as open_file."""
     with open_file(path, most=most) as file:
         try:
-            content = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1)  # no more: what is asked for is allocated
         except OSError as error:
             raise DataCorrupt(f"{path} cannot be read: {_reason(error)}; allowed: a readable file") from None
-    if len(content) > most:  # it grows while it is read
-        raise DataCorrupt(f"{path} has more than {most} bytes; allowed: at most that")
+    if len(content) > size:
+        raise DataCorrupt(f"{path} grows while it is read, beyond {size} bytes; allowed: a file that is finished")
     return content
 
 

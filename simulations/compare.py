@@ -5,6 +5,7 @@ Reads what a run wrote: summary.json and config.toml.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def _marked(name: str, keys: tuple[str, ...]) -> str:
 
 def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
     path = folder / "summary.json"
-    if not path.is_file():
+    if not os.access(path, os.F_OK):
         raise InvalidInput(
             f"{folder} holds no summary.json; allowed: the folder of a finished run (its --out; "
             "--resume finishes an interrupted one)"

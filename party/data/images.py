@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from math import prod
 from pathlib import Path
@@ -30,7 +31,7 @@ def load_images(settings: DataSettings, terms: Terms) -> Records:
     DataCorrupt naming the file.
     """
     folder = settings.path
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # False, where Path.is_dir raises for want of permission
         raise DataUnavailable(f"{folder} does not exist or is no folder; allowed: one folder a class inside it")
     if settings.group:
         raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")

@@ -20,6 +20,9 @@ from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
 
+_COLUMNS = 20_000
+_HEADER_BYTES = 2**22
+
 
 def load_table(path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
     """The table's data set. Raises DataCorrupt naming file, column and row, InvalidInput on sizes."""
@@ -59,6 +62,10 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         if path.suffix.lower() == ".csv":
             with open_file(path, most=FILE_BYTES) as file:
+                columns = file.readline(_HEADER_BYTES).count(b",") + 1
+                if columns > _COLUMNS:
+                    raise DataCorrupt(f"{path} has {columns} columns; allowed: at most {_COLUMNS}")
+                file.seek(0)
                 return pd.read_csv(file, dtype=str, keep_default_na=False, na_values=[""])
         with open_file(path, most=FILE_BYTES) as file:
             table = pyarrow.parquet.read_table(file)

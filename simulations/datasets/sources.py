@@ -26,6 +26,7 @@ from protocols.errors import DataCorrupt, DataUnavailable
 
 ENVIRONMENT = "CONCLAVE_DATA"
 _FILE_BYTES = 2**31
+_CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,12 @@ def read_bytes(path: Path) -> bytes:
         if path.suffix != ".gz":
             return content
         with gzip.open(io.BytesIO(content)) as file:
-            content = file.read(_FILE_BYTES + 1)
-        if len(content) > _FILE_BYTES:
-            raise DataCorrupt(f"{path} unpacks to more than {_FILE_BYTES} bytes; allowed: at most that")
-        return content
+            parts = []
+            while part := file.read(_CHUNK_BYTES):  # no more at once: what is asked for is allocated
+                parts.append(part)
+                if len(parts) * _CHUNK_BYTES > _FILE_BYTES:
+                    raise DataCorrupt(f"{path} unpacks to more than {_FILE_BYTES} bytes; allowed: at most that")
+        return b"".join(parts)
     except (DataUnavailable, OSError, EOFError, zlib.error) as error:
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: a readable, complete file") from error
 

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -36,7 +37,7 @@ from party.data import load_records
 from party.data.queries import read_queries
 from party.pool import read_pool
 from party.private_file import load_model, save_model
-from party.release_labels import released_labels, released_study
+from party.release_labels import released_labels
 from party.settings import DataSettings, read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
@@ -154,7 +155,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         ),
         "release manifest": Reader("manifest.json", _SIGNED, lambda path: read_release_manifest(path.parent)),
         "evidence": Reader("evidence/ledger.json", b"", lambda path: evidence_in(path.parent.parent)),
-        "student": Reader("student.json", b"", lambda path: kept_student(path.parent, None, None)),
+        "student": Reader(
+            "student.json", b"", lambda path: kept_student(path.parent, SimpleNamespace(study=study), None)
+        ),
         "released labels": Reader(
             "labels.csv", b"query,label\n0,1\n", lambda path: released_labels(path.parent, study)
         ),

@@ -1,4 +1,4 @@
-"""Whatever lies where a file is expected: a value comes out, or an error of protocols.errors, in bounded time and memory.
+"""Whatever lies where a file is expected: out comes a value or an error of the project, in bounded time and memory.
 
 Held over the table of readers.py; the calls that go round its readers are found in test_reader_calls.py.
 """
@@ -20,8 +20,9 @@ from tests.contracts.readers import INPUTS, npy, npz, readers
 
 # A reader that hangs is ended; a slow machine is not told from one.
 _GUARD_S = 120
-_MEMORY = 2**28
-_MUTATIONS = 60
+# Of a file of a few hundred KiB at most.
+_MEMORY = 2**26
+_MUTATIONS = 40
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_what_is_random_cut_short_or_flipped_is_refused_with_an_error_of_the_pro
 
 
 def header(descr, shape, version=(1, 0)):
-    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode("utf-8")
+    text = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".encode()
     text += b" " * (-(len(text) + 11) % 64) + b"\n"
     return b"\x93NUMPY" + bytes(version) + len(text).to_bytes(2 if version[0] == 1 else 4, "little") + text
 
@@ -171,15 +172,17 @@ def edited(content, at_local, at_central, value):
 def tomls():
     """Hostile TOML, at the top and where settings have a number."""
     for value in (
-        b"1e400", b"-1e400", b"nan", b"inf", b"1" + b"0" * 400, b"0x" + b"f" * 5000, b"1" + b"0" * 5000,
-        b"[" * 10_000, b"[" * 10_000 + b"]" * 10_000, b"{a=" * 10_000, b"[" * 90 + b"]" * 90,
-        b'"' + b"x" * 2**20 + b'"', b'"\xff"', b'"\\ud800"', b"9999-99-99", b"true", b"[1, 'a', {}]", b"{}",
-        b"-9223372036854775809", b"{" + b"a." * 100_000 + b"a = 1}",
+        b"1e400", b"-1e400", b"nan", b"inf", b"1" + b"0" * 400, b"-9223372036854775809", b"9223372036854775807",
+        b"0x" + b"f" * 5000, b"1" + b"0" * 5000, b"true", b"[1, 'a', {}]", b"9999-99-99", b"'text'",
     ):  # fmt: skip
-        yield b"a = " + value + b"\n"
-        for key in (b"idle_s", b"epsilon", b"seed", b"certificate_days", b"metrics_port", b"delta", b"parties"):
+        for key in (b"idle_s", b"epsilon", b"seed", b"certificate_days", b"metrics_port", b"parties"):
             for section in (b"", b"[teachers]\n", b"[lifetime.record]\n", b"[[party]]\n", b"[[feature]]\n"):
                 yield section + key + b" = " + value + b"\n"
+    for value in (
+        b"[" * 10_000, b"[" * 10_000 + b"]" * 10_000, b"{a=" * 10_000, b"[" * 90 + b"]" * 90, b"'" + b"x" * 2**20,
+        b'"\xff"', b'"\\ud800"', b"{" + b"a." * 100_000 + b"a = 1}",
+    ):  # fmt: skip
+        yield b"a = " + value + b"\n"
     yield b"a." * 400_000 + b"a = 1\n"
     yield b"[" + b"a." * 400_000 + b"a]\n"
     yield b'"a".' * 100_000 + b"a = 1\n"
@@ -190,13 +193,14 @@ def tomls():
 def jsons():
     """Hostile JSON."""
     for value in (
-        b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000, b'{"a":' * 100_000, b"[" * 90 + b"]" * 90, b"NaN",
-        b"-Infinity", b"1e400", b"1" + b"0" * 400, b"1" + b"0" * 5000, b'"\\ud800"', b'"\xff"', b"null", b"[]", b"0",
-        b'{"\\udfff": 1}', b"9223372036854775808",
+        b"[" * 90 + b"]" * 90, b"NaN", b"-Infinity", b"1e400", b"1" + b"0" * 400, b"1" + b"0" * 5000, b'"\\ud800"',
+        b'"\xff"', b"null", b"[]", b"0", b'{"\\udfff": 1}', b"9223372036854775808", b"[" * 100_000,
     ):  # fmt: skip
         yield value
         for key in (b"created", b"files", b"teachers", b"study", b"seed", b"run", b"batches", b"caps"):
             yield b'{"' + key + b'": ' + value + b"}"
+    yield b"[" * 100_000 + b"]" * 100_000
+    yield b'{"a":' * 100_000
 
 
 @pytest.mark.parametrize("name", names())
@@ -208,7 +212,7 @@ def test_a_hostile_file_costs_neither_time_nor_memory(table, tmp_path, name):
         hostile = tomls
     given = [*(hostile or (lambda: ()))(), *texts()]
     if hostile is tomls:
-        given += [whole + each for each in given[:200]]
+        given += [whole + each for each in given[:100]]
     tracemalloc.start()
     try:
         for content in given:
@@ -236,18 +240,19 @@ def texts():
 @pytest.mark.parametrize("name", names())
 def test_what_is_no_file_of_ours_is_refused_and_nothing_waits_for_it(table, tmp_path, name):
     reader = table[name]
-    for number, make in enumerate((Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: None)):
+    for number, make in enumerate(
+        (Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: None)
+    ):
         folder = tmp_path / str(number)
         folder.mkdir()
         path = at(folder, reader)
         make(path)
         try:
             reader.read(path)
-        except ConclaveError as error:
-            assert path.name in str(error) or path.parent.name in str(error) or "release" in str(error), error
-        else:
-            # Nothing denied is an empty list, and a home without teachers says so elsewhere.
-            assert name in ("denied",) or number == 3
+        except ConclaveError:
+            continue
+        # Without a list nothing is denied.
+        assert (name, number) == ("denied", 3)
 
 
 @pytest.mark.parametrize("name", names())
