@@ -46,8 +46,8 @@ class SessionEnded(Exception):
 class Answered:
     """A question and its answer, as they were signed."""
 
-    asked: bytes
-    signed: bytes
+    asked: bytes = field(repr=False)
+    signed: bytes = field(repr=False)
     answer: Answer
 
 
@@ -82,7 +82,7 @@ class Session:
     last_seen: float = field(default_factory=time.time)
     round: int = 0
     refused: set[tuple[bytes, str]] = field(default_factory=set)
-    waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict)
+    waiting: dict[bytes, asyncio.Future[tuple[Answer, bytes]]] = field(default_factory=dict, repr=False)
     # Set once the party was told the outcomes that it missed: heads of its log then come in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)

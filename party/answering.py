@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -52,7 +52,7 @@ class _Voter:
     ledger: Ledger
     path: Path
     teachers: TeacherProcess
-    pool: Float32[ndarray, "queries ..."] | None
+    pool: Float32[ndarray, "queries ..."] | None = field(repr=False)
     _marked: int | None = None
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:

@@ -48,7 +48,7 @@ class TeacherSettings:
     training derive; files: ONNX files, one a teacher; idle_s: seconds after which the teachers' process ends."""
 
     kind: str
-    seed: int
+    seed: int = field(repr=False)
     files: tuple[Path, ...] = ()
     idle_s: float = 300.0
 
@@ -76,8 +76,8 @@ class Invitation:
     coordinator: str
     address: str
     enrol_address: str
-    token: bytes
-    authority: bytes
+    token: bytes = field(repr=False)
+    authority: bytes = field(repr=False)
 
 
 def read_settings(path: Path) -> Settings:

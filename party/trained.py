@@ -5,7 +5,7 @@ It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,7 @@ class Manifest:
 
     study: str
     seat: str
-    records: str
+    records: str = field(repr=False)
     kind: str
     teachers: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +33,8 @@ class Deal:
     """How one seat's records go to its teachers. rows: positions of its records; teacher: of each of them."""
 
     seat: str
-    rows: np.ndarray
-    teacher: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    teacher: np.ndarray = field(repr=False)
 
     def sizes(self, teachers: int) -> list[int]:
         """Records of each teacher."""

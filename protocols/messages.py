@@ -43,7 +43,7 @@ class VoteRequest:
     study: bytes
     run: bytes
     batch: QueryBatch
-    relayed: tuple[ndarray, ...] = ()
+    relayed: tuple[ndarray, ...] = field(default=(), repr=False)
 
     @cached_property
     def digest(self) -> bytes:
@@ -57,7 +57,7 @@ class VoteReply:
     """Party to coordinator: one vote a teacher and query, class ids or ABSTAIN (level `clear`)."""
 
     batch_digest: bytes
-    votes: Int64[ndarray, "teachers queries"]
+    votes: Int64[ndarray, "teachers queries"] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class Outcome:
     study: bytes
     batch_digest: bytes
     answered: Bool[ndarray, " queries"]
-    guardian: bytes = b""
+    guardian: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any  # what json gives, checked below
@@ -54,7 +54,7 @@ class Kept:
     number: int
     seat: str
     kind: str
-    signed: bytes
+    signed: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)

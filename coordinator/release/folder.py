@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what json gives, checked below
 
@@ -37,8 +37,8 @@ class Released:
     """What was released: study, labels and reinforced labels."""
 
     study: Study
-    labels: Int64[ndarray, " queries"]
-    reinforced: Int64[ndarray, " queries"]
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
 
     @property
     def counts(self) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -25,10 +25,10 @@ VALUES: Final = 2**31
 class Records:
     """Private records. inputs: finite; labels: class ids; patients, groups: one text a record, or None without."""
 
-    inputs: Float32[ndarray, "records ..."]
-    labels: Int64[ndarray, " records"]
-    patients: Sequence[str] | None = None
-    groups: Sequence[str] | None = None
+    inputs: Float32[ndarray, "records ..."] = field(repr=False)
+    labels: Int64[ndarray, " records"] = field(repr=False)
+    patients: Sequence[str] | None = field(default=None, repr=False)
+    groups: Sequence[str] | None = field(default=None, repr=False)
 
     @cached_property
     def digest(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +31,9 @@ _INVERSE_REGULARISATION: Final = 1.0
 class LinearTeacher(Teacher):
     """The class with the largest score inputs @ weights + offsets, among the classes seen."""
 
-    weights: Float32[ndarray, "features seen"]
-    offsets: Float32[ndarray, " seen"]
-    seen: Int64[ndarray, " seen"]
+    weights: Float32[ndarray, "features seen"] = field(repr=False)
+    offsets: Float32[ndarray, " seen"] = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +35,8 @@ _FAILURES: tuple[type[Exception], ...] = (
 class OnnxTeacher(Teacher):
     """One input, queries first; the first output is class ids [queries] or scores [queries, classes]."""
 
-    content: bytes
-    session: onnxruntime.InferenceSession
+    content: bytes = field(repr=False)
+    session: onnxruntime.InferenceSession = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput if the model cannot take the queries or gives something else."""

@@ -12,7 +12,7 @@ import copy
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final  # a hospital's own objects have no types
@@ -39,8 +39,8 @@ _FILE_BYTES: Final = 2**31
 class OwnTeacher(Teacher):
     """A fitted estimator; None where the shard held one class only."""
 
-    estimator: Any
-    only: int
+    estimator: Any = field(repr=False)
+    only: int = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput if the estimator gives something else."""

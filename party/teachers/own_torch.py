@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final  # a hospital's own class has no types
 
@@ -44,7 +44,7 @@ _CHUNK: Final = 256
 class OwnTorchTeacher(Teacher):
     """A trained module with the shape and the number of classes that it was made for."""
 
-    module: torch.nn.Module
+    module: torch.nn.Module = field(repr=False)
     input_shape: tuple[int, ...]
     classes: int
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +35,8 @@ class TorchTeacher(Teacher):
     """A trained network. `parameters` lie on the CPU and include the final statistics of batch norm."""
 
     network: Network
-    parameters: Parameters
-    seen: Int64[ndarray, " seen"]
+    parameters: Parameters = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
     classes: int
     device: torch.device

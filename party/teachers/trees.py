@@ -6,7 +6,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,8 +45,8 @@ class TreeTeacher(Teacher):
     """A fitted scikit-learn classifier of rows; None where the shard held one class only."""
 
     kind: str
-    model: Model | None
-    seen: Int64[ndarray, " seen"]
+    model: Model | None = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
