@@ -160,6 +160,7 @@ class Answering:
                 voter=voter,
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
+                on_failure=lambda why: self._on_event("could_not_vote", {"seat": name, "reason": why[:500]}),
                 ballot=ballot_of(
                     study,
                     name,

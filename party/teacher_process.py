@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import ConclaveError, MalformedMessage, Refused
+from protocols.errors import CannotVote, ConclaveError, MalformedMessage, Refused
 from protocols.messages import MESSAGE_BYTES, Message, Refusal, VoteReply, VoteRequest, decode, encode
 from protocols.queries import QueryBatch
 
@@ -35,7 +35,7 @@ class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
     folder: of party.training; study: digest; deadline_s: for one batch, starting included; idle_s: after which the
-    child is ended. A vote raises Refused("no_teachers"), ("teachers_failed") or ("teachers_late"); nothing was charged
+    child is ended. A vote raises Refused("no_teachers") or ("teachers_late"), or CannotVote; nothing was charged
     then, and the reason names no file of the hospital, as it goes to the coordinator.
     """
 
@@ -74,7 +74,7 @@ class TeacherProcess:
         if isinstance(reply, Refusal):
             raise self._failed("the teachers cannot be used", reply.reason)
         if not isinstance(reply, VoteReply) or reply.batch_digest != request.digest:
-            raise Refused("teachers_failed", "the teachers' process answered another request")
+            raise CannotVote("the teachers' process answered another request")
         return reply.votes
 
     @property
@@ -110,9 +110,11 @@ class TeacherProcess:
             raise self._failed(what, f"see {self._folder / _LOG}") from None
 
     def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
-        """The refusal, which goes to the coordinator; `detail` may name files and goes to the hospital's log alone."""
+        """The refusal, which goes to the coordinator; both texts go to the hospital's log alone."""
         self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
-        return Refused(code, f"{what}; the hospital's own log says more")
+        if code == "no_teachers":
+            return Refused(code, "there are no teachers of this study; the hospital's own log says more")
+        return CannotVote(f"{what}: {detail}")
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._child is not None and self._child.poll() is None:

@@ -89,7 +89,7 @@ def test_a_crash_refuses_the_batch_and_charges_nothing(tmp_path):
         party = Party("hospital-0", study=study, ledger=ledger, voter=child, coins_from=None)
         reply = party.handle(VoteRequest(study.digest, b"r", batch()))
         assert isinstance(reply, Refusal)
-        assert reply.code == "teachers_failed"
+        assert reply.code == "could_not_vote"
         assert str(tmp_path) not in reply.reason
         assert "teacher_process.log" in REASONS[-1] or "teacher_process.log" in REASONS[-2]
         assert ledger.balance("hospital-0").spent == 0
@@ -103,7 +103,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
     folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
     child, events = process(folder, study)
     (folder / "teacher_process.log").mkdir()
-    with pytest.raises(Refused, match="teachers_failed") as refused:
+    with pytest.raises(Refused, match="could_not_vote") as refused:
         child(batch())
     assert str(tmp_path) not in str(refused.value)
     assert events == ["teachers_failed"]
@@ -114,7 +114,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("party.teacher_process.subprocess.Popen", full)
-        with pytest.raises(Refused, match="teachers_failed"):
+        with pytest.raises(Refused, match="could_not_vote"):
             child(batch())
     assert "Too many open files" in REASONS[-1]
     assert child(batch()).shape == (2, 5)
@@ -158,7 +158,7 @@ def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
         load_teachers(folder, study=bytes(32))
     (folder / "teacher-0001").write_bytes(b"broken")
     child, _ = process(folder, study)
-    with pytest.raises(Refused, match="teachers_failed") as refused:
+    with pytest.raises(Refused, match="could_not_vote") as refused:
         child(batch())
     child.close()
     assert str(tmp_path) not in str(refused.value)
