@@ -142,7 +142,7 @@ class GuardianHome:
     def deny(self, key_fingerprint: str) -> str:
         """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
         denied = normal_fingerprint(key_fingerprint)
-        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})), private=True)
+        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
         return denied
 
     def denied(self) -> frozenset[str]:
@@ -178,9 +178,9 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
     key = new_key()
-    write(home.key_file, key_to_pem(key), private=True)
-    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw(), private=True)
-    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw(), private=True)
+    write(home.key_file, key_to_pem(key))
+    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
+    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
     write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
     lines = ["# Settings of a Conclave guardian. Read when `guardian serve` starts."]
     for name, value in asdict(settings).items():

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.identity import certificate_from_pem, check_name, key_from_pem
+from protocols.private_files import private_folder
 from protocols.reading import read_bytes, read_toml
 
 HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
@@ -149,8 +150,8 @@ def read(path: Path) -> bytes:
         raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
 
 
-def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
-    """Writes the whole file or nothing; a private one for its owner alone (0600). Raises StorageFailed."""
+def write(path: Path, content: bytes | str) -> None:
+    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed."""
     data = content.encode() if isinstance(content, str) else content
     part: Path | None = None
     try:
@@ -161,7 +162,6 @@ def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(0o600 if private else 0o644)
         part.replace(path)
         sync_folder(path.parent)
     except OSError as error:
@@ -173,11 +173,8 @@ def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder that only its owner may enter; one that exists stays as it is. Raises StorageFailed."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(f"cannot create {folder}: {error.strerror or error}; choose another folder") from error
+    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
+    private_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

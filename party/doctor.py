@@ -19,6 +19,7 @@ from party.trained import read_manifest
 from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.frames import Goodbye
 from protocols.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
+from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
 
 _TIMEOUT_S: Final = 10.0
@@ -46,6 +47,7 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
+    yield _permissions(home)
     for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
         yield hop
         if not hop.ok:
@@ -56,6 +58,16 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
             return
     with Policy(settings.policy) as policy:
         yield from _studies(home, policy, settings.data.name)
+
+
+def _permissions(home: Home) -> Hop:
+    """Which files of the home others may read; whatever there are, the way to the coordinator is gone on with."""
+    found = open_to_others(home.path)
+    if not found:
+        return Hop("files", True, "the home is readable by its owner alone")
+    named = ", ".join(str(each.relative_to(home.path)) for each in found[:5])
+    shown = f"others may read {len(found)} files or folders of the home: {named}"
+    return Hop("files", True, shown, f"chmod -R go= {home.path}; conclave-party run does it too")
 
 
 def _network(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:

@@ -23,6 +23,7 @@ from numpy import ndarray
 
 from protocols.errors import CannotVote, ConclaveError, MalformedMessage, Refused
 from protocols.messages import MESSAGE_BYTES, Message, Refusal, VoteReply, VoteRequest, decode, encode
+from protocols.private_files import open_private
 from protocols.queries import QueryBatch
 
 _LENGTH_BYTES: Final = 8
@@ -128,7 +129,7 @@ class TeacherProcess:
             )
         environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
         try:
-            with os.fdopen(os.open(self._folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+            with open_private(self._folder / _LOG, "wb") as log:
                 self._child = subprocess.Popen(
                     [sys.executable, "-m", "party.teacher_process", str(self._folder), self._study.hex()],
                     stdin=subprocess.PIPE,

@@ -16,6 +16,7 @@ import click
 from party.commands.accounts import answers_left
 from party.commands.group import EPILOG, INTERRUPTED, home_option
 from party.home import Home, write_private
+from party.open_home import mend_home
 from party.policy import Approval, Policy
 from protocols.errors import StorageFailed
 from protocols.identity import PEM_BYTES, certificate_from_pem, key_from_pem
@@ -66,6 +67,9 @@ def run(home_folder: Path) -> int:
         signal.signal(number, end)
     with ExitStack() as held:
         held.enter_context(home.running())
+        mended = mend_home(home)
+        if mended:
+            on_event("home_mended", {"reason": f"others could read {len(mended)} files or folders: {mended[0]}"})
         policy = held.enter_context(Policy(settings.policy))
         answering = held.enter_context(Answering(home, settings, policy, party=invitation.party, on_event=on_event))
         if settings.metrics_port:

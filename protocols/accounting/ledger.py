@@ -21,6 +21,7 @@ from typing import Any  # SQLite's values
 
 from protocols.audit_log import AuditLog
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.private_files import private_database
 from protocols.transactions import Transactions
 
 _SCHEMA = """
@@ -92,7 +93,7 @@ class Ledger:
         """
         self._lock = threading.RLock()
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
