@@ -159,6 +159,7 @@ def write(path: Path, content: bytes | str) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -19,6 +19,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
