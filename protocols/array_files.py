@@ -121,7 +121,7 @@ def _arrays(
             what = f"{where}: array {name!r}"
             try:
                 with archive.open(members[name]) as content:
-                    found[name] = _array(content, members[name].file_size, what)
+                    found[name] = _array(content, members[name].file_size, what)  # type: ignore[arg-type]  # a ZipExtFile, which is one
                     content.read(1)  # the checksum is compared at the end
             except _NOT_ZIP as error:
                 raise DataCorrupt(f"{what} cannot be read: {str(error)[:200]}; allowed: npz without pickles") from None
@@ -139,7 +139,7 @@ def check_archive(path: Path, *, most: int = FILE_BYTES) -> None:
             if each.filename.endswith(".npy"):
                 try:
                     with archive.open(each) as content:
-                        wanted = _declared(content)
+                        wanted = _declared(content)  # type: ignore[arg-type]  # the same
                 except (*_NOT_ZIP, TypeError, SyntaxError, MemoryError, tokenize.TokenError) as error:
                     raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: a whole archive") from None
                 if wanted > each.file_size:

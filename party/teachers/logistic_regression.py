@@ -75,7 +75,7 @@ class LogisticRegressionKind(TeacherKind):
         except (DataUnavailable, DataCorrupt) as failure:
             raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
         types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
-        if types != (np.float32, np.float32, np.int64, np.int64):
+        if types != (np.dtype(np.float32),) * 2 + (np.dtype(np.int64),) * 2:
             raise DataCorrupt(f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape")
         if seen.ndim != 1 or input_shape.ndim != 1 or not len(seen) or (seen < 0).any():
             raise DataCorrupt(f"{path} does not list the classes and the shape that its teacher was trained on")
