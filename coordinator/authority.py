@@ -62,9 +62,9 @@ def create_consortium(home: Home, settings: Settings) -> Identity:
     authority = new_authority(authority_key, name=settings.consortium, now=now, days=AUTHORITY_DAYS)
     certificate = _issue(authority, authority_key, key.public_key(), settings.coordinator, "coordinator", now,
                          COORDINATOR_DAYS)  # fmt: skip
-    write(home.authority_key_file, key_to_pem(authority_key), private=True)
+    write(home.authority_key_file, key_to_pem(authority_key))
     write(home.authority_file, to_pem(authority))
-    write(home.key_file, key_to_pem(key), private=True)
+    write(home.key_file, key_to_pem(key))
     write(home.certificate_file, to_pem(certificate))
     with Store(home) as store, store.together():
         store.trail.append("consortium_created", consortium=settings.consortium, coordinator=settings.coordinator)

@@ -6,7 +6,6 @@ open; each step is one BEGIN IMMEDIATE transaction.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any  # SQLite's values
 
 from protocols.errors import StorageFailed
+from protocols.private_files import private_database
 from protocols.transactions import Transactions
 
 # How long one process waits for the transaction of another.
@@ -27,13 +27,7 @@ class Database:
         """Opens or creates the file with these tables. Raises StorageFailed, with what to do next."""
         self.path = path
         self._lock = threading.RLock()
-        try:
-            # Made for its owner alone; SQLite gives the files beside it the same permissions.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise StorageFailed(
-                f"{path} cannot be opened: {error.strerror}; check that the folder exists and who owns it"
-            ) from error
+        private_database(path)
         try:
             self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_S)
             self.connection.execute("PRAGMA journal_mode = WAL")

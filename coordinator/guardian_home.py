@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coordinator.authority import normal_fingerprint
 from coordinator.home import check_address, read, write
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.identity import (
     Identity,
     certificate_from_pem,
@@ -32,10 +31,12 @@ from protocols.identity import (
     new_key,
     to_pem,
 )
+from protocols.reading import read_text, read_toml
 
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
 DEFAULT_HOME = Path("~/.conclave-guardian")
 KEY_BYTES = 32
+_DENIED_BYTES = 2**20
 
 _COMMENTS = {
     "name": "Name in this guardian's certificate; studies name it in [confidentiality].",
@@ -85,13 +86,11 @@ class GuardianHome:
     def settings(self) -> GuardianSettings:
         """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            table = read_toml(self.settings_file)
+        except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no guardian; run conclave-coordinator guardian init, or give --home"
             ) from None
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{self.settings_file} is not TOML: {error}") from None
         kinds = {"name": str, "coordinator": str, "listen": str, "metrics_port": int}
         for key, value in table.items():
             if key not in kinds:
@@ -143,18 +142,16 @@ class GuardianHome:
     def deny(self, key_fingerprint: str) -> str:
         """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
         denied = normal_fingerprint(key_fingerprint)
-        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})), private=True)
+        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
         return denied
 
     def denied(self) -> frozenset[str]:
-        """The fingerprints of the keys that are denied. Raises StorageFailed, DataCorrupt: then nobody may converse."""
+        """The fingerprints of the keys that are denied. Raises DataCorrupt: then nobody may converse."""
         try:
-            lines = self.denied_file.read_text(encoding="ascii").split()
+            lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
             return frozenset(normal_fingerprint(line) for line in lines)
-        except FileNotFoundError:
+        except DataUnavailable:
             return frozenset()
-        except OSError as error:
-            raise StorageFailed(f"cannot read {self.denied_file}: {error.strerror}; check who owns it") from None
         except ValueError as error:
             raise DataCorrupt(f"{self.denied_file} is no list of fingerprints: {error}") from None
 
@@ -181,9 +178,9 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
     key = new_key()
-    write(home.key_file, key_to_pem(key), private=True)
-    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw(), private=True)
-    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw(), private=True)
+    write(home.key_file, key_to_pem(key))
+    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
+    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
     write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
     lines = ["# Settings of a Conclave guardian. Read when `guardian serve` starts."]
     for name, value in asdict(settings).items():

@@ -18,6 +18,7 @@ from coordinator.logs import Log
 from coordinator.monitoring import Monitor
 from protocols.errors import DataCorrupt, Refused, StorageFailed
 from protocols.identity import Identity
+from protocols.private_files import open_private, tighten
 from protocols.randomness import system_source
 
 _LOOK_S = 0.5
@@ -117,7 +118,7 @@ def _metrics(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
 def _alone(home: GuardianHome) -> Iterator[None]:
     """One serve a home, as long as the process lives, however it ends. Raises Refused("already_serving")."""
     try:
-        file = home.lock_file.open("ab")
+        file = open_private(home.lock_file, "ab")
     except OSError as error:
         raise StorageFailed(f"cannot open {home.lock_file}: {error.strerror}; check who owns the home") from error
     with file:
@@ -125,4 +126,5 @@ def _alone(home: GuardianHome) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Refused("already_serving", f"another serve runs on {home.folder}; allowed: one a home") from None
+        tighten(home.folder)
         yield

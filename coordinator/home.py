@@ -6,7 +6,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import get_type_hints
@@ -16,10 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.identity import certificate_from_pem, check_name, key_from_pem
+from protocols.private_files import private_folder
+from protocols.reading import read_bytes, read_toml
 
 HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME = Path("~/.conclave-coordinator")
 
+_FILE_BYTES = 2**20
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",
@@ -91,13 +93,11 @@ class Home:
     def settings(self) -> Settings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = tomllib.loads(self.settings_file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+            table = read_toml(self.settings_file)
+        except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
             ) from None
-        except (OSError, ValueError) as error:
-            raise InvalidInput(f"{self.settings_file} is not TOML: {error}") from None
         kinds = get_type_hints(Settings)
         for key, value in table.items():
             if key not in kinds:
@@ -143,17 +143,15 @@ def check_address(what: str, address: str) -> str:
 
 
 def read(path: Path) -> bytes:
-    """A file of the folder. Raises DataUnavailable, StorageFailed."""
+    """A file of the folder. Raises DataUnavailable, DataCorrupt."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
+        return read_bytes(path, most=_FILE_BYTES)
+    except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
-    except OSError as error:
-        raise StorageFailed(f"cannot read {path}: {error.strerror or error}; check who owns it") from None
 
 
-def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
-    """Writes the whole file or nothing; a private one for its owner alone (0600). Raises StorageFailed."""
+def write(path: Path, content: bytes | str) -> None:
+    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed."""
     data = content.encode() if isinstance(content, str) else content
     part: Path | None = None
     try:
@@ -161,10 +159,10 @@ def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(0o600 if private else 0o644)
         part.replace(path)
         sync_folder(path.parent)
     except OSError as error:
@@ -176,11 +174,8 @@ def write(path: Path, content: bytes | str, *, private: bool = False) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder that only its owner may enter; one that exists stays as it is. Raises StorageFailed."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(f"cannot create {folder}: {error.strerror or error}; choose another folder") from error
+    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
+    private_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

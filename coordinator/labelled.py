@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxtyping import Int64
@@ -26,8 +26,8 @@ class LabelledStudy:
     study: Study
     ledger: Path
     pool: Path
-    labels: Int64[ndarray, " queries"]
-    reinforced: Int64[ndarray, " queries"]
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
     batches: tuple[tuple[int, int], ...]
     stop: str
     refusals: Mapping[str, str]

@@ -5,23 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import lzma
 import math
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.home import write
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
+from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.queries import pool_digest
+from protocols.reading import open_file
 from protocols.study import Study
 from protocols.terms import Feature
 
@@ -36,8 +32,10 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or columns that are missing.
     """
-    if not path.is_file():
-        raise DataUnavailable(f"pool file {path} does not exist")
+    try:
+        open_file(path, most=FILE_BYTES).close()
+    except DataUnavailable:
+        raise DataUnavailable(f"pool file {path} does not exist") from None
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
@@ -85,69 +83,21 @@ def write_pool(path: Path, pool: Float32[ndarray, "queries ..."]) -> None:
 
 
 def stored_pool(path: Path, study: Study) -> Float32[ndarray, "queries ..."]:
-    """A kept pool, checked, and mapped from disk. Raises DataCorrupt, StorageFailed, InvalidInput as check_pool."""
-    try:
-        pool: Float32[ndarray, "queries ..."] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise StorageFailed(f"cannot read {path}: {error.strerror or error}; restore it") from None
-    except ValueError as error:
-        raise DataCorrupt(f"{path} is not a pool: {error}; restore it") from None
+    """A kept pool, checked, and mapped from disk. Raises DataUnavailable, DataCorrupt, InvalidInput as check_pool."""
+    pool = read_array(path, mapped=True)
     check_pool(pool, study)
     return pool
 
 
 def _read_arrays(path: Path) -> ndarray:
-    try:
-        with path.open("rb") as file:
-            if path.suffix.lower() == ".npy":
-                return _array(file, path.stat().st_size)
-            with zipfile.ZipFile(file) as archive:
-                member = _member(archive, path)
-                with archive.open(member) as content:
-                    return _array(content, member.file_size)
-    except InvalidInput:
-        raise
-    except _NOT_ARRAYS as error:
-        raise DataCorrupt(f"pool file {path} is not an array without objects: {error}") from None
-
-
-def _member(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
-    """The one array, or the one that is called like a pool. Raises InvalidInput; nothing is unpacked yet."""
-    members = {each.filename.removesuffix(".npy"): each for each in archive.infolist()}
-    name = next(iter(members)) if len(members) == 1 else next((key for key in _KEYS if key in members), None)
+    """The array of an .npy file, or of an .npz file the one array, or the one that is called like a pool."""
+    if path.suffix.lower() == ".npy":
+        return read_array(path)
+    names = array_names(path)
+    name = names[0] if len(names) == 1 else next((key for key in _KEYS if key in names), None)
     if name is None:
-        raise InvalidInput(f"{path.name} holds the arrays {list(members)[:8]}; allowed: one, or one named 'pool'")
-    # Zeros compress a thousandfold: what is unpacked is bounded before it is.
-    size, unpacked = path.stat().st_size, members[name].file_size
-    if unpacked > max(2**20, 100 * size):
-        raise InvalidInput(f"{path.name} unpacks {size} bytes to {unpacked}; allowed: a hundredfold")
-    return members[name]
-
-
-def _array(file: IO[bytes], size: int) -> ndarray:
-    """The array of an .npy stream of `size` bytes. Raises one of _NOT_ARRAYS; no more than that is allocated."""
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} of the format; allowed: 1.0, 2.0")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file, max_header_size=10_000)
-    if dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"elements are {dtype}")
-    wanted = math.prod(shape) * dtype.itemsize
-    if not 0 <= wanted <= size:
-        raise ValueError(f"shape {shape} of {dtype} needs {wanted} bytes of {size}")
-    data = file.read(wanted)
-    return np.frombuffer(data, dtype=dtype, count=math.prod(shape)).reshape(shape, order="F" if fortran else "C")
-
-
-# What a file raises that is not what its name says.
-_NOT_ARRAYS = (ValueError, TypeError, KeyError, SyntaxError, OverflowError, RecursionError, EOFError, RuntimeError) + (
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    struct.error,
-)
+        raise InvalidInput(f"{path.name} holds the arrays {names[:8]}; allowed: one, or one named 'pool'")
+    return read_arrays(path, [name])[name]
 
 
 def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:

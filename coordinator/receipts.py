@@ -8,7 +8,7 @@ proves nothing then, and the release says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.logs import Event
 from protocols.accounting.ledger import Ledger
@@ -26,8 +26,8 @@ RECEIPT_REFUSED = "receipt_refused"
 class Answered:
     """A question and its answer, as they were signed. asked: empty for a question that was no outcome."""
 
-    asked: bytes
-    signed: bytes
+    asked: bytes = field(repr=False)
+    signed: bytes = field(repr=False)
     answer: Answer
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from protocols.accounting.ledger import Ledger
 from protocols.messages import VoteRequest
+from protocols.reading import parse_json
 from protocols.study import Study
 
 _KIND = "relayed_standing "
@@ -53,7 +54,7 @@ def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
         return Standing()
-    asked, batches, spent, pending, *newer = json.loads(noted)
+    asked, batches, spent, pending, *newer = parse_json(noted, where=f"the ledger: what is known of {seat}")
     if not newer:  # it was written before requests were counted
         pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
     return Standing(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)

@@ -27,6 +27,7 @@ from coordinator.store import Job, Serving, Session, Store
 from protocols.channel import Channel
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.identity import Identity
+from protocols.private_files import open_private, tighten
 from protocols.study import Study
 
 _LOOK_S = 0.5
@@ -57,8 +58,9 @@ class Lock:
         """Raises Refused("already_serving")."""
         make_folder(self._path.parent)
         try:
-            self._file = self._path.open("ab")
+            self._file = open_private(self._path, "ab")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            tighten(self._path.parent)
         except BlockingIOError:
             assert self._file is not None  # it was opened, and another holds it
             self._file.close()

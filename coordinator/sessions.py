@@ -76,7 +76,7 @@ class Session:
     late: int = 0
     unasked: int = 0
     rivals: int = 0
-    waiting: dict[bytes, _Question] = field(default_factory=dict)
+    waiting: dict[bytes, _Question] = field(default_factory=dict, repr=False)
     # Set once the party was told the outcomes that it missed: heads of its log then come in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -26,6 +26,7 @@ from coordinator.membership import Membership
 from protocols.audit_log import AuditLog, Entry
 from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import parse_json
 from protocols.steady_clock import SteadyClock
 from protocols.study import Study
 from protocols.study_file import read_study
@@ -303,7 +304,9 @@ class Store:
             pool=folder / "pool.npy",
             labels=np.frombuffer(labels, dtype="<i8").astype(np.int64),
             reinforced=np.frombuffer(reinforced, dtype="<i8").astype(np.int64),
-            batches=tuple((size, answered) for size, answered in json.loads(batches)),
+            batches=tuple(
+                (size, answered) for size, answered in parse_json(batches, where="store.sqlite: a labelling")
+            ),
             stop=stop,
             refusals={fault.seat: fault.code for fault in self.faults(name)},
             differences=self.differences(name),

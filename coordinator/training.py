@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,12 +15,13 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.home import read, write
+from coordinator.home import write
 from coordinator.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from protocols.coordinator import TrainStudent
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import read_json
 from protocols.study import Study
 
 BETWEEN_ROUNDS_SEED = 0
@@ -68,14 +70,14 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     Raises DataUnavailable if none was, DataCorrupt for a file that is not such, InvalidInput if the labels are others.
     """
     file = folder / "student.json"
-    if not file.exists():
+    if not os.access(file, os.F_OK):
         name = labelled.study.name
         raise DataUnavailable(f"study {name!r} has no student; run conclave-coordinator train {name} --student KIND")
     try:
-        values = json.loads(read(file))
+        values = read_json(file)
         kind, seed, device = str(values["kind"]), int(values["seed"]), str(values["device"])
         digest = str(values["labels_sha256"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (DataCorrupt, ValueError, KeyError, TypeError) as error:
         raise DataCorrupt(f"{file} does not say how a student was trained: {error}; run train again") from None
     if digest != _digest(labelled):
         raise InvalidInput(f"{file} is of other labels than are released now; run train again")

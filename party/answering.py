@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jaxtyping import Float32, Int64
@@ -25,10 +25,11 @@ from protocols.aggregation.dealing import precision_of
 from protocols.aggregation.levels import ballot_of
 from protocols.aggregation.private_ballot import PrivateModel
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
-from protocols.identity import key_from_pem
+from protocols.identity import PEM_BYTES, key_from_pem
 from protocols.inference.fixed_point import QuantisedModel, quantise
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
+from protocols.reading import read_bytes
 from protocols.study import Study
 
 OnEvent = Callable[[str, dict[str, str | int]], None]
@@ -47,7 +48,7 @@ class _Voter:
     data_set: str
     ledger: Ledger
     teachers: TeacherProcess
-    pool: Float32[ndarray, "queries ..."] | None
+    pool: Float32[ndarray, "queries ..."] | None = field(repr=False)
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
         self.admit(batch)
@@ -179,7 +180,7 @@ class Answering:
         if mark != Mark() and not path.exists():
             raise rolled_back(name, mark)
         ledger = Ledger(path)
-        key = key_from_pem(self._home.key.read_bytes()) if study.confidentiality.signs else None
+        key = key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)) if study.confidentiality.signs else None
         voter = _Voter(self._policy, study, name, data_set, ledger, teachers, pool)
         private = None
         if study.confidentiality.querier is not None:
@@ -195,6 +196,7 @@ class Answering:
                 voter=voter,
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
+                on_failure=lambda why: self._on_event("could_not_vote", {"seat": name, "reason": why[:500]}),
                 ballot=ballot_of(
                     study,
                     name,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,10 @@ from protocols.coordinator import Coordinator, Labelling
 from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.guardian_line import GuardianLine, conversation
-from protocols.identity import certificate_from_pem, key_from_pem
+from protocols.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from protocols.randomness import system_source
+from protocols.reading import read_bytes
 from protocols.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
@@ -49,7 +50,7 @@ class Line:
 
     hub: str
     guardian: str
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
     certificate: x509.Certificate
     authority: x509.Certificate
 
@@ -62,8 +63,8 @@ def line_of(home: Home, *, guardian: str) -> Line:
     return Line(
         hub=invitation.address,
         guardian=guardian,
-        key=key_from_pem(home.key.read_bytes()),
-        certificate=certificate_from_pem(home.certificate.read_bytes()),
+        key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+        certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
         authority=certificate_from_pem(invitation.authority),
     )
 

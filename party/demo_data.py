@@ -8,7 +8,7 @@ Mangasarian, Street & Street 1993, doi 10.24432/C5DW2B), dealt to four hospitals
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +49,10 @@ class DemoData:
     label: str
     features: tuple[Feature, ...]
     header: list[str]
-    rows: dict[str, list[list[str]]]
-    pool: Float32[ndarray, "queries features"]
-    test_inputs: Float32[ndarray, "tests features"]
-    test_labels: Int64[ndarray, " tests"]
+    rows: dict[str, list[list[str]]] = field(repr=False)
+    pool: Float32[ndarray, "queries features"] = field(repr=False)
+    test_inputs: Float32[ndarray, "tests features"] = field(repr=False)
+    test_labels: Int64[ndarray, " tests"] = field(repr=False)
 
 
 def demo_data(folder: Path | None) -> DemoData:

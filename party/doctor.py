@@ -18,7 +18,9 @@ from party.settings import Invitation
 from party.trained import read_manifest
 from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.frames import Goodbye
-from protocols.identity import COORDINATOR_HOST, certificate_from_pem, identify, key_from_pem
+from protocols.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
+from protocols.private_files import open_to_others
+from protocols.reading import read_bytes
 
 _TIMEOUT_S: Final = 10.0
 _SKEW_MS: Final = 60_000
@@ -45,6 +47,7 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
+    yield _permissions(home)
     for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
         yield hop
         if not hop.ok:
@@ -55,6 +58,16 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
             return
     with Policy(settings.policy) as policy:
         yield from _studies(home, policy, settings.data.name)
+
+
+def _permissions(home: Home) -> Hop:
+    """Which files of the home others may read; whatever there are, the way to the coordinator is gone on with."""
+    found = open_to_others(home.path)
+    if not found:
+        return Hop("files", True, "the home is readable by its owner alone")
+    named = ", ".join(str(each.relative_to(home.path)) for each in found[:5])
+    shown = f"others may read {len(found)} files or folders of the home: {named}"
+    return Hop("files", True, shown, f"chmod -R go= {home.path}; conclave-party run does it too")
 
 
 def _network(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
@@ -98,9 +111,9 @@ def _certificate(home: Home, invitation: Invitation) -> Iterator[Hop]:
         return
     now = datetime.datetime.now(datetime.UTC)
     try:
-        certificate = certificate_from_pem(home.certificate.read_bytes())
+        certificate = certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES))
         own = identify(certificate, authority=certificate_from_pem(invitation.authority), now=now, role="party")
-        key = key_from_pem(home.key.read_bytes())
+        key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     except (ConclaveError, OSError) as error:
         code = error.code if isinstance(error, Refused) else "unreadable"
         todo = {
@@ -125,8 +138,8 @@ def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[H
         with home.running():
             answer = say_hello(
                 address=invitation.address,
-                key=key_from_pem(home.key.read_bytes()),
-                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+                certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
                 authority=certificate_from_pem(invitation.authority),
                 now=datetime.datetime.now(datetime.UTC),
                 timeout_s=timeout_s,

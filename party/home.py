@@ -19,6 +19,7 @@ from party.files import write_atomically
 from party.pool import keep_pool
 from party.settings import Invitation, Settings, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.private_files import open_private, private_folder
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
 
@@ -96,7 +97,7 @@ class Home:
     def keep_study(self, study: Study, *, pool: Path | None = None) -> None:
         """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""
         folder = self.study_folder(study.digest)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(folder)
         write_atomically(folder / "study.toml", write_study(study))
         if pool is not None and study.terms is not None:
             keep_pool(pool, self.pool(study.digest), study.terms)
@@ -133,7 +134,7 @@ class Home:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Holds the home while a node answers from it. Raises Refused("already_running")."""
-        with (self.path / "run.lock").open("w") as lock:
+        with open_private(self.path / "run.lock", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

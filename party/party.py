@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.aggregation import Ballot
 from protocols.aggregation.clear import ClearBallot
-from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
+from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.messages import (
     HiddenVotes,
     Outcome,
@@ -56,6 +56,7 @@ class Party:
         coins_from: RandomSource | None,
         settles: bool = True,
         ballot: Ballot | None = None,
+        on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
         """Opens the party's account with the cap of its own budget.
 
@@ -64,6 +65,7 @@ class Party:
         settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
         lies about outcomes gains nothing.
         ballot: of the study's level; may be left out at the level "clear" alone.
+        on_failure: told why teachers or votes failed, for the party's own log; whoever asks is not told.
         Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
         if name not in study.seats:
@@ -77,6 +79,7 @@ class Party:
             )
         if ballot is None and study.confidentiality.level != "clear":
             raise InvalidInput(f"the ballot is missing; level {study.confidentiality.level!r} needs one")
+        self._on_failure = on_failure
         self._ballot = ballot or ClearBallot()
         self.name = name
         self._study = study
@@ -90,7 +93,12 @@ class Party:
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
 
     def handle(self, request: Request) -> Reply:
-        """The reply to a request. A Refusal has cost no budget, and is in the ledger's audit log."""
+        """The reply to a request.
+
+        A Refusal has cost no budget, unless it says that votes which were given cannot be used, and is in the ledger's
+        audit log. What depends on records is refused in one way, see CannotVote, and so is whatever was not meant for
+        the coordinator.
+        """
         try:
             match request:
                 case VoteRequest():
@@ -102,14 +110,16 @@ class Party:
                     return self._settle(request)
                 case _:
                     assert_never(request)
+        except CannotVote as error:
+            refusal = self._failed(error)
         except Refused as error:
             refusal = Refusal(error.code, str(error))
         except BudgetExceeded as error:
             refusal = Refusal("budget_exceeded", str(error))
         except MalformedMessage as error:  # arrays of a level's step that are not what the step takes
             refusal = Refusal("malformed", str(error))
-        except InvalidInput as error:  # of a level, about a batch that it cannot carry
-            refusal = Refusal("cannot_answer", str(error))
+        except InvalidInput as error:  # by whom, and about what, is not known here
+            refusal = self._failed(CannotVote(str(error)))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
 
@@ -137,7 +147,7 @@ class Party:
             raise Refused("query_limit", f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
+            reply = self._cast(request)
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)
@@ -153,8 +163,36 @@ class Party:
         if stored.digest != request.digest:
             raise Refused("batch_reused", f"batch {batch.number} was answered before, in another request")
         reply_again = decode(stored.payload)
-        assert isinstance(reply_again, VoteReply | HiddenVotes)
+        assert isinstance(reply_again, VoteReply | HiddenVotes | Refusal)
         return reply_again
+
+    def _cast(self, request: VoteRequest) -> VoteReply | HiddenVotes | Refusal:
+        """Votes in the level's form; where teachers gave votes that are none, a refusal, which is charged as votes are.
+
+        That they are none tells something of them. Before there were votes, CannotVote is raised and costs nothing.
+        """
+        given = False
+
+        def votes(coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
+            nonlocal given
+            cast = np.asarray(self._voter(request.batch))
+            given = True
+            return self._checked(cast, request.batch, coins_from)
+
+        try:
+            return self._ballot.cast(request, votes)
+        except CannotVote as error:
+            if not given:
+                raise
+            return self._failed(error)
+        except InvalidInput as error:
+            if not given:
+                raise
+            return self._failed(CannotVote(str(error)))
+
+    def _failed(self, error: CannotVote) -> Refusal:
+        self._on_failure(error.why)
+        return Refusal(error.code, str(error))
 
     def _settle(self, outcome: Outcome) -> Reply:
         self._check_study(outcome.study)
@@ -185,24 +223,21 @@ class Party:
         """In which of these queries the party takes part, as everybody sees: those cost it."""
         return self._participation.votes(ids)[0]
 
-    def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
+    def _checked(
+        self, given: ndarray, batch: QueryBatch, coins_from: RandomSource | None
+    ) -> Int64[ndarray, "teachers queries"]:
         """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so.
 
         coins_from: as in Votes.
         """
-        given = np.asarray(self._voter(batch))
         if not np.issubdtype(given.dtype, np.integer):
-            raise Refused("bad_votes", f"teachers gave votes of type {given.dtype}; allowed: integers")
+            raise CannotVote(f"teachers gave votes of type {given.dtype}; allowed: integers")
         votes = given.astype(np.int64)
         if votes.shape != (self._study.teachers, len(batch.ids)):
-            raise Refused(
-                "bad_votes",
-                f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}",
+            raise CannotVote(
+                f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}"
             )
-        try:
-            check_votes(votes, classes=self._study.classes)
-        except InvalidInput as error:
-            raise Refused("bad_votes", str(error)) from None
+        check_votes(votes, classes=self._study.classes)
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
             rate = self._study.roster[self._seat].rate

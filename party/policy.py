@@ -26,6 +26,7 @@ from party.standing import Forecast, Standing, too_much
 from party.watermarks import Watermarks, check_policy
 from protocols.audit_log import AuditLog
 from protocols.errors import Refused, StorageFailed
+from protocols.private_files import private_database
 from protocols.study import Study
 from protocols.transactions import Transactions
 
@@ -84,7 +85,7 @@ class Policy:
         self._lock = threading.RLock()
         self._clock = clock
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")

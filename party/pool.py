@@ -14,7 +14,8 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from party.files import write_atomically
-from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.array_files import read_array
+from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.queries import QueryBatch, pool_digest
 from protocols.terms import Terms
 
@@ -25,12 +26,10 @@ def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
     Raises DataUnavailable, and InvalidInput unless they are the study's.
     """
     try:
-        pool = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError:
-        raise DataUnavailable(f"pool file {path} does not exist") from None
-    except (OSError, ValueError, EOFError, SyntaxError, OverflowError):
-        raise InvalidInput(f"pool file {path} is no array of numbers; allowed: the study's pool, .npy") from None
-    if not isinstance(pool, ndarray) or pool.dtype.kind not in "fiu":
+        pool = read_array(path, mapped=True)
+    except DataCorrupt as error:
+        raise InvalidInput(f"pool file {error}") from None
+    if pool.dtype.kind not in "fiu":
         raise InvalidInput(f"pool file {path} does not hold numbers; allowed: the study's pool, .npy")
     if pool.dtype != np.dtype("<f4"):
         with np.errstate(over="ignore"):

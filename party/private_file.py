@@ -6,17 +6,18 @@ It lies beside the teacher that it was made of, in a folder that its owner alone
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from party.home import write_private
+from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 
 PRIVATE_FILE: Final = "private.npz"
+_FILE_BYTES: Final = 2**30
 _LAYERS: Final = 64
 _PADDINGS: Final = ("valid", "same")
 
@@ -43,11 +44,8 @@ def save_model(path: Path, model: Model) -> None:
 
 def load_model(path: Path) -> Model:
     """What save_model wrote. Raises DataUnavailable, DataCorrupt."""
-    if not path.is_file():
-        raise DataUnavailable(f"{path} does not exist; run: conclave-party train STUDY")
     try:
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_arrays(path, most=_FILE_BYTES)
         shape = tuple(int(each) for each in arrays.pop("input_shape"))
         layers: list[object] = []
         while arrays and len(layers) < _LAYERS:
@@ -55,7 +53,9 @@ def load_model(path: Path) -> Model:
         if arrays:
             raise DataCorrupt(f"{path} holds what belongs to no layer; run: conclave-party train STUDY")
         return Model(shape, tuple(layers))
-    except (OSError, EOFError, KeyError, ValueError, TypeError, IndexError, zipfile.BadZipFile) as failure:
+    except DataUnavailable:
+        raise DataUnavailable(f"{path} does not exist; run: conclave-party train STUDY") from None
+    except (DataCorrupt, KeyError, ValueError, TypeError, IndexError, OverflowError) as failure:
         raise DataCorrupt(f"{path} is not a readable private model; run: conclave-party train STUDY") from failure
 
 

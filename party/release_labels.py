@@ -9,10 +9,9 @@ from __future__ import annotations
 import csv
 import datetime
 import hashlib
-import json
 import re
 from pathlib import Path
-from typing import Any, Final  # what JSON returns, checked below
+from typing import Final  # what JSON returns, checked below
 
 import numpy as np
 from cryptography import x509
@@ -21,6 +20,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, DataUnavailable, Refused
 from protocols.identity import PEM_BYTES, certificate_from_pem, identify
+from protocols.reading import open_file, parse_json, read_bytes
 from protocols.study import Study
 from protocols.votes import NOT_ASKED
 
@@ -39,12 +39,12 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
     """
     content = _bytes(release / "manifest.json", _MANIFEST_BYTES)
     try:
-        manifest: Any = json.loads(content)
+        manifest = parse_json(content, where=str(release / "manifest.json"))
         created = datetime.datetime.fromisoformat(manifest["created"])
         study, wanted = bytes.fromhex(manifest["study"]), str(manifest["files"]["labels.csv"])
         if manifest["format"] != _FORMAT or created.tzinfo is None or len(study) != 32:
             raise ValueError(f"format {str(manifest['format'])[:60]!r}")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (DataCorrupt, ValueError, KeyError, TypeError) as error:
         raise DataCorrupt(f"{release / 'manifest.json'} cannot be read: {str(error)[:200]}") from None
     certificate = certificate_from_pem(_bytes(release / "coordinator.pem", PEM_BYTES))
     signer = identify(certificate, authority=authority, now=created, role="coordinator")
@@ -84,12 +84,11 @@ def released_labels(release: Path, study: Study) -> Int64[ndarray, " queries"]:
 
 def _bytes(path: Path, limit: int) -> bytes:
     _check_size(path, limit)
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}") from None
+    return read_bytes(path, most=limit)
 
 
 def _check_size(path: Path, limit: int) -> None:
-    if not path.is_file() or path.stat().st_size > limit:
-        raise DataUnavailable(f"{path} is absent or larger than {limit} bytes; allowed: a release of this study")
+    try:
+        open_file(path, most=limit).close()
+    except (DataUnavailable, DataCorrupt) as error:
+        raise DataUnavailable(f"{error}; allowed: a release of this study") from None

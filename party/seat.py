@@ -36,7 +36,8 @@ class Seat:
         """
         with self.ledger.log.together():
             said = reply()
-        if isinstance(said, Refusal | Settled):  # a settlement that is forgotten lowers nothing
+        # A settlement that is forgotten lowers nothing. Votes that cannot be used are charged, too.
+        if isinstance(said, Settled) or (isinstance(said, Refusal) and said.code != "could_not_vote"):
             return said
         try:
             self.anchor()

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from party.lifetime import LifetimeCap
-from protocols.errors import InvalidInput
+from protocols import reading
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.identity import check_name
 from protocols.study import UNITS
 
 TOKEN_BYTES = 32
-_TEXT_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class TeacherSettings:
     process ends; stalled_s: seconds in which no teacher is loaded or votes, after which it is ended."""
 
     kind: str
-    seed: int
+    seed: int = field(repr=False)
     files: tuple[Path, ...] = ()
     idle_s: float = 300.0
     stalled_s: float = 900.0
@@ -79,8 +78,8 @@ class Invitation:
     coordinator: str
     address: str
     enrol_address: str
-    token: bytes
-    authority: bytes
+    token: bytes = field(repr=False)
+    authority: bytes = field(repr=False)
 
 
 def read_settings(path: Path) -> Settings:
@@ -166,19 +165,11 @@ def check_address(address: str) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table of a TOML file of at most a MiB. Raises InvalidInput."""
+    """The table of a TOML file, as reading.read_toml. Raises InvalidInput, also for a file that is not there."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_TEXT_BYTES + 1)
-        if len(content) > _TEXT_BYTES:
-            raise InvalidInput(f"{path} has more than {_TEXT_BYTES} bytes; allowed: at most that")
-        return tomllib.loads(content.decode())
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{path} is not TOML: {str(error)[:200]}") from None
+        return reading.read_toml(path)
+    except DataUnavailable as error:
+        raise InvalidInput(str(error)) from None
 
 
 @dataclass

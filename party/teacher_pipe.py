@@ -15,6 +15,7 @@ from typing import IO, Final
 from party.teacher_child import COUNT_BYTES, LENGTH_BYTES, LOADED, NEXT, SAID, framed
 from protocols.errors import MalformedMessage
 from protocols.messages import MESSAGE_BYTES, Message, VoteRequest, decode, encode
+from protocols.private_files import open_private
 
 LOG: Final = "teacher_process.log"
 _STOP_WAIT_S: Final = 5.0
@@ -30,7 +31,7 @@ class TeacherPipe:
 
     def __init__(self, folder: Path, *, study: bytes) -> None:
         environment = os.environ | dict.fromkeys(_ONE_THREAD, "1")
-        with os.fdopen(os.open(folder / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        with open_private(folder / LOG, "wb") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "party.teacher_child", str(folder), study.hex()],
                 stdin=subprocess.PIPE,

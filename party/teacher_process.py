@@ -19,7 +19,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.teacher_pipe import LOG, TeacherPipe
-from protocols.errors import MalformedMessage, Refused
+from protocols.errors import CannotVote, MalformedMessage, Refused
 from protocols.messages import Refusal, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 
@@ -56,8 +56,8 @@ class _Wishes:
 class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
-    A vote raises Refused("no_teachers"), ("teachers_failed"), or ("teachers_late") shortly before the deadline; nothing
-    was charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers go on;
+    A vote raises Refused("no_teachers"), ("teachers_late") shortly before the deadline, or CannotVote; nothing was
+    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers go on;
     asked again, the same batch gets their votes. A newer batch takes the place of one that is not done, after the
     teacher that is voting: a coordinator asks for its newest alone. At most two batches' votes are kept, in memory.
     """
@@ -292,9 +292,11 @@ class TeacherProcess:
         return pipe
 
     def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
-        """The refusal, which goes to the coordinator; `detail` may name files and goes to the hospital's log alone."""
+        """The refusal, which goes to the coordinator; both texts go to the hospital's log alone."""
         self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
-        return Refused(code, f"{what}; the hospital's own log says more")
+        if code == "no_teachers":
+            return Refused(code, "there are no teachers of this study; the hospital's own log says more")
+        return CannotVote(f"{what}: {detail}")
 
     def _advice(self) -> str:
         return (
@@ -310,4 +312,4 @@ class TeacherProcess:
 
 
 def _closed() -> Refused:
-    return Refused("teachers_failed", "this node stops, or answers for the study no more")
+    return CannotVote("this node stops, or answers for the study no more")

@@ -5,15 +5,15 @@ It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final  # what JSON returns, checked below
+from typing import Final
 
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher
 from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.reading import read_json
 
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES: Final = 2**16
@@ -25,7 +25,7 @@ class Manifest:
 
     study: str
     seat: str
-    records: str
+    records: str = field(repr=False)
     kind: str
     teachers: int
 
@@ -52,14 +52,11 @@ def load_teachers(
 def read_manifest(folder: Path) -> Manifest:
     """What a folder of teachers is. Raises DataUnavailable, DataCorrupt."""
     path = folder / MANIFEST
-    if not path.is_file():
-        raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY")
     wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
     try:
-        with path.open("rb") as file:
-            values: Any = json.loads(file.read(_MANIFEST_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}") from None
+        values = read_json(path, most=_MANIFEST_BYTES)
+    except DataUnavailable:
+        raise DataUnavailable(f"{folder} holds no teachers; run: conclave-party train STUDY") from None
     fits = isinstance(values, dict) and set(values) == set(wanted)
     if not (
         fits and all(type(values[key]) is kind for key, kind in wanted.items()) and 1 <= values["teachers"] < 2**20

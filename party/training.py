@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ from protocols.aggregation.dealing import check_architecture, precision_of
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
 from protocols.inference.fixed_point import plain_inference, quantise
 from protocols.inference.model import Model
+from protocols.private_files import private_folder, tighten
 from protocols.study import Study
 
 
@@ -33,8 +34,8 @@ class Deal:
     """How one seat's records go to its teachers. rows: positions of its records; teacher: of each of them."""
 
     seat: str
-    rows: np.ndarray
-    teacher: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    teacher: np.ndarray = field(repr=False)
 
     def sizes(self, teachers: int) -> list[int]:
         """Records of each teacher."""
@@ -168,11 +169,12 @@ def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, privat
     """Writes beside and renames, the manifest last: a folder with a manifest is whole."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700, parents=True)
+        private_folder(folder)
         for number, teacher in enumerate(teachers):
             teacher.save(folder / teacher_file(number))
         if private is not None:
             save_model(folder / PRIVATE_FILE, private)
+        tighten(folder)  # a hospital's own teachers write as they like
         write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
     except OSError as error:
         raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from protocols.errors import DataCorrupt, Refused
+from protocols.reading import parse_json
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (count INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
@@ -164,7 +165,7 @@ class AuditLog:
             last = _next_hash(last, entry)
             if count != position or stored != last:
                 raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
-            fields = json.loads(entry)
+            fields = parse_json(entry, where=f"audit log: entry {position}")
             yield Entry(count, fields.pop("time_ns"), fields.pop("event"), fields)
 
 

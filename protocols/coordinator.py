@@ -50,11 +50,11 @@ class Labelling:
     stands).
     """
 
-    labels: Int64[ndarray, " queries"]
+    labels: Int64[ndarray, " queries"] = field(repr=False)
     batches: list[tuple[int, int]]
     stop: Stop
     spent: Int64[ndarray, " parties"]
-    reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
 

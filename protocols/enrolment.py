@@ -6,7 +6,7 @@ compares the fingerprint of the key with what the hospital read out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from protocols import wire_pb2
 from protocols.errors import MalformedMessage
@@ -25,8 +25,8 @@ class Enrol:
     """A future node to coordinator: its name, the invitation's token, a certificate request (PEM)."""
 
     party: str
-    token: bytes
-    request: bytes
+    token: bytes = field(repr=False)
+    request: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
     ├── DataCorrupt         a file whose content is not what it should be (checksum, format)
     ├── BudgetExceeded      a charge that would pass a cap; nothing was charged and nothing was released
     ├── Refused             a party will not answer a request; nothing was charged
+    │   └── CannotVote      its own teachers or votes failed; what failed stays in its own log
     ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
     ├── ChannelClosed       the other server is gone; what was reserved stands, and nothing was released
     ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
@@ -43,6 +44,17 @@ class Refused(ConclaveError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
+
+
+class CannotVote(Refused):
+    """A party's own teachers or votes failed: what failed may tell of its records, so nobody else hears it.
+
+    Whoever asks gets one code and one text, whatever failed; `why` is for the party's own log.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__("could_not_vote", "the node could not vote; its administrator's log says why")
+        self.why = why
 
 
 class MalformedMessage(ConclaveError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -91,7 +91,7 @@ class Ask:
     seat: str
     own: Head
     seen: Head
-    envelope: bytes
+    envelope: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Answer:
     seat: str
     own: Head
     seen: Head
-    envelope: bytes
+    envelope: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)

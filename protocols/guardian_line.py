@@ -11,7 +11,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -46,7 +46,7 @@ class GuardianLine:
     """
 
     address: str
-    key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
     certificate: x509.Certificate
     authority: x509.Certificate
     denied: Callable[[Identity], str | None]

@@ -44,7 +44,7 @@ class VoteRequest:
     study: bytes
     run: bytes
     batch: QueryBatch
-    relayed: tuple[ndarray, ...] = ()
+    relayed: tuple[ndarray, ...] = field(default=(), repr=False)
 
     @cached_property
     def digest(self) -> bytes:
@@ -58,7 +58,7 @@ class VoteReply:
     """Party to coordinator: one vote a teacher and query, class ids or ABSTAIN (level `clear`)."""
 
     batch_digest: bytes
-    votes: Int64[ndarray, "teachers queries"]
+    votes: Int64[ndarray, "teachers queries"] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ class Outcome:
     study: bytes
     batch_digest: bytes
     answered: Bool[ndarray, " queries"]
-    guardian: bytes = b""
+    guardian: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

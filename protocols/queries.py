@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ class QueryBatch:
 
     number: int
     ids: Int64[ndarray, " queries"]
-    inputs: Float32[ndarray, "rows ..."]
+    inputs: Float32[ndarray, "rows ..."] = field(repr=False)
 
     def __post_init__(self) -> None:
         check("VoteRequest", "number", self.number)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from protocols.confidentiality import Confidentiality
-from protocols.errors import InvalidInput
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_toml
 from protocols.study import Seat, Study, party_of
 from protocols.terms import Feature, Terms
 
@@ -21,13 +21,9 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
 
     Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput(f"study file {path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"study file {path} is not TOML: {error}") from None
-    except RecursionError:
-        raise InvalidInput(f"study file {path} nests tables too deeply; allowed: as docs/reference says") from None
+        table = read_toml(path)
+    except (DataUnavailable, InvalidInput) as error:
+        raise InvalidInput(f"study file {error}") from None
     seats = table.pop("party", [])
     if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
         raise InvalidInput(f"study file {path}: parties must be [[party]] tables")

@@ -21,6 +21,8 @@ import protocols.inference
 from party.files import write_atomically
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
+from protocols.array_files import read_array
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.randomness import simulation_rng
 from simulations import ask_models
 from simulations.ask_models import bounded, fixed_point_votes, precision, quantised_model
@@ -191,8 +193,8 @@ def _fixed_point(
 def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
     """A party's cached votes; None where there are none that can be read, so that they are made again."""
     try:
-        row: ndarray = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        row = read_array(path)
+    except (DataUnavailable, DataCorrupt):
         return None
     return row if row.shape == (queries,) and row.dtype == np.int16 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.rdp import check_budget
-from protocols.errors import InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.randomness import simulation_rng
+from protocols.reading import read_text
 
 FORMS = (
     "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
@@ -20,6 +22,7 @@ FORMS = (
 )
 # Distinct epsilons of a distribution are rounded down to this, so that a budget reads as it is written.
 _DECIMALS = 4
+_FILE_BYTES = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +128,11 @@ def _shares(text: str) -> tuple[Float64[ndarray, " groups"], Float64[ndarray, " 
 
 def _from_csv(path: Path, *, parties: int, wanted: tuple[str, ...] | None) -> Budgets:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-    except FileNotFoundError:
+        text = read_text(path, most=_FILE_BYTES).removeprefix("\ufeff")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except DataUnavailable:
         raise InvalidInput(f"budgets file {path} does not exist") from None
-    except (OSError, ValueError, csv.Error) as error:
+    except (DataCorrupt, ValueError, csv.Error) as error:
         raise InvalidInput(f"budgets file {path} is not CSV: {error}") from None
     if not rows or not {"party", "epsilon", "delta"} <= set(rows[0]):
         raise InvalidInput(f"budgets file {path}: allowed: rows with the columns party, epsilon, delta")

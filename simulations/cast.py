@@ -23,7 +23,9 @@ import party.teachers
 from party.files import write_atomically
 from party.teachers import teacher_kind
 from party.teachers.teacher import Teacher
-from protocols.errors import DataCorrupt, EngineFailed, StorageFailed
+from protocols.array_files import parse_array, read_array, read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
+from protocols.reading import parse_json
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 
@@ -90,7 +92,7 @@ def cast_votes(
     def body(exchange: Exchange) -> ndarray:
         nonlocal trained
         replies = _all(exchange, names, {"stage": "train"}, lambda done, total: on_stage("teachers", done, total))
-        trained = sum(json.loads(reply)["trained"] for reply in replies.values())
+        trained = sum(parse_json(reply, where="a reply")["trained"] for reply in replies.values())
         queries = len(dataset.public_inputs)
         return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
 
@@ -108,7 +110,7 @@ def vote_rounds(
     for start in range(0, queries, round_size):
         request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + round_size, queries)}
         replies = _all(exchange, names, request, lambda done, total: on_stage("votes", done, total))
-        rows = [np.load(io.BytesIO(replies[name]), allow_pickle=False) for name in names]
+        rows = [parse_array(replies[name], where=f"the votes of {name}") for name in names]
         parts.append(np.stack(rows))
     return np.concatenate(parts, axis=2)
 
@@ -121,16 +123,16 @@ class CastHost:
         self._kind = teacher_kind(teacher)
         self._classes = classes
         self._seed = seed
-        self._inputs = np.load(folder / "private_inputs.npy", mmap_mode="r", allow_pickle=False)
-        self._labels = np.load(folder / "private_labels.npy", allow_pickle=False)
-        self._public = np.load(folder / f"{pool}.npy", mmap_mode="r", allow_pickle=False)
-        table = np.load(folder / "shards.npz", allow_pickle=False)
+        self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
+        self._labels = read_array(folder / "private_labels.npy")
+        self._public = read_array(folder / f"{pool}.npy", mapped=True)
+        table = read_arrays(folder / "shards.npz")
         self._records, self._bounds = table["records"], table["bounds"]
         self._teachers: dict[str, list[Teacher]] = {}
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Answers {"stage": "train"} and {"stage": "vote", "start", "stop"}."""
-        messages = {name: json.loads(request) for name, request in requests.items()}
+        messages = {name: parse_json(request, where="a request") for name, request in requests.items()}
         training = [name for name, message in messages.items() if message["stage"] == "train"]
         step = _STACKED_PARTIES if self._kind.stacks else 1
         for start in range(0, len(training), step):
@@ -231,10 +233,9 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
 def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
     """A cached array; None where there is none that can be read, so that it is made again."""
     try:
-        array: ndarray = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        return read_array(path, mapped=mmap)
+    except (DataUnavailable, DataCorrupt):
         return None
-    return array
 
 
 def _npy(array: ndarray) -> bytes:

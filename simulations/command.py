@@ -24,6 +24,7 @@ from protocols.errors import (
     InvalidInput,
     StorageFailed,
 )
+from protocols.reading import read_json
 from simulations.accountants import accountant_table
 from simulations.ask_command import ask_flags
 from simulations.audit.command import audit_flags
@@ -299,7 +300,7 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to go on in it")
     record = out / "started_from.json"
     if flags["resume"] and record.exists():
-        before = json.loads(record.read_text(encoding="utf-8"))
+        before = read_json(record)
         for what, digest in started_from.items():
             if before.get(what) != digest:
                 raise InvalidInput(

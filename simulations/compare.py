@@ -5,7 +5,7 @@ Reads what a run wrote: summary.json and config.toml.
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import read_json
 from simulations.experiment import read_toml
 from simulations.label import mean_and_interval
 from simulations.results import MARK, NOT_FOR_RELEASE, Summary
@@ -133,15 +134,15 @@ def _marked(name: str, keys: tuple[str, ...]) -> str:
 
 def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
     path = folder / "summary.json"
-    if not path.is_file():
+    if not os.access(path, os.F_OK):
         raise InvalidInput(
             f"{folder} holds no summary.json; allowed: the folder of a finished run (its --out; "
             "--resume finishes an interrupted one)"
         )
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataCorrupt(f"{path} is not JSON: {error}; run it again with --resume") from None
+        summary = read_json(path)
+    except DataCorrupt as error:
+        raise DataCorrupt(f"{error}; run it again with --resume") from None
     if not isinstance(summary, dict):
         raise DataCorrupt(
             f"{path} holds a {type(summary).__name__}; a run writes an object; run it again with --resume"

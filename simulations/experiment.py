@@ -6,7 +6,6 @@ first. Noise and threshold scale with the number of votes unless they are given.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -16,8 +15,9 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from protocols import reading
 from protocols.accounting.accountant import Accountant, accountant, default_accountant
-from protocols.errors import InvalidInput
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.individualization import weights
 from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, check_view, make_mechanism, mechanism_class
 from protocols.participation import Pattern
@@ -141,11 +141,9 @@ def read_config(path: Path) -> Experiment:
 def read_toml(path: Path) -> dict[str, object]:
     """The table in a TOML file. Raises InvalidInput when it does not exist or is not TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput(f"file {path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{path} is not TOML: {error}") from None
+        return reading.read_toml(path)
+    except DataUnavailable as error:
+        raise InvalidInput(f"file {error}") from None
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:

@@ -18,11 +18,13 @@ from party.files import write_atomically
 from party.party import Party, Voter
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.levels import ballot_of
+from protocols.array_files import read_array
 from protocols.errors import MalformedMessage
-from protocols.identity import key_from_pem, key_to_pem
+from protocols.identity import PEM_BYTES, key_from_pem, key_to_pem
 from protocols.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode, encode
 from protocols.queries import QueryBatch
 from protocols.randomness import system_source
+from protocols.reading import read_bytes
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
 from simulations.engines.engine import Exchange, HostSpec
@@ -34,7 +36,7 @@ class PartyHost:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._study = read_study(folder / "study.toml")
-        self._votes = np.load(folder / "votes.npy", mmap_mode="r", allow_pickle=False)
+        self._votes = read_array(folder / "votes.npy", mapped=True)
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Each party handles its message on its own ledger."""
@@ -51,7 +53,7 @@ class PartyHost:
 
     def _key(self, name: str) -> ec.EllipticCurvePrivateKey | None:
         path = self._folder / "keys" / f"{self._study.seats[name]}.pem"
-        return key_from_pem(path.read_bytes()) if path.exists() else None
+        return key_from_pem(read_bytes(path, most=PEM_BYTES)) if path.exists() else None
 
     def _voter(self, name: str) -> Voter:
         votes: Integer[ndarray, "teachers queries"] = self._votes[self._study.seats[name]]

@@ -17,8 +17,10 @@ import coordinator.students
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from party.files import write_atomically
+from protocols.array_files import read_array
 from protocols.coordinator import TrainStudent
-from protocols.errors import InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import read_json
 from simulations.datasets.dataset import Dataset, content_digest
 
 
@@ -62,10 +64,10 @@ class ReleasedStudent:
             return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
         path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
         try:
-            known: ndarray = np.load(path, allow_pickle=False)
+            known = read_array(path)
             if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
                 return known
-        except (OSError, ValueError, EOFError):
+        except (DataUnavailable, DataCorrupt):
             # None there, or none that can be read: it is made again.
             pass
         made = self._trained.predict_proba(inputs)
@@ -127,8 +129,8 @@ def check_student(name: str | None) -> None:
 def _read_accuracy(path: Path) -> float | None:
     """A cached accuracy; None where there is none that can be read, so that it is made again."""
     try:
-        accuracy = float(json.loads(path.read_text())["accuracy"])
-    except (OSError, ValueError, KeyError, TypeError):
+        accuracy = float(read_json(path)["accuracy"])
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
         return None
     return accuracy if 0 <= accuracy <= 1 else None
 

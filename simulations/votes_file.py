@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
-from tokenize import TokenError
-from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
+from protocols.errors import InvalidInput
+from protocols.reading import open_file
 from protocols.votes import check_votes
 from simulations.replay import StoredVotes
 
@@ -96,19 +95,12 @@ def _ids(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, 
 
 
 def _load(path: Path, *, key: str | None = None) -> ndarray:
-    try:
-        content = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise DataUnavailable(f"{path} does not exist; give the path of a .npy file") from None
-    except (ValueError, OSError, EOFError, MemoryError, BadZipFile, TokenError) as error:
-        raise DataCorrupt(f"{path} is not a NumPy file without pickle: {error}") from None
-    if isinstance(content, np.ndarray):
-        return content
-    with content:
-        if key is None or key not in content:
-            raise InvalidInput(f"{path} holds {', '.join(content)}; name one of them as {path}:KEY")
-        try:
-            array: ndarray = content[key]
-        except (ValueError, OSError, EOFError, MemoryError, BadZipFile, zlib.error) as error:
-            raise DataCorrupt(f"{path}:{key} cannot be read without pickle: {error}") from None
-        return array
+    """The array of an .npy file, or the one of that name in an .npz file, which is told by its first bytes."""
+    with open_file(path, most=FILE_BYTES) as file:
+        packed = file.read(2) == b"PK"
+    if not packed:
+        return read_array(path)
+    names = array_names(path)
+    if key is None or key not in names:
+        raise InvalidInput(f"{path} holds {', '.join(names)[:300]}; name one of them as {path}:KEY")
+    return read_arrays(path, [key])[key]

@@ -91,7 +91,7 @@ def invite(party: str, out: Path | None, home_folder: Path, as_json: bool) -> No
     with Store(home) as store:
         token = Authority(home, store, settings).invite(party)
         expires_s = store.now_s + settings.invitation_days * 86_400
-    write(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)), private=True)
+    write(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)))
     if as_json:
         print_json({"party": party, "file": str(file), "expires_s": expires_s})
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any  # what json gives, checked below
 
 from protocols.accounting.guarantee import Composition, Guarantee, compose
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import read_json
 
 # Seats of one party in one release are few; beyond so many combinations epsilons are added alone.
 _MOST_COMBINATIONS = 256
@@ -36,8 +36,8 @@ class EarlierRelease:
 def read_statement(path: Path) -> EarlierRelease:
     """The guarantees in a privacy.json. Raises DataCorrupt for a file that is no such statement."""
     try:
-        return parse_statement(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
+        return parse_statement(read_json(path))
+    except (DataUnavailable, DataCorrupt) as error:
         raise DataCorrupt(f"{path} is no privacy statement: {str(error)[:200]}") from None
 
 

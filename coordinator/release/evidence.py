@@ -7,13 +7,12 @@ that carries anything but an outcome or a receipt is never written, and is a fau
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any  # what json gives, checked below
@@ -27,9 +26,11 @@ from protocols.frames import Answer, Ask, unseal
 from protocols.identity import Identity
 from protocols.messages import Outcome, Settled, decode
 from protocols.ranges import check, whole
+from protocols.reading import parse_json, read_text
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
 _KINDS = ("outcome", "settled")
+_EVIDENCE_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Kept:
     number: int
     seat: str
     kind: str
-    signed: bytes
+    signed: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,10 +237,11 @@ def files_of(evidence: Evidence) -> dict[str, str]:
 def evidence_in(folder: Path) -> Evidence:
     """The evidence in a release's folder, with the chain of the audit log checked. Raises DataCorrupt."""
     try:
-        texts = {name: (folder / name).read_text(encoding="utf-8") for name in (LEDGER_FILE, AUDIT_FILE, FRAMES_FILE)}
-        ledger = json.loads(texts[LEDGER_FILE])
-        audit = [json.loads(line) for line in texts[AUDIT_FILE].splitlines()]
-        frames = [json.loads(line) for line in texts[FRAMES_FILE].splitlines()]
+        names = (LEDGER_FILE, AUDIT_FILE, FRAMES_FILE)
+        texts = {name: read_text(folder / name, most=_EVIDENCE_BYTES) for name in names}
+        ledger = parse_json(texts[LEDGER_FILE], where=LEDGER_FILE)
+        audit = [parse_json(line, where=AUDIT_FILE) for line in texts[AUDIT_FILE].splitlines()]
+        frames = [parse_json(line, where=FRAMES_FILE) for line in texts[FRAMES_FILE].splitlines()]
         charges = tuple(_charge(batch) for batch in ledger["batches"])
         entries = tuple(
             Entry(
@@ -261,7 +263,7 @@ def evidence_in(folder: Path) -> Evidence:
         )
         evidence = Evidence(str(ledger["run"]), _amounts("caps", ledger["caps"]), charges, entries, kept)
         hashes = [str(line["hash"]) for line in audit]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataCorrupt(f"the evidence cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for position, (head, stated, entry) in enumerate(zip(chained(entries)[1], hashes, entries, strict=True), start=1):
         if entry.count != position or head.hash.hex() != stated:

@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from coordinator.students.student import Student
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.reading import read_bytes
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
 # How a class of student is written. Each entry is a module with write(student, folder); imported when it is needed.
@@ -27,6 +28,7 @@ _WRITERS: Final[dict[str, str]] = {
 # Below this share of equal predictions the ONNX file is not the student.
 _LEAST_AGREEMENT: Final = 0.99
 _CHUNK: Final = 1024
+_ONNX_BYTES: Final = 2**31
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ def predict_onnx(path: Path, inputs: Float32[ndarray, "queries ..."]) -> Int64[n
     """The class of each query by an exported student, on the CPU with one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        read_bytes(path, most=_ONNX_BYTES), options, providers=["CPUExecutionProvider"]
+    )
     chunks = [
         session.run(["label"], {"inputs": np.ascontiguousarray(inputs[start : start + _CHUNK], dtype=np.float32)})[0]
         for start in range(0, len(inputs), _CHUNK)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what json gives, checked below
 
@@ -19,8 +19,10 @@ from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.labels import read_labels
 from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
 from coordinator.release.statement import Facts, stated_facts
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols import reading
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
+from protocols.reading import JSON_BYTES, read_bytes
 from protocols.study import Study
 from protocols.study_file import read_study
 
@@ -36,8 +38,8 @@ class Released:
     """What was released: study, labels and reinforced labels."""
 
     study: Study
-    labels: Int64[ndarray, " queries"]
-    reinforced: Int64[ndarray, " queries"]
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
 
     @property
     def counts(self) -> list[int]:
@@ -61,9 +63,9 @@ def read_released(folder: Path) -> Released:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises DataCorrupt."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataCorrupt(f"{path.name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
+        value = reading.read_json(path)
+    except DataUnavailable as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {error}") from None
     if not isinstance(value, dict):
         raise DataCorrupt(f"{path.name} holds a {type(value).__name__}; allowed: a JSON object")
     return value
@@ -96,7 +98,8 @@ def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierReleas
     signer(folder, authority)
     _, _, files = read_manifest(folder)
     path = folder / STATEMENT_FILE
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != files.get(STATEMENT_FILE):
+    content = read_bytes(path, most=JSON_BYTES)
+    if hashlib.sha256(content).hexdigest() != files.get(STATEMENT_FILE):
         raise DataCorrupt(f"{path} is not what was signed")
     return read_statement(path)
 

@@ -10,11 +10,13 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import DataCorrupt
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.ranges import check
+from protocols.reading import read_text
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 LABELS_FILE = "labels.csv"
+_LABELS_BYTES = 2**30
 _COLUMNS = ["query", "label", "status", "reinforced"]
 _STATUS = {ABSTAIN: "refused", NOT_ASKED: "not_asked"}
 
@@ -33,7 +35,7 @@ def labels_csv(labels: Int64[ndarray, " queries"], reinforced: Int64[ndarray, " 
 def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, " queries"]]:
     """Labels (class ids, ABSTAIN, NOT_ASKED) and reinforced labels of a release. Raises DataCorrupt."""
     try:
-        text = (folder / LABELS_FILE).read_text(encoding="utf-8")
+        text = read_text(folder / LABELS_FILE, most=_LABELS_BYTES)
         _, *body = csv.reader(io.StringIO(text))
         labels, own = np.empty(len(body), dtype=np.int64), np.full(len(body), ABSTAIN, dtype=np.int64)
         codes = {status: code for code, status in _STATUS.items()}
@@ -42,7 +44,7 @@ def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries
                 raise ValueError(f"row {position}")
             labels[position] = check(LABELS_FILE, "label", int(label)) if status == "answered" else codes[status]
             own[position] = check(LABELS_FILE, "reinforced", int(reinforced)) if reinforced else ABSTAIN
-    except (OSError, ValueError, KeyError, csv.Error) as error:
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, csv.Error) as error:
         raise DataCorrupt(f"{LABELS_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     for array in (labels, own):
         if len(array) and not NOT_ASKED <= array.min() <= array.max() < classes:

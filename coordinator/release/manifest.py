@@ -10,8 +10,9 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.errors import DataCorrupt
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.identity import Identity, certificate_from_pem, identify, sign
+from protocols.reading import JSON_BYTES, read_bytes, read_json
 
 MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"
 COORDINATOR_FILE, AUTHORITY_FILE = "coordinator.pem", "authority.pem"
@@ -31,11 +32,11 @@ def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, ke
 def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]:
     """Study digest (hexadecimal), time of the signing, and the hash of each file. Raises DataCorrupt."""
     try:
-        manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+        manifest = read_json(folder / MANIFEST_FILE)
         created = datetime.datetime.fromisoformat(manifest["created"])
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
         study, kind = str(manifest["study"]), manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataCorrupt(f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     if kind != FORMAT or created.tzinfo is None:
         raise DataCorrupt(f"{MANIFEST_FILE} is {str(kind)[:80]!r}; allowed: {FORMAT!r}, with a time in UTC")
@@ -87,6 +88,6 @@ def _hash(path: Path) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataCorrupt(f"{path.name} cannot be read: {error.strerror or error}") from None
+        return read_bytes(path, most=JSON_BYTES)
+    except DataUnavailable as error:
+        raise DataCorrupt(f"{path.name} cannot be read: {error}") from None

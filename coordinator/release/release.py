@@ -29,6 +29,7 @@ from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
 from coordinator.training import Trained
+from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.identity import identify, to_pem
 from protocols.queries import pool_digest
@@ -156,7 +157,7 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
 
 def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
     """Writes the student's files; its figures."""
-    pool: Float32[ndarray, "queries ..."] = np.load(labelled.pool, allow_pickle=False)
+    pool: Float32[ndarray, "queries ..."] = read_array(labelled.pool)
     assert labelled.study.terms is not None  # make_release checked it
     if pool_digest(pool) != labelled.study.terms.pool_sha256:
         raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any  # values of JSON
 
 import numpy as np
@@ -39,8 +39,8 @@ class Facts:
     """
 
     study: Study
-    labels: Int64[ndarray, " queries"]
-    reinforced: Int64[ndarray, " queries"]
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
     evidence: Evidence
     receipts: list[Receipt]
     earlier: tuple[EarlierRelease, ...]

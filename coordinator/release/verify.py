@@ -24,8 +24,9 @@ from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manif
 from coordinator.release.pages import model_card, privacy_page
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
-from protocols.errors import ConclaveError, DataCorrupt
-from protocols.identity import certificate_from_pem, fingerprint, identify
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
+from protocols.reading import JSON_BYTES, read_bytes
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 # Another machine's float64 functions may differ in the last digits.
@@ -163,9 +164,9 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
 def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]:
     path = given or folder / AUTHORITY_FILE
     try:
-        pem = path.read_bytes()
-    except OSError as error:
-        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}") from None
+        pem = read_bytes(path, most=PEM_BYTES)
+    except DataUnavailable as error:
+        raise DataCorrupt(f"{path} cannot be read: {error}") from None
     certificate = certificate_from_pem(pem)
     # An authority vouches for itself; it must be one, and of the right kind of key.
     identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
@@ -245,7 +246,7 @@ def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bo
         layout.CARD_FILE: model_card(stated, student_figures(folder), released.counts),
     }
     for name, text in pages.items():
-        if (folder / name).read_bytes() != text.encode():
+        if read_bytes(folder / name, most=JSON_BYTES) != text.encode():
             raise DataCorrupt(f"{name} does not say what the statement says")
     return True, f"{' and '.join(pages)} say what the statement says"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -21,7 +21,7 @@ FOREST_TREES: Final = 200
 class ForestStudent(Student):
     """A fitted forest over flattened inputs."""
 
-    model: Any  # a fitted RandomForestClassifier: scikit-learn has no types
+    model: Any = field(repr=False)  # a fitted RandomForestClassifier: scikit-learn has no types
     input_shape: tuple[int, ...]
     classes: int
 

@@ -7,7 +7,7 @@ The semi-supervised loss is FixMatch (Sohn et al. 2020, Eq. 3 and 4).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -39,8 +39,8 @@ class TorchStudent(Student):
     """A trained network with the final statistics of batch norm among its parameters."""
 
     network: Network
-    parameters: Parameters
-    offsets: Tensor
+    parameters: Parameters = field(repr=False)
+    offsets: Tensor = field(repr=False)
     input_shape: tuple[int, ...]
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:

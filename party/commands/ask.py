@@ -20,6 +20,7 @@ from party.home import Home, write_private
 from party.settings import check_address
 from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.private_files import open_private
 from protocols.study import Study
 from protocols.terms import Terms
 from protocols.votes import ABSTAIN
@@ -176,7 +177,7 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
 @contextmanager
 def _alone(home: Home, study: Study) -> Iterator[None]:
     """One ask a study at a time. Raises Refused("already_running")."""
-    with (home.study_folder(study.digest) / "ask.lock").open("w") as lock:
+    with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

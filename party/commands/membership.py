@@ -18,6 +18,7 @@ from party.settings import Invitation, read_invitation
 from protocols.enrolment import Enrol
 from protocols.errors import InvalidInput, Refused
 from protocols.identity import (
+    PEM_BYTES,
     certificate_from_pem,
     certificate_request,
     fingerprint,
@@ -27,6 +28,7 @@ from protocols.identity import (
     new_key,
     to_pem,
 )
+from protocols.reading import TOML_BYTES, read_bytes
 
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0
@@ -126,7 +128,7 @@ def init(
     if not home.key.exists():
         write_private(home.key, _fresh_key())
     write_private(home.authority, invited.authority)
-    write_private(home.invitation_file, invitation.read_bytes())
+    write_private(home.invitation_file, read_bytes(invitation, most=TOML_BYTES))
     if not home.settings_file.exists():
         cap = "# [lifetime.record]\n# epsilon =\n# delta ="
         if unit is not None:
@@ -143,7 +145,7 @@ def init(
             settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
         )
         write_private(home.settings_file, template.encode())
-    key = key_from_pem(home.key.read_bytes())
+    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     click.echo(f"home         {home.path}")
     click.echo(f"party        {invited.party} of {invited.consortium}")
     click.echo(f"fingerprint  {fingerprint(key.public_key())}")
@@ -166,7 +168,7 @@ def enrol(home_folder: Path, wait_s: float) -> None:
 
     home = Home(home_folder.expanduser().resolve())
     invited = home.invitation()
-    key = key_from_pem(home.key.read_bytes())
+    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     request = to_pem(certificate_request(key, name=invited.party))
     authority = certificate_from_pem(invited.authority)
     deadline = time.monotonic() + wait_s
@@ -216,7 +218,7 @@ def _keep(home: Home, invited: Invitation, pem: bytes) -> None:
     authority = certificate_from_pem(invited.authority)
     now = datetime.datetime.now(datetime.UTC)
     own = identify(certificate, authority=authority, now=now, role="party")
-    key = key_from_pem(home.key.read_bytes())
+    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
         raise Refused("bad_certificate", f"the certificate is for {own.name!r} or another key; allowed: this node's")
     write_private(home.certificate, pem)

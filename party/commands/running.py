@@ -16,9 +16,11 @@ import click
 from party.commands.accounts import answers_left
 from party.commands.group import EPILOG, INTERRUPTED, home_option
 from party.home import Home, write_private
+from party.open_home import mend_home
 from party.policy import Approval, Policy
 from protocols.errors import StorageFailed
-from protocols.identity import certificate_from_pem, key_from_pem
+from protocols.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+from protocols.reading import read_bytes
 
 if TYPE_CHECKING:
     from party.answering import Answering
@@ -46,7 +48,7 @@ def run(home_folder: Path) -> int:
 
     home = Home(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
-    key = key_from_pem(home.key.read_bytes())
+    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     authority = certificate_from_pem(invitation.authority)
     log, counts = Log(sys.stderr), Counts()
 
@@ -65,6 +67,9 @@ def run(home_folder: Path) -> int:
         signal.signal(number, end)
     with ExitStack() as held:
         held.enter_context(home.running())
+        mended = mend_home(home)
+        if mended:
+            on_event("home_mended", {"reason": f"others could read {len(mended)} files or folders: {mended[0]}"})
         policy = held.enter_context(Policy(settings.policy))
         answering = held.enter_context(Answering(home, settings, policy, party=invitation.party, on_event=on_event))
         if settings.metrics_port:
@@ -82,7 +87,7 @@ def run(home_folder: Path) -> int:
             answering.warm(seats)
             node = Node(
                 key=key,
-                certificate=certificate_from_pem(home.certificate.read_bytes()),
+                certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
                 authority=authority,
                 address=invitation.address,
                 seats=answering.seats,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from math import prod
 from pathlib import Path
@@ -12,10 +13,11 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
-from party.data.records import VALUES, Records
+from party.data.records import FILE_BYTES, VALUES, Records
 from party.data.table import class_ids
 from party.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.reading import open_file
 from protocols.terms import Terms
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
@@ -29,7 +31,7 @@ def load_images(settings: DataSettings, terms: Terms) -> Records:
     DataCorrupt naming the file.
     """
     folder = settings.path
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # False, where Path.is_dir raises for want of permission
         raise DataUnavailable(f"{folder} does not exist or is no folder; allowed: one folder a class inside it")
     if settings.group:
         raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")
@@ -54,7 +56,7 @@ def _image(path: Path, shape: tuple[int, ...]) -> Float32[ndarray, "height width
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as image:
+            with open_file(path, most=FILE_BYTES) as file, Image.open(file, formats=_FORMATS) as image:
                 if (image.height, image.width) != shape[:2]:
                     raise DataCorrupt(
                         f"{path} has {image.height} x {image.width} pixels; allowed: {shape[0]} x {shape[1]}"

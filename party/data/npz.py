@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import zipfile
-from typing import Final
-
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
-from numpy.lib import format as npy
 
 from party.data.records import FILE_BYTES, VALUES, Records, check_file
 from party.data.table import class_ids
 from party.settings import DataSettings
+from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.terms import Terms
-
-_RANK: Final = 8
-_TEXT: Final = 1024  # characters of the longest name
 
 
 def load_npz(settings: DataSettings, terms: Terms) -> Records:
     """The records of an npz file, whose inputs are as the terms' input_shape. Raises DataUnavailable, DataCorrupt."""
-    check_file(settings)
-    path = settings.path
-    try:
-        with zipfile.ZipFile(path) as archive:
-            inputs = _array(archive, "inputs", settings)
-            labels = _array(archive, "labels", settings)
-            patients = _texts(archive, settings.patient, settings)
-            groups = _texts(archive, settings.group, settings)
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: npz without pickles") from error
+    path, texts = settings.path, [name for name in (settings.patient, settings.group) if name]
+    arrays = _arrays(settings, ["inputs", "labels", *texts])
+    inputs, labels = arrays["inputs"], arrays["labels"]
+    patients, groups = (_texts(arrays, name) for name in (settings.patient, settings.group))
     if inputs.dtype.kind not in "fiub" or labels.dtype.kind not in "iuU":
         raise DataCorrupt(f"{path}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: numbers; ids or class names")
     with np.errstate(over="ignore"):
@@ -46,52 +33,23 @@ def load_npz(settings: DataSettings, terms: Terms) -> Records:
 
 def npz_inputs(settings: DataSettings) -> Float32[ndarray, "rows ..."]:
     """The array `inputs` of an npz file alone. Raises DataUnavailable, DataCorrupt."""
-    check_file(settings)
-    try:
-        with zipfile.ZipFile(settings.path) as archive:
-            inputs = _array(archive, "inputs", settings)
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        raise DataCorrupt(
-            f"{settings.path} cannot be read: {str(error)[:200]}; allowed: npz without pickles"
-        ) from error
+    inputs = _arrays(settings, ["inputs"])["inputs"]
     if inputs.dtype.kind not in "fiub":
         raise DataCorrupt(f"{settings.path}: inputs {inputs.dtype}; allowed: numbers")
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32)
 
 
-def _array(archive: zipfile.ZipFile, name: str, settings: DataSettings) -> ndarray:
-    """One array, read only if its header and its size agree: a header alone could ask for any amount of memory."""
-    member = f"{name}.npy"
-    if member not in archive.namelist():
-        held = ", ".join(each.removesuffix(".npy") for each in archive.namelist())[:300]
-        raise DataCorrupt(f"{settings.path} has no array {name!r}; allowed: one; it has {held}")
-    size = archive.getinfo(member).file_size
-    if size > FILE_BYTES:
-        raise DataCorrupt(f"{settings.path}: array {name!r} has {size} bytes; allowed: at most {FILE_BYTES}")
-    with archive.open(member) as file:
-        version = npy.read_magic(file)
-        if version not in ((1, 0), (2, 0)):
-            raise DataCorrupt(f"{settings.path}: array {name!r} is of npy version {version}; allowed: 1.0, 2.0")
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = read(file)
-        count = math.prod(shape)
-        if dtype.hasobject or dtype.kind not in "fiubU" or not 1 <= len(shape) <= _RANK or dtype.itemsize == 0:
-            raise DataCorrupt(
-                f"{settings.path}: array {name!r} is {dtype} of rank {len(shape)}; allowed: numbers, texts"
-            )
-        if count > VALUES or count * dtype.itemsize + file.tell() != size:
-            raise DataCorrupt(
-                f"{settings.path}: array {name!r} of shape {shape} in {size} bytes; allowed: {dtype.itemsize} a value, "
-                f"at most {VALUES} values"
-            )
-        if dtype.kind == "U" and dtype.itemsize > 4 * _TEXT:
-            raise DataCorrupt(f"{settings.path}: array {name!r} of texts of {dtype}; allowed: up to {_TEXT} characters")
-        data = file.read(count * dtype.itemsize)
-    if len(data) != count * dtype.itemsize:
-        raise DataCorrupt(f"{settings.path}: array {name!r} ends early; allowed: {count} values")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+def _arrays(settings: DataSettings, names: list[str]) -> dict[str, ndarray]:
+    check_file(settings)
+    arrays = read_arrays(settings.path, list(dict.fromkeys(names)), most=FILE_BYTES)
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiubU" or array.ndim < 1:
+            raise DataCorrupt(f"{settings.path}: array {name!r} is {array.dtype} of rank {array.ndim}; allowed: rows")
+        if array.size > VALUES:
+            raise DataCorrupt(f"{settings.path}: array {name!r} has {array.size} values; allowed: at most {VALUES}")
+    return arrays
 
 
-def _texts(archive: zipfile.ZipFile, name: str, settings: DataSettings) -> list[str] | None:
-    return None if not name else [str(each) for each in _array(archive, name, settings).ravel()]
+def _texts(arrays: dict[str, ndarray], name: str) -> list[str] | None:
+    return None if not name else [str(each) for each in arrays[name].ravel()]

@@ -11,9 +11,10 @@ from numpy import ndarray
 
 from party.data.csv_file import csv_columns
 from party.data.npz import npz_inputs
-from party.data.records import check_file
+from party.data.records import FILE_BYTES, check_file
 from party.data.table import table_inputs
 from party.settings import DataSettings
+from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.terms import Terms
 
@@ -43,11 +44,8 @@ def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarra
 
 def _npy(settings: DataSettings) -> Float32[ndarray, "queries ..."]:
     check_file(settings)
-    try:
-        given = np.load(settings.path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, SyntaxError, OverflowError):
-        raise DataCorrupt(f"{settings.path} is no array of numbers; allowed: .npy") from None
-    if not isinstance(given, ndarray) or given.dtype.kind not in "fiub" or given.ndim < 2:
+    given = read_array(settings.path, most=FILE_BYTES)
+    if given.dtype.kind not in "fiub" or given.ndim < 2:
         raise DataCorrupt(f"{settings.path} does not hold rows of numbers; allowed: .npy of [queries, features, ...]")
     with np.errstate(over="ignore"):
         return given.astype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -25,10 +25,10 @@ VALUES: Final = 2**31
 class Records:
     """Private records. inputs: finite; labels: class ids; patients, groups: one text a record, or None without."""
 
-    inputs: Float32[ndarray, "records ..."]
-    labels: Int64[ndarray, " records"]
-    patients: Sequence[str] | None = None
-    groups: Sequence[str] | None = None
+    inputs: Float32[ndarray, "records ..."] = field(repr=False)
+    labels: Int64[ndarray, " records"] = field(repr=False)
+    patients: Sequence[str] | None = field(default=None, repr=False)
+    groups: Sequence[str] | None = field(default=None, repr=False)
 
     @cached_property
     def digest(self) -> str:
@@ -72,10 +72,13 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
 def check_file(settings: DataSettings) -> None:
     """Raises DataUnavailable for a file that is absent, DataCorrupt for one that is too large."""
     path = settings.path
-    if not path.is_file():
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}; allowed: a readable file") from None
+    if size is None:
         raise DataUnavailable(
             f"{path} does not exist or is no file; allowed: the file that data.path in node.toml names"
         )
-    size = path.stat().st_size
     if size > FILE_BYTES:
         raise DataCorrupt(f"{path} has {size} bytes; allowed: at most {FILE_BYTES}")

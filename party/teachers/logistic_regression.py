@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
-from protocols.errors import DataCorrupt
+from protocols.array_files import read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.inference.model import Dense, Model
 
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
@@ -31,9 +31,9 @@ _INVERSE_REGULARISATION: Final = 1.0
 class LinearTeacher(Teacher):
     """The class with the largest score inputs @ weights + offsets, among the classes seen."""
 
-    weights: Float32[ndarray, "features seen"]
-    offsets: Float32[ndarray, " seen"]
-    seen: Int64[ndarray, " seen"]
+    weights: Float32[ndarray, "features seen"] = field(repr=False)
+    offsets: Float32[ndarray, " seen"] = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
@@ -70,13 +70,12 @@ class LogisticRegressionKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-                weights, offsets = file["weights"], file["offsets"]
-                seen, input_shape = file["seen"], file["input_shape"]
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as failure:
+            file = read_arrays(path, ["weights", "offsets", "seen", "input_shape"])
+            weights, offsets, seen, input_shape = file.values()
+        except (DataUnavailable, DataCorrupt) as failure:
             raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
         types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
-        if types != (np.float32, np.float32, np.int64, np.int64):
+        if types != (np.dtype(np.float32),) * 2 + (np.dtype(np.int64),) * 2:
             raise DataCorrupt(f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape")
         if seen.ndim != 1 or input_shape.ndim != 1 or not len(seen) or (seen < 0).any():
             raise DataCorrupt(f"{path} does not list the classes and the shape that its teacher was trained on")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import read_bytes
 
 _FILE_BYTES = 2 * 2**30
 # onnxruntime's own exceptions have no base of their own; besides them its bindings raise these three.
@@ -34,8 +35,8 @@ _FAILURES: tuple[type[Exception], ...] = (
 class OnnxTeacher(Teacher):
     """One input, queries first; the first output is class ids [queries] or scores [queries, classes]."""
 
-    content: bytes
-    session: onnxruntime.InferenceSession
+    content: bytes = field(repr=False)
+    session: onnxruntime.InferenceSession = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput if the model cannot take the queries or gives something else."""
@@ -81,23 +82,21 @@ class OnnxKind(TeacherKind):
         raise InvalidInput("teachers.kind is 'onnx', which is trained elsewhere; allowed: name its files in node.toml")
 
     def load(self, path: Path) -> Teacher:
-        """Reads an ONNX file that needs no other file and no library of operators. Raises DataCorrupt."""
-        try:
-            if path.stat().st_size > _FILE_BYTES:
-                raise DataCorrupt(f"{path} has {path.stat().st_size} bytes; allowed: at most {_FILE_BYTES}")
-            content = path.read_bytes()
-        except OSError as error:
-            raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}") from None
+        """Reads an ONNX file that needs no other file and no own operators. Raises DataUnavailable, DataCorrupt."""
+        content = read_bytes(path, most=_FILE_BYTES)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         try:
             # From bytes, so that the model cannot name other files.
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            # The names in a model are bytes, and become text only when they are asked for.
+            taken = [(each.name, each.type) for each in session.get_inputs()]
+            given = [each.name for each in session.get_outputs()]
         except _FAILURES as error:
             raise DataCorrupt(f"{path} is not a readable ONNX model: {str(error)[:200]}") from None
-        if len(session.get_inputs()) != 1 or session.get_inputs()[0].type != "tensor(float)":
-            raise DataCorrupt(f"{path} takes {len(session.get_inputs())} inputs; allowed: one, of 32-bit floats")
+        if len(taken) != 1 or taken[0][1] != "tensor(float)" or not given:
+            raise DataCorrupt(f"{path} takes {len(taken)} inputs; allowed: one, of 32-bit floats, and an output")
         return OnnxTeacher(content, session)
 
 

@@ -12,7 +12,7 @@ import copy
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final  # a hospital's own objects have no types
@@ -26,19 +26,21 @@ from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import open_file
 
 ENTRY_POINTS: Final = "conclave.teachers"
 _PREFIX: Final = "entry-point:"
 # Packages whose types an estimator may be made of, besides its own.
 _HARMLESS: Final = ("sklearn", "numpy", "scipy", "builtins", "collections")
+_FILE_BYTES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
 class OwnTeacher(Teacher):
     """A fitted estimator; None where the shard held one class only."""
 
-    estimator: Any
-    only: int
+    estimator: Any = field(repr=False)
+    only: int = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput if the estimator gives something else."""
@@ -86,7 +88,7 @@ class OwnKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what OwnTeacher.save wrote. Raises DataCorrupt, also when it holds types of other packages."""
         try:
-            with path.open("rb") as file:
+            with open_file(path, most=_FILE_BYTES) as file:
                 start = file.read(64)
             if start.startswith(b"only "):
                 return OwnTeacher(None, int(start[5:]))

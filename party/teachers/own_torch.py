@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final  # a hospital's own class has no types
 
@@ -17,8 +17,22 @@ from torch.nn import functional
 from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_queries, check_shards
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import open_file, parse_json
 
+_FILE_BYTES: Final = 2**31
+# What torch and safetensors raise for a file that is not the module's.
+_FAILURES: Final = (
+    safetensors.SafetensorError,
+    DataCorrupt,
+    DataUnavailable,
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RuntimeError,
+    OverflowError,
+)
 _BATCH: Final = 32
 _STEPS: Final = 400
 _LEARNING_RATE: Final = 1e-3
@@ -30,7 +44,7 @@ _CHUNK: Final = 256
 class OwnTorchTeacher(Teacher):
     """A trained module with the shape and the number of classes that it was made for."""
 
-    module: torch.nn.Module
+    module: torch.nn.Module = field(repr=False)
     input_shape: tuple[int, ...]
     classes: int
 
@@ -87,14 +101,15 @@ class OwnTorchKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what OwnTorchTeacher.save wrote. Raises DataCorrupt."""
         try:
+            open_file(path, most=_FILE_BYTES).close()
             with safetensors.safe_open(path, framework="pt") as file:
                 about = file.metadata() or {}
                 state = {name: file.get_tensor(name) for name in file.keys()}
-            shape = tuple(int(length) for length in json.loads(about["input_shape"]))
+            shape = tuple(int(length) for length in parse_json(about["input_shape"], where=str(path)))
             classes = int(about["classes"])
             module = self._make(shape, classes)
             module.load_state_dict(state)
-        except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        except _FAILURES as error:
             raise DataCorrupt(f"{path} does not hold a {self.kind.__name__}: {str(error)[:200]}") from error
         module.eval()
         return OwnTorchTeacher(module, shape, classes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +19,15 @@ from party.teachers.networks import CNN, MLP, SMALL_CNN, Network, Parameters
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.training import seen_offsets, train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.inference.model import Dense, Model
+from protocols.reading import open_file, parse_json
 
 # Queries a forward pass takes at once: few enough for a core's cache on a CPU.
 _CPU_CHUNK: Final = 64
 _GPU_CHUNK: Final = 8192
 _SEEN: Final = "seen"
+_FILE_BYTES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +35,8 @@ class TorchTeacher(Teacher):
     """A trained network. `parameters` lie on the CPU and include the final statistics of batch norm."""
 
     network: Network
-    parameters: Parameters
-    seen: Int64[ndarray, " seen"]
+    parameters: Parameters = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
     classes: int
     device: torch.device
@@ -110,18 +112,19 @@ class TorchKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what TorchTeacher.save wrote. Raises DataCorrupt."""
         try:
+            open_file(path, most=_FILE_BYTES).close()
             with safetensors.safe_open(path, framework="numpy") as file:
                 about = file.metadata() or {}
                 arrays = {name: file.get_tensor(name) for name in file.keys()}
-        except (safetensors.SafetensorError, OSError) as failure:
+        except (safetensors.SafetensorError, DataUnavailable, DataCorrupt, OSError, ValueError) as failure:
             raise DataCorrupt(f"{path} is not a readable safetensors file: {failure}") from failure
         if about.get("teacher") != self.network.name:
             raise DataCorrupt(f"{path} holds a teacher of kind {about.get('teacher')!r}, not {self.network.name!r}")
         try:
             classes = int(about["classes"])
-            input_shape = tuple(int(length) for length in json.loads(about["input_shape"]))
+            input_shape = tuple(int(length) for length in parse_json(about["input_shape"], where=str(path)))
             shapes = self.network.trained(input_shape, classes) | self.network.found(input_shape)
-        except (KeyError, TypeError, ValueError) as failure:
+        except (DataCorrupt, KeyError, TypeError, ValueError, OverflowError) as failure:
             raise DataCorrupt(f"{path} does not say for which classes and shape it was trained") from failure
         seen = arrays.pop(_SEEN, None)
         if seen is None or seen.dtype != np.int64 or seen.ndim != 1 or not 0 < len(seen) <= classes:

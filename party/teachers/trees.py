@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,9 @@ from skops.io.exceptions import UntrustedTypesFoundException
 from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
-from protocols.errors import DataCorrupt
+from protocols.array_files import check_archive
+from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.reading import parse_json
 
 FOREST_TREES: Final = 100
 BOOSTING_ROUNDS: Final = 30
@@ -34,6 +37,7 @@ _TRUSTED: Final = (
 # For each node of a tree: its left and its right child, the feature it splits on, whether it is a leaf.
 Nodes = tuple[Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]]
 Model = Any  # a fitted scikit-learn classifier: scikit-learn has no types
+_FILE_BYTES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +45,8 @@ class TreeTeacher(Teacher):
     """A fitted scikit-learn classifier of rows; None where the shard held one class only."""
 
     kind: str
-    model: Model | None
-    seen: Int64[ndarray, " seen"]
+    model: Model | None = field(repr=False)
+    seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
@@ -87,18 +91,27 @@ class TreeKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads what TreeTeacher.save wrote. Raises DataCorrupt, also when the file holds any other type."""
         try:
+            check_archive(path, most=_FILE_BYTES)
             content = skops.io.load(path, trusted=list(_TRUSTED))
-            about = json.loads(content["about"])
+            about = parse_json(content["about"], where=str(path))
             model, kind = content["model"], about["kind"]
             seen = np.array(about["seen"], np.int64)
             input_shape = tuple(int(length) for length in about["input_shape"])
         except (
             UntrustedTypesFoundException,
             zipfile.BadZipFile,
+            zlib.error,
+            ArithmeticError,
             AttributeError,
+            DataCorrupt,
+            DataUnavailable,
             EOFError,
-            KeyError,
+            ImportError,
+            LookupError,
+            MemoryError,
             OSError,
+            RuntimeError,
+            SyntaxError,
             TypeError,
             ValueError,
         ) as failure:

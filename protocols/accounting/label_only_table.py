@@ -9,18 +9,16 @@ zero, so the chord between two nodes is an upper bound (docs/explanation/label-o
 from __future__ import annotations
 
 import hashlib
-import zlib
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.accounting.label_supremum import bit_supremum, label_supremum
+from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 
 TABLE_PATH = Path(__file__).with_name("label_only_table.npz")
@@ -107,15 +105,13 @@ def load(path: Path = TABLE_PATH) -> Table:
     Raises DataUnavailable if the file is absent, DataCorrupt if it is not the table of this grid.
     """
     try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
+        arrays = read_arrays(path, ["bit", "label", "sha256", "shifts", "orders"])
+    except DataUnavailable as error:
         raise DataUnavailable(f"{path} is absent; run python -m protocols.accounting.label_only_table") from error
-    try:
-        with np.load(BytesIO(content), allow_pickle=False) as arrays:
-            table = Table(bit=arrays["bit"], label=arrays["label"])
-            digest, grid_matches = str(arrays["sha256"]), _same_grid(arrays["shifts"], arrays["orders"])
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile, zlib.error) as error:
+    except DataCorrupt as error:
         raise DataCorrupt(f"{path.name} is not a table of label-only bounds: {error}") from error
+    table = Table(bit=arrays["bit"], label=arrays["label"])
+    digest, grid_matches = str(arrays["sha256"]), _same_grid(arrays["shifts"], arrays["orders"])
     if not grid_matches:
         raise DataCorrupt(f"{path.name} was computed for another grid of orders and shifts; compute it again")
     if table.bit.shape != table.label.shape or digest != table.digest():

@@ -22,6 +22,7 @@ from typing import Any  # SQLite's values
 from protocols.accounting.ledger_schema import LEDGER_SCHEMA
 from protocols.audit_log import AuditLog
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.private_files import private_database
 from protocols.transactions import Transactions
 
 # The note of a batch that was given up.
@@ -67,7 +68,7 @@ class Ledger:
         """
         self._lock = threading.RLock()
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")

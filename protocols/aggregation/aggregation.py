@@ -62,7 +62,7 @@ class Asked:
     request: VoteRequest
     seats: tuple[str, ...]
     takes_part: Bool[ndarray, "parties queries"]
-    predictions: Float64[ndarray, "queries classes"] | None
+    predictions: Float64[ndarray, "queries classes"] | None = field(repr=False)
     exchange: Transport
 
 
@@ -75,10 +75,10 @@ class Counted:
     the outcome.
     """
 
-    labels: Int64[ndarray, " queries"] | None
+    labels: Int64[ndarray, " queries"] | None = field(repr=False)
     voted: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
-    guardian: bytes = b""
+    guardian: bytes = field(default=b"", repr=False)
 
 
 class Aggregation(ABC):

@@ -48,9 +48,9 @@ _INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS = 8, 10, 32
 class Offer:
     """What an answering party says of itself before a batch: its architecture, a fresh key, and its signature."""
 
-    text: bytes
-    key: bytes
-    signature: bytes
+    text: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
 
     def arrays(self) -> Arrays:
         """As they travel."""
@@ -88,8 +88,8 @@ class Dealt:
     """What the guardian deals for one seat: the querying party's half, and the other, sealed and signed."""
 
     own: Arrays = field(repr=False)
-    sealed: ndarray
-    signature: ndarray
+    sealed: ndarray = field(repr=False)
+    signature: ndarray = field(repr=False)
 
 
 def precision_of(study: Study) -> Precision:

@@ -7,7 +7,7 @@ cap is passed, and noise of its own. It learns who took part, and which queries 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -66,7 +66,7 @@ class Submission:
     ids: Int64[ndarray, " queries"]
     members: Int64[ndarray, " members"]
     seats: Int64[ndarray, " seats"]
-    sealed: tuple[bytes, ...]
+    sealed: tuple[bytes, ...] = field(repr=False)
     own: Head
     seen: Head
 

@@ -24,7 +24,7 @@ from protocols.aggregation.dealing import KEY_BYTES, Offer, check_architecture, 
 from protocols.aggregation.shared_votes import SharedBallot
 from protocols.aggregation.sum_terms import roster_verifier
 from protocols.aggregation.two_servers import check_bytes, seal
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.identity import sign
 from protocols.inference.announced import announced
 from protocols.inference.answerer import Answerer
@@ -133,7 +133,7 @@ class PrivateBallot(SharedBallot):
         try:
             check_architecture(model.architecture, study)
         except InvalidInput as error:
-            raise Refused("teachers_failed", str(error)) from None
+            raise CannotVote(str(error)) from None
         key = X25519PrivateKey.from_private_bytes(self._source(KEY_BYTES))
         offer = Offer(announced(model.architecture).encode(), key.public_key().public_bytes_raw(), b"")
         statement = offer.statement(study.digest, request.batch_digest, self._seat, queries)

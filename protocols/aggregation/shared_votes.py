@@ -41,7 +41,7 @@ from protocols.aggregation.two_servers import (
     whole_seats,
 )
 from protocols.channel import Channel
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.errors import CannotVote, InvalidInput, MalformedMessage
 from protocols.mechanisms import InteractiveGNMax
 from protocols.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
 from protocols.randomness import RandomSource
@@ -74,7 +74,7 @@ class SharedBallot(Ballot):
         study, cast = self._study, votes(None)
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
         if not study.confidentiality.abstention and (cast[:, takes_part] == ABSTAIN).any():
-            raise Refused("bad_votes", "a teacher abstains; allowed: a class in every query, as the study says")
+            raise CannotVote("a teacher abstains; allowed: a class in every query, as the study says")
         coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
         sealed = seal(
             guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=self._seat

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, fields
 from typing import Literal
 
-from protocols.errors import InvalidInput, MalformedMessage
+from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
 from protocols.inference.architecture import (
     Architecture,
     ConvolutionShape,
@@ -20,6 +20,7 @@ from protocols.inference.architecture import (
     ReLUShape,
 )
 from protocols.ranges import whole
+from protocols.reading import parse_json
 
 MAX_CHARACTERS = 2**16
 _PADDINGS: dict[str, Literal["valid", "same"]] = {"valid": "valid", "same": "same"}
@@ -41,8 +42,8 @@ def read_announced(text: str) -> Architecture:
     if len(text) > MAX_CHARACTERS:
         raise MalformedMessage(f"an architecture has {len(text)} characters; allowed: at most {MAX_CHARACTERS}")
     try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
+        content = parse_json(text, where="an architecture")
+    except DataCorrupt:
         raise MalformedMessage("an architecture is not JSON") from None
     top = _fields(content, {"features", "layers", "precision"}, "an architecture")
     if not isinstance(top["layers"], list):

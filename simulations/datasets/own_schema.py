@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_toml
 from simulations.datasets.columns import Categorical, Column, Numeric
 
 _TOP = {"name", "label", "classes", "site", "patient", "split", "shares", "feature"}
@@ -36,14 +36,11 @@ def read_schema(path: Path) -> Schema:
     """Reads and checks a schema file. Raises DataUnavailable when it is absent, InvalidInput when it is
     wrong."""
     try:
-        with path.open("rb") as file:
-            content = tomllib.load(file)
-    except FileNotFoundError as error:
+        content = read_toml(path)
+    except DataUnavailable as error:
         raise DataUnavailable(
             f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with --schema-file"
         ) from error
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"the schema {path} cannot be read: {error}; allowed: TOML") from error
     _only(content, _TOP, str(path))
     classes = tuple(_texts(content, "classes", str(path)))
     if len(classes) < 2:

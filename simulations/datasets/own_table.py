@@ -12,11 +12,16 @@ import pyarrow.parquet
 from jaxtyping import Int64, Shaped
 from numpy import ndarray
 
+from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
+from protocols.reading import open_file
 from simulations.datasets.columns import category_codes, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
+
+_COLUMNS = 20_000
+_HEADER_BYTES = 2**22
 
 
 def load_table(path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
@@ -56,8 +61,14 @@ def _read(path: Path) -> pd.DataFrame:
     """All columns as texts; an empty field, a null and a floating-point NaN are missing."""
     try:
         if path.suffix.lower() == ".csv":
-            return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
-        table = pyarrow.parquet.read_table(path)
+            with open_file(path, most=FILE_BYTES) as file:
+                columns = file.readline(_HEADER_BYTES).count(b",") + 1
+                if columns > _COLUMNS:
+                    raise DataCorrupt(f"{path} has {columns} columns; allowed: at most {_COLUMNS}")
+                file.seek(0)
+                return pd.read_csv(file, dtype=str, keep_default_na=False, na_values=[""])
+        with open_file(path, most=FILE_BYTES) as file:
+            table = pyarrow.parquet.read_table(file)
         texts = {name: table.column(name).cast(pyarrow.string()) for name in table.column_names}
         frame = pd.DataFrame({name: column.to_pylist() for name, column in texts.items()}, dtype=str)
         for field in table.schema:

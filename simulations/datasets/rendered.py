@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from party.files import write_atomically
+from protocols.array_files import read_array
+from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.reading import read_json
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.request import DatasetRequest
 
@@ -35,10 +38,8 @@ def rendered(
     key = content_digest(np.frombuffer(source, dtype=np.uint8), text=f"{name} {about} {versions}")
     folder = cache_dir / "datasets" / key
     try:
-        words = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        arrays = {
-            part: np.asarray(np.load(folder / f"{part}.npy", mmap_mode="r", allow_pickle=False)) for part in _ARRAYS
-        }
+        words = read_json(folder / "about.json")
+        arrays = {part: np.asarray(read_array(folder / f"{part}.npy", mapped=True)) for part in _ARRAYS}
         return Dataset(
             name=words["name"],
             kind=words["kind"],
@@ -51,7 +52,7 @@ def rendered(
             test_inputs=arrays["test_inputs"],
             test_labels=arrays["test_labels"],
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
         # None there, or none that can be read: it is made again.
         pass
     dataset = load(name, request)

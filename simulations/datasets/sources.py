@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
-import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,13 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
+from protocols import reading
+from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 
 ENVIRONMENT = "CONCLAVE_DATA"
+_FILE_BYTES = 2**31
+_CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,17 @@ def read_bytes(path: Path) -> bytes:
     """The file's content, decompressed when its name ends in .gz. Raises DataCorrupt when it cannot be
     read."""
     try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
+        content = reading.read_bytes(path, most=_FILE_BYTES)
+        if path.suffix != ".gz":
+            return content
+        with gzip.open(io.BytesIO(content)) as file:
+            parts = []
+            while part := file.read(_CHUNK_BYTES):  # no more at once: what is asked for is allocated
+                parts.append(part)
+                if len(parts) * _CHUNK_BYTES > _FILE_BYTES:
+                    raise DataCorrupt(f"{path} unpacks to more than {_FILE_BYTES} bytes; allowed: at most that")
+        return b"".join(parts)
+    except (DataUnavailable, OSError, EOFError, zlib.error) as error:
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: a readable, complete file") from error
 
 
@@ -90,16 +102,9 @@ def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, Shaped
     Raises DataCorrupt when the file is damaged, holds objects, or lacks a named array.
     """
     try:
-        with path.open("rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise DataCorrupt(f"{path} is no npz archive but one array; allowed: an archive of arrays")
-            missing = [name for name in names or () if name not in archive.files]
-            if missing:
-                raise DataCorrupt(f"{path} holds {archive.files} but not {missing}; allowed: all of them")
-            return {name: archive[name] for name in (archive.files if names is None else names)}
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: an npz of plain arrays") from error
+        return read_arrays(path, names)
+    except DataUnavailable as error:
+        raise DataCorrupt(str(error)) from None
 
 
 def row_digests(inputs: Shaped[ndarray, "rows ..."], labels: Shaped[ndarray, "rows ..."] | None = None) -> list[bytes]:

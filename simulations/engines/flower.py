@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed, InvalidInput
+from protocols.reading import parse_json
 from simulations.engines.ending import end_all
 from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
 from simulations.engines.log_file import logged_to
@@ -251,7 +252,7 @@ def _answer(message: Message, context: Context) -> Message:
 @cache
 def _open_host(spec: str) -> Host:
     """The Host of this actor's process, opened at its first message."""
-    return HostSpec(**json.loads(spec)).open()
+    return HostSpec(**parse_json(spec, where="a host")).open()
 
 
 @cache

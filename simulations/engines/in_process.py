@@ -29,6 +29,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed
+from protocols.reading import parse_json
 from simulations.engines.ending import end_all
 from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
 from simulations.engines.pinning import check_parties, check_workers, count_workers, worker_environment
@@ -146,7 +147,7 @@ class _WorkerExchange:
     def _receive(self, worker: _Worker, replies: Replies) -> bool:
         """Takes one frame from a worker; true if it was the worker's last one for this exchange."""
         try:
-            frame = json.loads(worker.connection.recv_bytes())
+            frame = parse_json(worker.connection.recv_bytes(), where="a frame")
             reply = worker.connection.recv_bytes() if "reply" in frame else b""
         except (EOFError, OSError):
             raise worker.died() from None
@@ -165,7 +166,7 @@ def serve(file_descriptor: int) -> None:
     """The worker's whole life: opens the Host, answers exchanges, ends when the connection closes."""
     connection: Connection[Any, Any] = Connection(file_descriptor)
     try:
-        spec = HostSpec(**json.loads(connection.recv_bytes())["host"])
+        spec = HostSpec(**parse_json(connection.recv_bytes(), where="a frame")["host"])
         inbox = _Inbox(connection)
         host: Host | None = None
         refusal: dict[str, str] = {}
@@ -206,7 +207,7 @@ class _Inbox:
     def _read(self, connection: Connection[Any, Any]) -> None:
         while True:
             try:
-                frame: Frame = json.loads(connection.recv_bytes())
+                frame: Frame = parse_json(connection.recv_bytes(), where="a frame")
                 requests = {party: connection.recv_bytes() for party in frame["parties"]}
             except (EOFError, OSError):
                 if self._received > self.finished:

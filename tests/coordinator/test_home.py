@@ -51,7 +51,7 @@ def test_a_missing_setting_and_a_missing_home_are_told_apart(tmp_path):
 
 
 def test_a_private_file_is_its_owners_alone_and_its_folder_too(tmp_path):
-    write(tmp_path / "new" / "key.pem", b"secret", private=True)
+    write(tmp_path / "new" / "key.pem", b"secret")
     assert stat.S_IMODE((tmp_path / "new" / "key.pem").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 

@@ -1,9 +1,11 @@
+import re
+
 import numpy as np
 import pytest
 
 from party.party import Party
 from protocols.accounting.ledger import Ledger
-from protocols.errors import InvalidInput
+from protocols.errors import CannotVote, InvalidInput
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from protocols.queries import QueryBatch
 from protocols.randomness import seeded_source
@@ -12,6 +14,7 @@ from tests.studies import make_study, make_votes
 
 VOTES, _ = make_votes(1, 1000)
 RUN = b"one run"
+NO_VOTE = Refusal("could_not_vote", str(CannotVote("")))
 
 
 def batch(number: int, start: int = 0, size: int = 5, fill: float = 0.0) -> QueryBatch:
@@ -111,15 +114,46 @@ def test_a_coordinator_that_asks_beyond_the_cap_is_refused_at_the_cap():
         assert answered == cap // int(party._study.budgets.amount(20, 20)[0])
 
 
-def test_teachers_that_give_the_wrong_shape_or_class_cost_nothing():
+@pytest.mark.parametrize(
+    ("votes", "why"),
+    [
+        (lambda b: np.zeros((2, len(b.ids)), dtype=np.int64), r"shape \(2, "),
+        (lambda b: np.full((1, len(b.ids)), 10), r"class ids in \[0, 9\]"),
+        (lambda b: np.full((1, len(b.ids)), -2), r"span \[-2, -2\]"),
+        (lambda b: np.full((1, len(b.ids)), 1.7), "float64"),
+    ],
+)
+def test_votes_that_are_none_are_charged_and_refused_in_one_way_and_the_partys_own_log_says_why(votes, why):
+    told = []
     with Ledger(":memory:") as ledger:
         party = open_party(ledger)
-        party._voter = lambda b: np.zeros((2, len(b.ids)), dtype=np.int64)
-        assert party.handle(VoteRequest(study_of(party), RUN, batch(0))).code == "bad_votes"
-        party._voter = lambda b: np.full((1, len(b.ids)), 10)
-        refusal = party.handle(VoteRequest(study_of(party), RUN, batch(0)))
-        assert refusal.code == "bad_votes"
-        assert "class ids in [0, 9]" in refusal.reason
+        party._voter, party._on_failure = votes, told.append
+        request = VoteRequest(study_of(party), RUN, batch(0))
+        refusal = party.handle(request)
+        assert refusal == NO_VOTE
+        assert len(told) == 1
+        assert re.search(why, told[0])
+        spent = ledger.balance("p0").spent
+        assert spent > 0
+        # Asked again it says the same, asks no teacher, and costs no more.
+        party._voter = None
+        assert party.handle(request) == refusal
+        assert ledger.balance("p0").spent == spent
+        # The audit log, whose head the coordinator countersigns, does not say why either.
+        assert not any(re.search(why, str(entry.fields)) for entry in ledger.log.entries())
+
+
+@pytest.mark.parametrize("error", [CannotVote("class 3 is missing"), InvalidInput("record 17 is 4.5; allowed: 0 to 1")])
+def test_teachers_that_fail_cost_nothing_and_nobody_else_hears_why(error):
+    def failing(_):
+        raise error
+
+    told = []
+    with Ledger(":memory:") as ledger:
+        party = open_party(ledger)
+        party._voter, party._on_failure = failing, told.append
+        assert party.handle(VoteRequest(study_of(party), RUN, batch(0))) == NO_VOTE
+        assert told in (["class 3 is missing"], ["record 17 is 4.5; allowed: 0 to 1"])
         assert ledger.balance("p0").spent == 0
 
 
@@ -159,14 +193,6 @@ def test_no_more_queries_than_the_limit_are_ever_answered():
             reply = party.handle(VoteRequest(study_of(party), RUN, batch(number, start=number % 10, size=1)))
             answered += isinstance(reply, VoteReply)
         assert answered == 10
-
-
-def test_votes_that_are_no_integers_are_refused():
-    with Ledger(":memory:") as ledger:
-        party = open_party(ledger)
-        party._voter = lambda b: np.full((1, len(b.ids)), 1.7)
-        assert party.handle(VoteRequest(study_of(party), RUN, batch(0))).code == "bad_votes"
-        assert ledger.balance("p0").spent == 0
 
 
 def test_every_vote_of_a_party_has_a_coin_of_its_own():

@@ -52,7 +52,7 @@ class Keys:
 
     context: Context
     present: Bool[ndarray, " parties"]
-    table: UInt8[ndarray, "parties 3 32"]
+    table: UInt8[ndarray, "parties 3 32"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def of_neighbours(self, index: int) -> Arrays:
@@ -66,8 +66,8 @@ class Advertised:
     """After step 1 too: what shows to others whose the keys are. tags: of each party, for its neighbours."""
 
     keys: Keys
-    signatures: UInt8[ndarray, "parties 73"]
-    tags: UInt8[ndarray, "parties neighbours 16"]
+    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
+    tags: UInt8[ndarray, "parties neighbours 16"] = field(repr=False)
 
     def request(self, index: int) -> Arrays:
         """Step 2's request to a party that is present."""
@@ -112,8 +112,8 @@ class Agreed:
 
     masked: Masked
     present: Bool[ndarray, " parties"]
-    signatures: UInt8[ndarray, "parties 73"]
-    tags: UInt8[ndarray, "parties parties 16"]
+    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
+    tags: UInt8[ndarray, "parties parties 16"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:

@@ -15,7 +15,7 @@ public context, only keeps the neighbours of a party from being the same in ever
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -68,7 +68,7 @@ class Graph:
 
     parties: int
     degree: int
-    seed: bytes
+    seed: bytes = field(repr=False)
 
     def neighbours(self, index: int) -> Int64[ndarray, " neighbours"]:
         """The parties that share masks with party `index`, in an order in which `reverse` finds the way back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -40,7 +40,7 @@ class Opened:
     did not open at a neighbour, or the neighbour says so.
     """
 
-    sums: Int64[ndarray, " cells"]
+    sums: Int64[ndarray, " cells"] = field(repr=False)
     survivors: Bool[ndarray, " parties"]
     left_out: dict[str, str]
     faults: dict[str, str]

@@ -21,7 +21,7 @@ sealed, to itself, what opens its neighbours' shares.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Int64, UInt8
@@ -224,8 +224,8 @@ class _Keys:
 
     neighbours: Int64[ndarray, " neighbours"]
     present: Bool[ndarray, " neighbours"]
-    table: UInt8[ndarray, "neighbours 3 32"]
-    receipt: bytes
+    table: UInt8[ndarray, "neighbours 3 32"] = field(repr=False)
+    receipt: bytes = field(repr=False)
 
     @classmethod
     def read(cls, context: Context, index: int, present: ndarray, table: ndarray, receipt: ndarray) -> _Keys:

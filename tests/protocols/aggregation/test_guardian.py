@@ -287,8 +287,14 @@ def test_keys_that_are_not_the_studys_are_refused():
 def test_a_teacher_that_abstains_where_the_study_does_not_allow_it_is_refused(world):
     world.parties["p0"]._voter = lambda batch: np.full((1, len(batch.ids)), -1)
     request = VoteRequest(STUDY.digest, b"run", QueryBatch(0, np.arange(5), POOL[:5]))
-    assert world.parties["p0"].handle(request).code == "bad_votes"
-    assert world.ledgers["p0"].balance("p0").spent == 0
+    told = []
+    world.parties["p0"]._on_failure = told.append
+    refusal = world.parties["p0"].handle(request)
+    assert refusal.code == "could_not_vote"
+    assert "abstain" not in refusal.reason
+    assert "abstains" in told[0]
+    # That a teacher abstains tells something of it.
+    assert world.ledgers["p0"].balance("p0").spent > 0
 
 
 def test_logs_hold_no_label_share_mask_or_seed(world):

@@ -1,0 +1,20 @@
+"""A home that others than its owner may read: what is found of it, and how it is mended before a node answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from party.home import Home
+from protocols.errors import Refused
+from protocols.private_files import open_to_others, tighten
+
+
+def mend_home(home: Home) -> list[Path]:
+    """Makes all of the home its owner's alone; what others could read before.
+
+    Raises Refused("home_open"), and mends nothing, where the key could have been read: folder and file were open.
+    """
+    found = open_to_others(home.path)
+    if home.path in found and home.key in found:
+        raise Refused("home_open", f"{home.key} could be read by others; allowed: mode 600, in a folder of mode 700")
+    return tighten(home.path) if found else []
