@@ -80,8 +80,6 @@ def _typed(
         if key not in table and field.default is not MISSING:
             continue
         value = table.get(key)
-        if any(type(each) is int and abs(each) >= 2**64 for each in (value if isinstance(value, list) else [value])):
-            raise InvalidInput(f"study file {path}: {key} is a number of more than 64 bits; allowed: see the reference")
         if value is None and "None" not in type_name:
             raise InvalidInput(f"study file {path}: key {key!r} is missing")
         if value is not None and "float" in type_name and isinstance(value, int) and not isinstance(value, bool):

@@ -141,7 +141,7 @@ def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
         ending.join()
         assert teachers.process_id is None
         assert isinstance(replies[0], Refusal)
-        assert given == [{SEAT: 0}]
+        assert given == [{SEAT: FinalSpend(0, proven=True)}]
 
 
 def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(place):
@@ -149,7 +149,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
     second = replace(study, name="second")
     home.keep_study(second)
     train(home, settings, second, SEAT, say=lambda text: None)
-    policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=str(home.path))
+    policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=home)
     events = []
     with opened(place, events) as answering:
         seats = answering.seats()

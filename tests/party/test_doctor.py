@@ -32,7 +32,7 @@ def change(home, old, new):
 def test_a_member_without_a_study_lacks_the_study_alone(member):
     _, home = member
     names = [hop.name for hop in examine(home)]
-    assert names == ["home", "DNS", "TCP", "TLS", "certificate", "session", "clock", "study"]
+    assert names == ["home", "files", "DNS", "TCP", "TLS", "certificate", "session", "clock", "study"]
     assert list(failing(home)) == ["study"]
 
 

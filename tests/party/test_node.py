@@ -242,7 +242,7 @@ def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(set
         at = At()
         at.ledger.close()
         party = Party(NAME, study=STUDY, ledger=ledger, voter=voter(NAME), coins_from=None, settles=settles)
-        at.ledger, seat = ledger, Seat(STUDY, party, ledger)
+        at.ledger, seat = ledger, Seat(STUDY, party, ledger, anchor=lambda: None)
         at.seats = {(STUDY.digest, NAME): seat}
         at.ask()
         assert len(standing(seat).unsettled) == 1
