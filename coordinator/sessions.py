@@ -51,7 +51,7 @@ class _Question:
     """An Ask whose answer is waited for: study, seat and round that the answer must name."""
 
     about: tuple[bytes, str, int]
-    answer: asyncio.Future[tuple[Answer, bytes]]
+    answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
 
 
 @dataclass(eq=False)

@@ -155,10 +155,19 @@ class Answering:
                 continue
             try:
                 study = self._home.study(approval.study)
-                result += [self._seat(study, seat) for seat in seats_of(study, self._party)]
+                names = seats_of(study, self._party)
             except ConclaveError as error:
-                self._on_event("study_failed", {"study": approval.study.hex()[:16], "reason": str(error)[:300]})
+                self._failed(approval.study, error)
+                continue
+            for name in names:
+                try:
+                    result.append(self._seat(study, name))
+                except ConclaveError as error:  # the other groups of the party go on
+                    self._failed(approval.study, error)
         return result
+
+    def _failed(self, study: bytes, error: ConclaveError) -> None:
+        self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
 
     def _seat(self, study: Study, name: str) -> Seat:
         known = self._open.get((study.digest, name))

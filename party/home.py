@@ -20,8 +20,12 @@ from party.pool import keep_pool
 from party.settings import Invitation, Settings, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import open_private, private_folder
+from protocols.reading import read_text
 from protocols.study import Study
 from protocols.study_file import read_study, write_study
+
+# home.id is 32 digits; a person may have written a line end.
+_IDENTITY_BYTES = 100
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ class Home:
         path = self.path / "home.id"
         if not path.exists():
             _create(path, secrets.token_hex(16).encode())
-        found = path.read_bytes().decode(errors="replace").strip()
+        found = read_text(path, most=_IDENTITY_BYTES).strip()
         if not re.fullmatch("[0-9a-f]{32}", found):
             raise InvalidInput(f"{path} holds {found[:40]!r}; allowed: 32 hexadecimal digits, as in a backup of it")
         return found
@@ -185,3 +189,8 @@ def _create(path: Path, content: bytes) -> None:
         raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
     finally:
         own.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the name outlives a power cut, as what is approved under it does
+    finally:
+        os.close(folder)

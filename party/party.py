@@ -95,9 +95,8 @@ class Party:
     def handle(self, request: Request) -> Reply:
         """The reply to a request.
 
-        A Refusal has cost no budget, unless it says that votes which were given cannot be used, and is in the ledger's
-        audit log. What depends on records is refused in one way, see CannotVote, and so is whatever was not meant for
-        the coordinator.
+        A Refusal has cost no budget, and is in the ledger's audit log. What depends on records is refused in one way,
+        see CannotVote, and so is whatever was not meant for the coordinator.
         """
         try:
             match request:
@@ -147,7 +146,7 @@ class Party:
             raise Refused("query_limit", f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
-            reply = self._cast(request)
+            reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
             amount = self._amount(takes_part, takes_part)
@@ -163,32 +162,8 @@ class Party:
         if stored.digest != request.digest:
             raise Refused("batch_reused", f"batch {batch.number} was answered before, in another request")
         reply_again = decode(stored.payload)
-        assert isinstance(reply_again, VoteReply | HiddenVotes | Refusal)
+        assert isinstance(reply_again, VoteReply | HiddenVotes)
         return reply_again
-
-    def _cast(self, request: VoteRequest) -> VoteReply | HiddenVotes | Refusal:
-        """Votes in the level's form; where teachers gave votes that are none, a refusal, which is charged as votes are.
-
-        That they are none tells something of them. Before there were votes, CannotVote is raised and costs nothing.
-        """
-        given = False
-
-        def votes(coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
-            nonlocal given
-            cast = np.asarray(self._voter(request.batch))
-            given = True
-            return self._checked(cast, request.batch, coins_from)
-
-        try:
-            return self._ballot.cast(request, votes)
-        except CannotVote as error:
-            if not given:
-                raise
-            return self._failed(error)
-        except InvalidInput as error:
-            if not given:
-                raise
-            return self._failed(CannotVote(str(error)))
 
     def _failed(self, error: CannotVote) -> Refusal:
         self._on_failure(error.why)
@@ -223,13 +198,12 @@ class Party:
         """In which of these queries the party takes part, as everybody sees: those cost it."""
         return self._participation.votes(ids)[0]
 
-    def _checked(
-        self, given: ndarray, batch: QueryBatch, coins_from: RandomSource | None
-    ) -> Int64[ndarray, "teachers queries"]:
+    def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
         """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so.
 
         coins_from: as in Votes.
         """
+        given = np.asarray(self._voter(batch))
         if not np.issubdtype(given.dtype, np.integer):
             raise CannotVote(f"teachers gave votes of type {given.dtype}; allowed: integers")
         votes = given.astype(np.int64)

@@ -41,12 +41,12 @@ CREATE TABLE IF NOT EXISTS approval (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS reservation (
     study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
-    noise_distance REAL NOT NULL CHECK (noise_distance >= 0), final INTEGER NOT NULL DEFAULT 0,
+    noise_distance REAL NOT NULL CHECK (noise_distance >= 0),
     PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime,
     FOREIGN KEY (study, data_set) REFERENCES approval
 ) STRICT;
 CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON reservation
-    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NEW.final < OLD.final OR NOT EXISTS (
+    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NOT EXISTS (
         SELECT 1 FROM approval WHERE study = OLD.study AND data_set = OLD.data_set AND withdrawn_ns IS NOT NULL)
     BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
 CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
@@ -89,6 +89,7 @@ class Policy:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
+            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
             self._database.executescript(_SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
@@ -135,11 +136,7 @@ class Policy:
         """
         with self._transaction():
             self.check_newest(home.path)
-            known = self.approval(study.digest, data_set)
-            if known is not None:
-                if known.withdrawn:
-                    raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
-                self._check_own(known, home)
+            if self.check_approvable(study, data_set=data_set, home=home):
                 return []
             forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
             for each in forecasts:
@@ -169,6 +166,17 @@ class Policy:
                     nano=cost.at(order),
                 )
             return forecasts
+
+    def check_approvable(self, study: Study, *, data_set: str, home: Home) -> bool:
+        """Whether this home has approved a study already. Raises Refused as `approve` does, lifetime caps aside."""
+        known = self.approval(study.digest, data_set)
+        if known is None:
+            self._check_one_name(study, data_set, home)
+            return False
+        self._check_own(known, home)
+        if known.withdrawn:
+            raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
+        return True
 
     def check_newest(self, home: Path) -> None:
         """Raises Refused("policy_rolled_back") if a ledger of this home knows more than this file does."""
@@ -207,7 +215,7 @@ class Policy:
             ).fetchall():
                 nano = study_cost(study, known.party, unit=unit, spent=spent).at(_order(currency))
                 self._database.execute(
-                    "UPDATE reservation SET nano = min(nano, ?), final = 1 WHERE study = ? AND data_set = ? "
+                    "UPDATE reservation SET nano = min(nano, ?) WHERE study = ? AND data_set = ? "
                     "AND unit = ?",
                     (nano, study.digest, data_set, unit),
                 )
@@ -258,9 +266,20 @@ class Policy:
         if known.home != home.identity:
             raise Refused(
                 "approved_elsewhere",
-                f"study {known.name!r} was approved by home {known.home[:8]}, then at {known.place}; this is home "
-                f"{home.identity[:8]}; allowed: that home, which has its ledger",
+                f"study {known.name!r} was approved by home {known.home}, then at {known.place}; this is home "
+                f"{home.identity}; allowed: that home, which has its ledger (if it is this one and home.id was lost, "
+                "write the first number into it)",
             )
+
+    def _check_one_name(self, study: Study, data_set: str, home: Home) -> None:
+        """A home has one ledger of a study: under two names of the data, marks would be of the same ledger."""
+        for each in self.own_approvals(home):
+            if each.study == study.digest and each.data_set != data_set:
+                raise Refused(
+                    "approved_elsewhere",
+                    f"study {study.name!r} was approved here for data set {each.data_set!r}, not {data_set!r}; "
+                    "allowed: that name in node.toml",
+                )
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
         before = self._standing(data_set, unit, cap)

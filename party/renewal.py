@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.errors import Refused
+from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.frames import Frame, Renew, Renewed
 from protocols.identity import certificate_from_pem, certificate_request, identify, to_pem
 
@@ -51,7 +51,10 @@ class Renewal:
 
         One that is not valid now takes the place of none that is: a clock may have been wrong when it was issued.
         """
-        certificate = certificate_from_pem(renewed.certificate)
+        try:
+            certificate = certificate_from_pem(renewed.certificate)
+        except InvalidInput as error:
+            raise MalformedMessage(f"what came for a renewed certificate is none: {error}") from None
         try:
             new = identify(certificate, authority=self._authority, now=_now(), role="party")
         except Refused as error:

@@ -36,8 +36,7 @@ class Seat:
         """
         with self.ledger.log.together():
             said = reply()
-        # A settlement that is forgotten lowers nothing. Votes that cannot be used are charged, too.
-        if isinstance(said, Settled) or (isinstance(said, Refusal) and said.code != "could_not_vote"):
+        if isinstance(said, Refusal | Settled):  # a settlement that is forgotten lowers nothing
             return said
         try:
             self.anchor()

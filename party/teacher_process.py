@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -36,9 +36,9 @@ class _Task:
 
     digest: bytes
     queries: int
-    request: VoteRequest | None
+    request: VoteRequest | None = field(repr=False)
     began: float
-    votes: Votes | None = None
+    votes: Votes | None = field(default=None, repr=False)
     refused: Refused | None = None
     late: bool = False
 

@@ -162,7 +162,7 @@ def _read_kept(path: Path) -> tuple[bool, Head]:
             used = database.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is not None
             head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
     except sqlite3.Error as error:
-        raise StorageFailed(f"a ledger cannot be read: {error}") from error
+        raise StorageFailed(f"{path} cannot be read as a ledger: {error}; restore its newest copy") from error
     return used, Head(*head) if head else EMPTY
 
 

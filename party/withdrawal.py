@@ -35,11 +35,11 @@ def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: 
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
     the entry below is written, every later vote sees the withdrawal, and what was spent is final.
-    Raises Refused("approved_elsewhere") for another home's study, of which nothing changes; ("policy_rolled_back")
-    where what was spent cannot be told: the study is then withdrawn, and its whole reservation stands.
+    Raises Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") where what was spent cannot be
+    told: nothing changes.
     """
-    policy.withdraw(study, data_set=data_set, home=home)
     policy.check_newest(home.path)
+    policy.withdraw(study, data_set=data_set, home=home)
     wait_s = _LOCK_WAIT_S + (study.terms.deadline_s if study.terms else 0)
     final = {}
     for seat in seats_of(study, party):

@@ -26,6 +26,14 @@ CREATE TABLE IF NOT EXISTS evidence (
     number INTEGER NOT NULL, name TEXT NOT NULL, kind TEXT NOT NULL, signed BLOB NOT NULL,
     PRIMARY KEY (number, name, kind)
 ) STRICT;
+CREATE TRIGGER IF NOT EXISTS audit_stays BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE(ABORT, 'an entry stays as it is'); END;
+CREATE TRIGGER IF NOT EXISTS audit_is_never_deleted BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'an entry is never deleted'); END;
+CREATE TRIGGER IF NOT EXISTS peer_goes_on BEFORE UPDATE ON peer WHEN NEW.count < OLD.count OR NEW.name != OLD.name
+    BEGIN SELECT RAISE(ABORT, 'what is known of another log only grows'); END;
+CREATE TRIGGER IF NOT EXISTS peer_is_never_deleted BEFORE DELETE ON peer
+    BEGIN SELECT RAISE(ABORT, 'what is known of another log is never deleted'); END;
 """
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final  # Any: what tomllib and json give, checked by who
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 
 TOML_BYTES: Final = 2**20
-JSON_BYTES: Final = 2**28
+JSON_BYTES: Final = 2**26
 DEPTH: Final = 64
 _WORD: Final = 2**63
 # tomllib takes time quadratic in the parts of a dotted key: one of a MiB would take hours.

@@ -30,7 +30,7 @@ from protocols.reading import parse_json, read_text
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
 _KINDS = ("outcome", "settled")
-_EVIDENCE_BYTES = 2**30
+_EVIDENCE_BYTES = 2**28
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
             home.keep_study(study, pool=pool_file)
             click.echo(f"study {study.name} is approved already; next: conclave-party train {study.name}")
             return
+        policy.check_approvable(study, data_set=settings.data.name, home=home)
         checked = pool_file is not None
         if pool_file is not None:
             read_pool(pool_file, terms)
@@ -131,9 +132,8 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
                 click.echo(line)
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
-        with policy.log.together():  # what is not approved is not kept, and the other way round
-            policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
-            home.keep_study(study, pool=pool_file)
+        home.keep_study(study, pool=pool_file)
+        policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
     click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
 

@@ -72,6 +72,7 @@ class Ledger:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
+            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
             # What is forgotten was a secret: it is overwritten.
             self._database.execute("PRAGMA secure_delete = ON")
             self._database.executescript(LEDGER_SCHEMA)

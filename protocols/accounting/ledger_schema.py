@@ -1,7 +1,8 @@
 """The tables of a ledger, and what the file itself lets nobody do: lower a charge but by settling it, or take it away.
 
-Every statement that writes them is in ledger.py. The triggers hold the same rules once more, so that no later
-statement, and no hand at the file, lowers what was charged by mistake.
+Every statement that writes them is in ledger.py. The triggers hold the same rules once more, so that no later statement
+lowers what was charged by mistake, nor takes an entry of the log away. Whoever may write the file can drop them;
+`audit verify` then finds sums that differ.
 """
 
 LEDGER_SCHEMA = """

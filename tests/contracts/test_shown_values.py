@@ -29,6 +29,9 @@ _NAME = "a name or a number of them, which everybody has"
 _STUDY = "of the study, which everybody has"
 _PUBLIC = "public by its protocol"
 SHOWN = {
+    "coordinator.sessions._Question.about": _DIGEST,
+    "party.teacher_process._Task.digest": _DIGEST,
+    "protocols.ranges.Range.secret": "whether values are shown in messages",
     "coordinator.membership.Issued.pem": "a certificate",
     "coordinator.membership.Pending.pem": "a certificate request",
     "coordinator.sessions.Session.refused": _DIGEST,

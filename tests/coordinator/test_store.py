@@ -217,6 +217,7 @@ def test_an_altered_audit_log_is_noticed(tmp_path):
     with Store(Home(tmp_path)) as store:
         store.add_study(STUDY)
         store.ask_job("test", student=None)
+        store._database.connection.execute("DROP TRIGGER audit_stays")
         store._database.connection.execute("UPDATE audit SET entry = replace(entry, 'job', 'jib') WHERE count = 2")
         with pytest.raises(Exception, match="entry 2 was changed"):
             store.entries()

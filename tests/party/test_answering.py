@@ -18,6 +18,7 @@ from party.training import deals_of, train
 from party.watermarks import Mark, remember_approval
 from party.withdrawal import FinalSpend, withdraw
 from protocols.accounting.ledger import Ledger
+from protocols.audit_log import Head
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
@@ -487,3 +488,32 @@ def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledge
     with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
         older.check_newest(home.path)
     policy.check_newest(home.path)
+
+
+def test_a_study_is_approved_under_one_name_of_the_data_alone(place):
+    """Two names would be two marks of one ledger, and a restored one could be believed under the other."""
+    home, settings, study, policy = place
+    with pytest.raises(Refused, match="approved_elsewhere"):
+        policy.approve(study, party=SEAT, data_set="another", caps=settings.lifetime, home=home)
+    assert len(policy.approvals()) == 1
+
+
+def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
+    home, settings, study, policy = place
+    both = replace(grouped(study), name="grouped")
+    home.keep_study(both)
+    policy.approve(both, party=SEAT, data_set="ward-2", caps=settings.lifetime, home=home)
+    stale = Mark(Head(9, b"h" * 32), 5)
+    policy.marks.move(both.digest, data_set="ward-2", seat=f"{SEAT}/a", known=Mark(), to=stale)
+    events, there = [], replace(settings, data=replace(settings.data, name="ward-2"))
+    with opened((home, there, study, policy), events) as answering:
+        assert [seat.party.name for seat in answering.seats() if seat.study == both] == [f"{SEAT}/b"]
+    assert "study_failed" in events
+
+
+def test_the_identity_of_a_home_is_kept_and_something_else_in_its_file_is_refused(tmp_path):
+    home = Home(tmp_path)
+    assert home.identity == Home(tmp_path).identity
+    (tmp_path / "home.id").write_text("somebody's home")
+    with pytest.raises(InvalidInput, match="32 hexadecimal digits"):
+        _ = home.identity

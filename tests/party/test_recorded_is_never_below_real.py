@@ -29,7 +29,6 @@ from party.settings import DataSettings, Settings, TeacherSettings
 from party.watermarks import remember_approval, remember_policy
 from party.withdrawal import withdraw
 from protocols.accounting.filter import NANO
-from protocols.accounting.ledger import Ledger
 from protocols.errors import Refused
 from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, encode
 from protocols.queries import QueryBatch
@@ -124,6 +123,8 @@ class Hospital(RuleBasedStateMachine):
         self.told = {}  # digest of the request -> mask
         self.backups = []
         self.made = 0
+        # What each ledger's file must know of the policy: how many entries this had when its last answer left.
+        self.knowledge = {}
         self.random = np.random.default_rng(1)
         self.approve(0, 0)
         self.approve(1, 1)
@@ -140,6 +141,7 @@ class Hospital(RuleBasedStateMachine):
             self.policy.approve(study, party=SEAT, data_set="ward", caps=CAPS, home=home)
             home.keep_study(study)
             remember_approval(home, study, SEAT, self.policy.log)
+            self.learn(home, number)
 
     @rule(at=homes, number=studies)
     def keep_by_hand(self, at, number):
@@ -154,7 +156,9 @@ class Hospital(RuleBasedStateMachine):
     def move(self, at):
         at %= len(self.homes)
         self.made += 1
-        self.homes[at] = Place(self.homes[at].path.rename(self.folder / f"moved-{self.made}"))
+        old = self.homes[at]
+        self.homes[at] = Place(old.path.rename(self.folder / f"moved-{self.made}"))
+        self.hand_on(old, self.homes[at])
 
     @rule(at=homes)
     def copy(self, at):
@@ -163,6 +167,7 @@ class Hospital(RuleBasedStateMachine):
             target = self.folder / f"copy-{self.made}"
             shutil.copytree(self.homes[at % len(self.homes)].path, target)
             self.homes.append(Place(target))
+            self.hand_on(self.homes[at % len(self.homes)], self.homes[-1])
 
     # What a coordinator asks for.
 
@@ -212,6 +217,7 @@ class Hospital(RuleBasedStateMachine):
             if stop == "all":
                 return
             assert self.newest is None, "the policy was behind, and a vote left"
+            self.learn(home, number)
             key = (sent.digest, encode(reply))
             if key not in self.left:
                 self.left[key] = Answer(number, sent.digest, self.told.get(sent.digest))
@@ -245,6 +251,7 @@ class Hospital(RuleBasedStateMachine):
             target = folder / path.parent.name
             target.mkdir()
             copied(path, target / path.name)
+            self.knowledge[target / path.name] = self.knowledge.get(path, 0)
         self.backups.append(folder)
 
     @rule(which=st.integers(0, 9), at=homes, number=studies)
@@ -255,6 +262,7 @@ class Hospital(RuleBasedStateMachine):
             old = self.backups[which % len(self.backups)] / path.parent.name / path.name
             if old.exists() and path.parent.exists():
                 copied(old, path)
+                self.knowledge[path] = self.knowledge.get(old, 0)
 
     @rule(at=homes, number=studies)
     def lose_a_ledger(self, at, number):
@@ -262,6 +270,7 @@ class Hospital(RuleBasedStateMachine):
         if self.newest is None:
             for end in ("", "-wal", "-shm"):
                 path.with_name(path.name + end).unlink(missing_ok=True)
+            self.knowledge.pop(path, None)
 
     @rule(which=st.integers(0, 9))
     def restore_the_policy(self, which):
@@ -317,15 +326,20 @@ class Hospital(RuleBasedStateMachine):
         answered = sum(QUERIES if each.answered is None else each.answered for each in left)
         return len(left) * QUERIES * ask + answered * answer
 
-    @staticmethod
-    def knows_later(home, old):
+    def knows_later(self, home, old):
         with contextlib.closing(sqlite3.connect(old)) as database:
             (count,) = database.execute("SELECT coalesce(max(count), 0) FROM audit").fetchone()
-        heads = [0]
-        for path in home.path.glob("studies/*/ledger*.sqlite"):
-            with Ledger(path) as ledger:
-                heads.append(ledger.log.peer("policy").count)
-        return max(heads) > count
+        ledgers = [home.ledger(study.digest, SEAT) for study in STUDIES]
+        return max(self.knowledge.get(path, 0) for path in ledgers) > count
+
+    def learn(self, home, number):
+        self.knowledge[home.ledger(STUDIES[number].digest, SEAT)] = self.policy.log.head().count
+
+    def hand_on(self, old, new):
+        for study in STUDIES:
+            known = self.knowledge.get(old.ledger(study.digest, SEAT))
+            if known is not None:
+                self.knowledge[new.ledger(study.digest, SEAT)] = known
 
     def answering(self, at, which):
         """A home, or a copy of it, and a study that it approved."""

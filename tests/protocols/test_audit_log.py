@@ -39,6 +39,8 @@ def test_a_changed_or_missing_entry_is_found(at, how):
     for number in range(5):
         ledger.log.append("happened", number=number)
     database: sqlite3.Connection = ledger._database
+    for trigger in ("audit_stays", "audit_is_never_deleted"):
+        database.execute(f"DROP TRIGGER {trigger}")
     if how == "entry":
         database.execute("UPDATE audit SET entry = replace(entry, 'happened', 'happenec') WHERE count = ?", (at + 1,))
     elif how == "hash":

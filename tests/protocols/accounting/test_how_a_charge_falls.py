@@ -86,6 +86,10 @@ def test_a_ledgers_file_itself_lets_nobody_lower_or_delete_a_charge():
             "UPDATE batch SET settled = 0 WHERE number = 0",
             "UPDATE asked SET number = 0",
             "UPDATE binding SET study = x'00'",
+            "INSERT OR REPLACE INTO charge VALUES (1, 'a', 1, 0)",
+            "INSERT OR REPLACE INTO account VALUES ('a', 1000, 0, 0)",
+            "UPDATE audit SET entry = ''",
+            "DELETE FROM audit",
             *(f"DELETE FROM {table}" for table in ("charge", "asked", "batch", "account", "binding")),
         ):
             refused(ledger._database, statement)
@@ -109,6 +113,9 @@ def test_a_policys_file_itself_lets_nobody_lower_or_delete_a_reservation_or_a_ma
             "UPDATE lifetime SET epsilon = 99",
             "UPDATE mark SET reserved = 0",
             "UPDATE mark SET count = 5",
+            "INSERT OR REPLACE INTO mark SELECT study, data_set, seat, 6, hash, 0 FROM mark",
+            "INSERT OR REPLACE INTO reservation SELECT study, data_set, unit, 0, 0.0 FROM reservation",
+            "DELETE FROM audit",
             *(f"DELETE FROM {table}" for table in ("reservation", "mark", "approval", "lifetime")),
         ):
             refused(policy._database, statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 
 from coordinator.in_process import InProcess
 from party.party import Party
+from party.watermarks import Mark, believed
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.summed_ballot import SummedBallot
 from protocols.aggregation.summed_votes import SecureSum
@@ -316,3 +318,30 @@ def test_a_ledger_that_was_restored_to_before_its_charge_masks_the_very_same(tmp
         assert restored.stored(0).payload == first
     for ledger in ledgers.values():
         ledger.close()
+
+
+def test_a_ledger_from_before_its_party_agreed_on_survivors_is_told_from_the_newest(tmp_path):
+    """A copy from between the vote and `sum_agree` would agree on other survivors: a sum without somebody's share."""
+    world, before = World(lambda name, asked, reply: None if kind(asked) == "sum_agree" else reply), {}
+    ledger, handle = world.ledgers["p0"], world.parties["p0"].handle
+
+    def copying(request):
+        if isinstance(request, StepRequest) and request.step == "sum_agree" and not before:
+            with contextlib.closing(sqlite3.connect(tmp_path / "copy.sqlite")) as copy:
+                ledger._database.backup(copy)
+            before["head"] = ledger.log.head()
+            reply = handle(request)
+            before["after"] = ledger.log.head()
+            assert isinstance(reply, StepReply)
+            again = handle(request)  # the same set once more is no new entry
+            assert isinstance(again, StepReply)
+            assert ledger.log.head() == before["after"]
+            return reply
+        return handle(request)
+
+    world.parties["p0"].handle = copying
+    world.label()
+    assert before["after"].count == before["head"].count + 1
+    with Ledger(tmp_path / "copy.sqlite") as copy:
+        assert not believed(copy, Mark(before["after"], 1))
+    world.close()
