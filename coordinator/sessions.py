@@ -29,6 +29,8 @@ from protocols.study import party_of
 
 # What no honest node answers to an outcome: see receipts.record.
 _FAULTS = frozenset({BAD_RECEIPT, "malformed"})
+# A session that its party ends before is a fault: an honest node may do so a hundred times.
+_BRIEF_S = 2.0
 # Frames of a session that nobody asked for; beyond them it is ended.
 UNASKED = 16
 
@@ -177,6 +179,11 @@ class Sessions:
             return False
         del self.open[session.party.name]
         return True
+
+    def count_brief(self, session: Session) -> None:
+        """Counts a session as a fault that its party ends at once: each costs signatures, and lines in the log."""
+        if not session.closing.is_set() and time.time() - session.since < _BRIEF_S:
+            self.admission.fault(session.party.name)
 
     async def wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
         """Waits until all these parties have a session, or the time is over; returns those that have none."""
