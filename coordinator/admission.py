@@ -28,6 +28,8 @@ class Admission:
         self._on_event = on_event
         self._faults: defaultdict[str, Allowance] = defaultdict(lambda: Allowance(most=FAULTS, each_s=FAULT_EACH_S))
         self.streams: Counter[str] = Counter()
+        # Times that a party was turned away beyond the faults that it is allowed.
+        self._beyond: Counter[str] = Counter()
 
     @contextmanager
     def stream(self, name: str) -> Iterator[None]:
@@ -53,8 +55,8 @@ class Admission:
     def turned_away(self, name: str | None, address: str, error: Refused | MalformedMessage, *, rivals: int) -> None:
         """Logs a stream that was not let in; name: None for one without a valid certificate.
 
-        rivals: times that another node of the party came beside the one that it has. It dials again and again: the
-        1st, 2nd, 4th, 8th ... time is logged.
+        rivals: times that another node of the party came beside the one that it has. It dials again and again, as one
+        does that was at fault too often: of either the 1st, 2nd, 4th, 8th ... time is logged.
         """
         fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}
         if name is not None:
@@ -64,7 +66,10 @@ class Admission:
                 return
             fields["times"] = rivals
         elif name is not None and not self.fault(name):
-            return
+            self._beyond[name] += 1
+            if self._beyond[name] & (self._beyond[name] - 1):
+                return
+            fields["times"] = self._beyond[name]
         self._on_event("turned_away", fields)
 
 

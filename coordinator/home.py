@@ -34,7 +34,8 @@ _COMMENTS = {
     "certificate_days": "Validity of a hospital's certificate; its node renews it by itself.",
     "invitation_days": "Days within which an invitation must be used.",
     "metrics_port": "Port on 127.0.0.1 of /healthz and /metrics; 0 for none.",
-    "patience_s": "Seconds that a labelling waits for parties without which there is no quorum, before it stops.",
+    "patience_s": "Seconds that a labelling waits for parties without which there is no quorum, before it stops; "
+    "and in all for each late party, of which five deadlines in a row where the others are a quorum.",
 }
 
 

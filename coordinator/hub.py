@@ -220,6 +220,7 @@ class Hub:
         except SessionEnded:
             pass
         finally:
+            self._sessions.count_brief(session)
             for task in tasks:
                 task.cancel()
             if self._sessions.remove(session):

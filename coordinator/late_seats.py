@@ -1,7 +1,8 @@
 """Seats that are late: connected and asked, and without an answer at the deadline. They are asked again, not left out.
 
 A late hospital's teachers go on (party/teacher_process.py), so the same request is soon answered. Whether a hospital
-is slow or only says so nobody can tell from here: a labelling waits for each seat no longer than its patience in all.
+is slow or only says so nobody can tell from here: a labelling waits for each seat no longer than its patience in all,
+and where the others are a quorum, a few deadlines only for one that does not answer then.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from protocols.transport import Transport
 LATE = frozenset({"late", "teachers_late"})
 # A seat that was late for so long is asked again after a tenth of that, within these bounds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
+# Deadlines for which a seat is waited for that the quorum does not need, since it voted last.
+_SPARED_DEADLINES = 5
 
 
 class LateSeats:
@@ -42,7 +45,10 @@ class LateSeats:
         self._wait = wait
         self._on_event = on_event
         self._clock = clock
+        self._quorum = study.quorum
         self._waited_s: dict[str, float] = {}
+        # The same, since the seat voted last.
+        self._in_vain_s: dict[str, float] = {}
         # How often each seat answered late, and after how long at most.
         self._answered: dict[str, tuple[int, float]] = {}
         # For people: for whom a round waits that asks again, "" in a first round.
@@ -57,7 +63,7 @@ class LateSeats:
         replies = send(requests)
         votes = {seat for seat, request in requests.items() if isinstance(request, VoteRequest)}
         try:
-            while late := {seat: code for seat in sorted(votes) if (code := self._waited_for(seat, replies[seat]))}:
+            while late := self._late(votes, replies):
                 said = "; ".join(f"{seat} ({reason})" for seat, reason in late.items())
                 self.waiting = f"waits for late seats: {said}"[:1000]
                 mark = self._clock()
@@ -67,8 +73,11 @@ class LateSeats:
                 for seat, reply in again.items():
                     replies[seat] = reply
                     self._waited_s[seat] = self._waited_s.get(seat, 0.0) + now - mark
+                    self._in_vain_s[seat] = self._in_vain_s.get(seat, 0.0) + now - mark
                     if not is_late(reply):
                         self._answered_late(seat, now - began)
+                    if not isinstance(reply, Refusal | None):
+                        self._in_vain_s[seat] = 0.0
         finally:
             self.waiting = ""
         return replies
@@ -86,12 +95,21 @@ class LateSeats:
             "batch_limit spares that in the next study"
         )
 
-    def _waited_for(self, seat: str, reply: Reply | None) -> str:
-        """Why a seat is asked again; "" if it is not."""
-        if not is_late(reply) or self._waited_s.get(seat, 0.0) >= self._patience_s:
-            return ""
-        assert isinstance(reply, Refusal)
-        return reply.reason.removeprefix(f"{reply.code}: ")[:300] or reply.code
+    def _late(self, votes: set[str], replies: Mapping[str, Reply | None]) -> dict[str, str]:
+        """The seats that are asked again, each with what it says."""
+        voted = sum(1 for seat in votes if not isinstance(replies[seat], Refusal | None))
+        late = {}
+        for seat in sorted(votes):
+            reply = replies[seat]
+            if isinstance(reply, Refusal) and is_late(reply) and self._waits_for(seat, spared=voted >= self._quorum):
+                late[seat] = reply.reason.removeprefix(f"{reply.code}: ")[:300] or reply.code
+        return late
+
+    def _waits_for(self, seat: str, *, spared: bool) -> bool:
+        """Whether a late seat is waited for still. spared: whether the others are a quorum."""
+        if spared and self._in_vain_s.get(seat, 0.0) >= _SPARED_DEADLINES * self._deadline_s:
+            return False
+        return self._waited_s.get(seat, 0.0) < self._patience_s
 
     def _answered_late(self, seat: str, after_s: float) -> None:
         times, longest_s = self._answered.get(seat, (0, 0.0))

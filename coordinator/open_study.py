@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,12 @@ class OpenStudy:
     outcome_for: OutcomeFor | None
     on_told: OnTold | None = None
     fault: Refused | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last day is over: nodes answer no more about it."""
+        terms = self.study.terms
+        return terms is not None and terms.ended(datetime.datetime.now(datetime.UTC).date())
 
 
 def check_askable(study: Study, *, reply_bytes: int) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from protocols.accounting.ledger import Ledger
+from protocols.errors import Refused
 from protocols.messages import VoteRequest
 from protocols.reading import parse_json
 from protocols.study import Study
@@ -60,14 +61,17 @@ def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
     return Standing(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
 
 
-def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int | None:
+def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int:
     """Counts a batch at its worst case; it is on disk before the batch is passed on. Asked again, it counts once.
 
-    The tick of this request: its place among those to this seat. None for one that the party refuses, uncharged.
+    The tick of this request: its place among those to this seat. Raises Refused("batch_too_large"), ("query_limit")
+    for one that every party refuses, uncharged: then nothing is counted.
     """
     ids, at = request.batch.ids, study.seats[seat]
-    if len(ids) > study.batch_limit or int(ids.max()) >= study.query_limit:
-        return None
+    if len(ids) > study.batch_limit:
+        raise Refused("batch_too_large", f"{len(ids)} queries asked; allowed: at most {study.batch_limit}")
+    if int(ids.max()) >= study.query_limit:
+        raise Refused("query_limit", f"query {ids.max()} asked; allowed: 0 to {study.query_limit - 1}")
     takes_part = int(study.participation.of(at).votes(ids)[0].sum())
     worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
     with ledger.log.together():

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any  # what a function that is passed in returns
@@ -23,6 +25,7 @@ from coordinator.sessions import Sessions
 from coordinator.store import Job, Store, ledger_path
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_servers import check_outcome
+from protocols.allowance import Allowance
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.frames import Ask, unseal
 from protocols.identity import Identity
@@ -43,6 +46,10 @@ from protocols.study import Study
 # Requests that are passed on at once, and in a second: a querying party that sends more waits.
 AT_ONCE = 32
 PER_SECOND = 200.0
+# Refusals of one seat to one querying party: so many at once, and so many a day. A node bears a tenfold of all askers
+# together, and then stops: what one of them sends must not end it.
+REFUSALS = 100
+_DAY_S = 86_400.0
 _NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
 # Numbers of batches are kept, for an honest querying party's every batch; looked after at each so many requests.
 _TIDY_EACH = 64
@@ -82,6 +89,10 @@ class Relay:
         self._free_s = 0.0
         # Ticks of the requests that are on their way, by study and seat.
         self._under_way: dict[tuple[bytes, str], set[int]] = {}
+        # What each querying party may still have refused by each seat.
+        self._refusals: defaultdict[tuple[str, str], Allowance] = defaultdict(
+            lambda: Allowance(most=REFUSALS, each_s=_DAY_S / REFUSALS)
+        )
 
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
@@ -99,7 +110,7 @@ class Relay:
                 self._ticks(opened, seat).discard(-1 if tick is None else tick)
             if not isinstance(answered, Answered):
                 return passed_back(b"", code="absent", reason="the party gave no answer in time")
-            await self._aside(self._keep, opened, seat, request, answered)
+            await self._aside(self._keep, opened, peer, seat, request, answered)
             return passed_back(answered.signed)
         except (Refused, MalformedMessage, StorageFailed) as error:
             code = error.code if isinstance(error, Refused) else "malformed"
@@ -135,28 +146,34 @@ class Relay:
         if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
             raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
         tick = None
+        if isinstance(request, Outcome):  # kept in any case: the seat is told it when it connects
+            _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
+        if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
+            raise Refused(
+                "too_many_refusals",
+                f"{ask.seat!r} refused what {peer.name!r} asks more often than is allowed: {REFUSALS} times a day",
+            )
         if isinstance(request, VoteRequest):
             tick = _note_asked(opened, ask.seat, request, self._ticks(opened, ask.seat))
-        elif isinstance(request, Outcome):
-            _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
         return opened, ask.seat, request, tick
 
-    def _keep(self, opened: OpenStudy, seat: str, request: Request, answered: Answered) -> None:
+    def _keep(self, opened: OpenStudy, peer: Identity, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
+        if isinstance(reply, Refusal) and reply.code != "teachers_late":  # as the node counts them
+            self._refusals[peer.name, seat].take(time.monotonic())
         if isinstance(request, Outcome):
             note_told(opened.ledger, opened.study, seat, request, answered, reply)
 
 
-def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int | None:
-    """Counts a request, which is under way from then on; its tick, None for one that the party refuses."""
+def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int:
+    """Counts a request, which is under way from then on; its tick. Raises Refused for one that every party refuses."""
     ledger = opened.ledger
     with ledger.log.together():
         tick = count_request(ledger, opened.study, seat, request)
-        if tick is not None:
-            ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
-            if tick % _TIDY_EACH == 0:
-                ledger.forget_uncharged(_NUMBER, keep=opened.study.query_limit)
-            under_way.add(tick)
+        ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
+        if tick % _TIDY_EACH == 0:
+            ledger.forget_uncharged(_NUMBER, keep=opened.study.query_limit)
+        under_way.add(tick)
     return tick
 
 

@@ -20,13 +20,17 @@ from coordinator.admission import Admission
 from coordinator.logs import Event
 from coordinator.open_study import OpenStudy
 from coordinator.places import Places
-from coordinator.receipts import Answered, Late, last_without_receipt, record
+from coordinator.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
 from protocols.errors import MalformedMessage, Refused
 from protocols.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
 from protocols.identity import Identity
 from protocols.messages import Outcome, Refusal, Request, encode
 from protocols.study import party_of
 
+# What no honest node answers to an outcome: see receipts.record.
+_FAULTS = frozenset({BAD_RECEIPT, "malformed"})
+# A session that its party ends before is a fault: an honest node may do so a hundred times.
+_BRIEF_S = 2.0
 # Frames of a session that nobody asked for; beyond them it is ended.
 UNASKED = 16
 
@@ -176,6 +180,11 @@ class Sessions:
         del self.open[session.party.name]
         return True
 
+    def count_brief(self, session: Session) -> None:
+        """Counts a session as a fault that its party ends at once: each costs signatures, and lines in the log."""
+        if not session.closing.is_set() and time.time() - session.since < _BRIEF_S:
+            self.admission.fault(session.party.name)
+
     async def wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
         """Waits until all these parties have a session, or the time is over; returns those that have none."""
         try:
@@ -285,31 +294,43 @@ class Sessions:
     ) -> None:
         """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
 
-        Seat by seat and batch by batch: heads of its log then come in the order in which they were made. aside: runs
-        a function that looks into a database on another thread.
+        Seat by seat and batch by batch: heads of its log then come in the order in which they were made. A study that
+        ended is told of no more, and a seat no more once it refused: it says why, and would say it of the next. That
+        is no fault, but of who answers what no honest node does, once for a session. aside: runs a function that looks
+        into a database on another thread.
         """
-        keep = partial(record, on_event=self._on_event)
+        at_fault = False
         try:
             for standing in standings:
                 opened = studies.get(standing.study)
-                if opened is None or opened.outcome_for is None:
-                    continue
-                seat, study, ledger = standing.seat, opened.study, opened.ledger
-                unreceipted = await aside(last_without_receipt, ledger, seat)
-                for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
-                    outcome = await aside(opened.outcome_for, seat, digest)
-                    if outcome is not None:
-                        answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)
-                        replies = await aside(keep, study, ledger, {seat: outcome}, {seat: answered})
-                        if opened.on_told is not None:
-                            await aside(opened.on_told, seat, outcome, answered, replies[seat])
-                        if isinstance(replies[seat], Refusal) and not self.admission.fault(session.party.name):
-                            self.remove(session)
-                            return
+                if opened is not None and opened.outcome_for is not None and not opened.ended:
+                    at_fault |= await self._tell_seat(session, opened, standing, aside)
+            if at_fault and not self.admission.fault(session.party.name):
+                self.remove(session)
         except SessionEnded:
             return
         finally:
             session.told.set()
+
+    async def _tell_seat(
+        self, session: Session, opened: OpenStudy, standing: Standing, aside: Callable[..., Awaitable[Any]]
+    ) -> bool:
+        """Tells the outcomes of one seat, until it refuses one; whether it gave an answer that is a fault."""
+        seat, study, ledger = standing.seat, opened.study, opened.ledger
+        keep = partial(record, on_event=self._on_event)
+        unreceipted = await aside(last_without_receipt, ledger, seat)
+        for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
+            assert opened.outcome_for is not None  # looked at by who tells
+            outcome = await aside(opened.outcome_for, seat, digest)
+            if outcome is None:
+                continue
+            answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)
+            reply = (await aside(keep, study, ledger, {seat: outcome}, {seat: answered}))[seat]
+            if opened.on_told is not None:
+                await aside(opened.on_told, seat, outcome, answered, reply)
+            if isinstance(reply, Refusal):
+                return reply.code in _FAULTS
+        return False
 
     async def _session_of(self, opened: OpenStudy, seat: str) -> Session:
         """The open session of a seat's party; waits for one."""

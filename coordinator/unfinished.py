@@ -39,7 +39,8 @@ class Unfinished:
         ((busiest, _),) = Counter(self._calls.values()).most_common(1)
         oldest = next(until for until, network in self._calls.items() if network == busiest)
         del self._calls[oldest]
-        oldest.reschedule(asyncio.get_running_loop().time())
+        if not oldest.expired():  # else its own time was over in this very step
+            oldest.reschedule(asyncio.get_running_loop().time())
 
 
 def network_of(peer: str) -> str:

@@ -8,7 +8,9 @@ from protocols.messages import Outcome, Refusal, VoteReply, VoteRequest
 from protocols.queries import QueryBatch
 from tests.consortium import deployed_study
 
-STUDY = deployed_study(3, deadline_s=30.0)
+# Every seat is needed; or the others are a quorum.
+STUDY = deployed_study(3, deadline_s=30.0, quorum=3)
+SPARED = deployed_study(3, deadline_s=30.0, quorum=2)
 SEATS = [seat.party for seat in STUDY.roster]
 VOTES = VoteReply(bytes(32), np.zeros((1, 5), np.int64))
 LATE = Refusal("teachers_late", "teachers_late: predicting 5 queries has taken 25 s and goes on")
@@ -22,10 +24,10 @@ def request(number=0):
 class Rounds:
     """Each round takes the deadline. said: seat to what it says, round after round; votes at the end of the list."""
 
-    def __init__(self, said, *, patience_s=10_000.0):
+    def __init__(self, said, *, patience_s=10_000.0, study=STUDY):
         self.said, self.now, self.rounds, self.waits, self.told, self.events = said, 0.0, [], [], [], []
         self.late = LateSeats(
-            STUDY,
+            study,
             patience_s=patience_s,
             wait=self.wait,
             on_event=lambda event, fields: self.events.append((event, fields)),
@@ -94,3 +96,25 @@ def test_waits_between_rounds_grow_within_bounds():
     rounds.ask(request())
     assert rounds.waits == sorted(rounds.waits)
     assert 1.0 <= rounds.waits[0] < rounds.waits[-1] == 60.0
+
+
+def test_one_liar_holds_no_batch_up_for_long_where_the_others_are_a_quorum():
+    rounds = Rounds({SEATS[1]: [LATE] * 1000}, patience_s=86_400.0, study=SPARED)
+    assert rounds.ask(request()) == {SEATS[0]: VOTES, SEATS[1]: LATE, SEATS[2]: VOTES}
+    assert rounds.now <= 8 * 30.0
+    for number in range(1, 5):  # asked once in each batch, as every seat is
+        before = len(rounds.rounds)
+        assert rounds.ask(request(number))[SEATS[1]] is LATE
+        assert len(rounds.rounds) == before + 1
+
+
+def test_a_slow_seat_that_votes_each_time_is_in_every_batch_though_the_others_are_a_quorum():
+    rounds = Rounds({}, patience_s=86_400.0, study=SPARED)
+    for number in range(20):
+        rounds.said[SEATS[1]] = [LATE, LATE]
+        assert rounds.ask(request(number))[SEATS[1]] is VOTES
+
+
+def test_a_late_seat_is_waited_for_where_too_few_of_the_others_voted():
+    rounds = Rounds({SEATS[1]: [LATE] * 30, SEATS[2]: [Refusal("withdrawn", "no")]}, study=SPARED)
+    assert rounds.ask(request())[SEATS[1]] is VOTES

@@ -102,3 +102,21 @@ def test_an_answer_about_another_seat_than_was_asked_ends_the_session(opened):
             await sessions.ask(session, opened, SEATS[0], request, encode(request), None)
 
     asyncio.run(run())
+
+
+def test_a_seat_that_was_sent_its_request_leaves_its_share_to_the_others(monkeypatch):
+    shares, real = [], asyncio.timeout
+
+    def timeout(delay):
+        shares.append(delay)
+        return real(delay)
+
+    async def run():
+        monkeypatch.setattr(places.asyncio, "timeout", timeout)
+        made = places.Places(seats=4, largest=1, deadline=asyncio.get_running_loop().time() + 1200)
+        for _ in range(4):
+            async with made.taken():
+                pass
+
+    asyncio.run(run())
+    assert np.rint(np.array(shares) / 100).tolist() == [3, 4, 6, 12]

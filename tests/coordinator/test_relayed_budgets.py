@@ -17,6 +17,7 @@ from coordinator.status import read_status, study_status
 from coordinator.store import Store, ledger_path
 from coordinator.study_creation import create_study
 from protocols.accounting.ledger import Ledger
+from protocols.errors import Refused
 from protocols.messages import VoteRequest
 from protocols.queries import QueryBatch
 from protocols.study_file import write_study
@@ -111,8 +112,10 @@ def test_what_was_kept_before_requests_were_counted_is_read(ledger):
 
 
 def test_what_a_party_refuses_before_it_charges_counts_nothing(ledger):
-    count_request(ledger, STUDY, SEAT, request(0, *range(STUDY.batch_limit + 1)))
-    count_request(ledger, STUDY, SEAT, request(0, STUDY.query_limit))
+    with pytest.raises(Refused, match="batch_too_large"):
+        count_request(ledger, STUDY, SEAT, request(0, *range(STUDY.batch_limit + 1)))
+    with pytest.raises(Refused, match="query_limit"):
+        count_request(ledger, STUDY, SEAT, request(0, STUDY.query_limit))
     assert spent(ledger) == 0
 
 

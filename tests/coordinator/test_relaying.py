@@ -16,13 +16,16 @@ from coordinator.relayed_budgets import standing
 from coordinator.relaying import Relay, RelayedStudy
 from coordinator.store import Store
 from coordinator.study_creation import create_study
+from party import node
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.two_servers import outcome_statement
 from protocols.audit_log import EMPTY, Head
 from protocols.errors import InvalidInput, Refused
-from protocols.frames import Answer
+from protocols.frames import NONCE_BYTES, Answer, Ask, seal
+from protocols.identity import identify, issue, new_authority, new_key
 from protocols.messages import Outcome, Refusal, Settled, VoteRequest, encode
 from protocols.queries import QueryBatch
+from protocols.relay import read_passed_back
 from protocols.study_file import read_study, write_study
 from tests.consortium import NOW
 from tests.contracts.levels import SIGNING_KEY
@@ -211,8 +214,10 @@ def test_a_batch_on_its_way_when_an_outcome_is_sent_stays_counted_after_the_rece
 def test_a_request_that_every_party_refuses_leaves_nothing_here(passing):
     before = passing.ledger._rows("SELECT count(*) FROM note", ())
     for number in range(3):
-        assert passing.ask(number, STUDY.query_limit)[1] is None
-        assert passing.ask(number, *range(STUDY.batch_limit + 1))[1] is None
+        with pytest.raises(Refused, match="query_limit"):
+            passing.ask(number, STUDY.query_limit)
+        with pytest.raises(Refused, match="batch_too_large"):
+            passing.ask(number, *range(STUDY.batch_limit + 1))
     assert passing.ledger._rows("SELECT count(*) FROM note", ()) == before
     assert not passing.under_way
 
@@ -224,6 +229,85 @@ def test_requests_without_end_fill_no_ledger(passing, monkeypatch):
     ((kept,),) = passing.ledger._rows("SELECT count(*) FROM note WHERE kind = 'relayed_number'", ())
     assert kept < STUDY.query_limit + 4
     assert passing.ledger.noted(newest.digest, "relayed_number") is not None
+
+
+class Seats:
+    """In place of the hub's sessions: every seat answers at once, with the same reply. asked: how often."""
+
+    def __init__(self, reply):
+        self.reply, self.asked = reply, 0
+
+    async def ask_all(self, opened, requests):
+        self.asked += 1
+        ((seat, _),) = requests.items()
+        answer = Answer(b"", 1, STUDY.digest, seat, Head(1, bytes(32)), EMPTY, encode(self.reply))
+        return {seat: Answered(b"", b"signed", answer)}
+
+
+class Asker:
+    """A querying party before a relay, with frames of its own key."""
+
+    def __init__(self, ledger, reply):
+        self.seats, self.key, authority_key = Seats(reply), new_key(), new_key()
+        self.authority = new_authority(authority_key, name="test", now=NOW, days=9)
+        self.certificate = issue(
+            authority=self.authority,
+            authority_key=authority_key,
+            public_key=self.key.public_key(),
+            name="asker",
+            role="party",
+            now=NOW,
+            days=9,
+        )
+        self.peer = identify(self.certificate, authority=self.authority, now=NOW, role="party")
+        studies = {STUDY.digest: OpenStudy(STUDY, ledger, None)}
+        self.relay = Relay(self.seats, studies, authority=self.authority, aside=self.aside, on_event=lambda *_: None)
+
+    async def aside(self, function, *args):
+        return function(*args)
+
+    def ask(self, *requests, seat="hospital-1"):
+        """The code of each request in turn, "" for one that was answered."""
+
+        async def pass_all():
+            return [
+                read_passed_back(await self.relay.answer(self.frame(each, seat), self.peer))[1] for each in requests
+            ]
+
+        return asyncio.run(pass_all())
+
+    def frame(self, request, seat):
+        ask = Ask(bytes(NONCE_BYTES), 1, bytes(NONCE_BYTES), STUDY.digest, seat, EMPTY, EMPTY, encode(request))
+        return seal(ask, key=self.key, certificate=self.certificate)
+
+
+def votes(number, *ids):
+    return VoteRequest(STUDY.digest, b"run", QueryBatch(number, np.array(ids), np.zeros((len(ids), 0), np.float32)))
+
+
+def test_what_every_party_refuses_reaches_none(passing):
+    asker = Asker(passing.ledger, Refusal("query_limit", "no"))
+    beyond = [votes(number, STUDY.query_limit + 5) for number in range(3)]
+    assert asker.ask(*beyond, votes(3, *range(STUDY.batch_limit + 1))) == ["query_limit"] * 3 + ["batch_too_large"]
+    assert asker.seats.asked == 0
+
+
+def test_a_querying_party_that_only_asks_what_is_refused_ends_no_hospitals_node(passing, monkeypatch):
+    monkeypatch.setattr(relaying, "PER_SECOND", 1e6)
+    asker = Asker(passing.ledger, Refusal("batch_reused", "no"))
+    asked = [votes(number, 0) for number in range(relaying.REFUSALS + 20)]
+    assert asker.ask(*asked) == [""] * relaying.REFUSALS + ["too_many_refusals"] * 20
+    assert 10 * asker.seats.asked <= node._REFUSALS
+    # Its outcome is kept all the same, and another seat is asked.
+    assert asker.ask(signed([True, False])) == ["too_many_refusals"]
+    assert passing.again() == [True, False]
+    assert asker.ask(votes(0, 0), seat="hospital-0") == [""]
+
+
+def test_late_teachers_are_no_refusal(passing, monkeypatch):
+    monkeypatch.setattr(relaying, "PER_SECOND", 1e6)
+    asker = Asker(passing.ledger, Refusal("teachers_late", "no votes yet"))
+    assert set(asker.ask(*[votes(0, 0)] * (relaying.REFUSALS + 5))) == {""}
 
 
 def test_each_request_waits_for_its_turn(monkeypatch):

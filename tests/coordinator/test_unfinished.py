@@ -86,6 +86,34 @@ def test_the_oldest_call_of_the_busiest_address_gives_way_and_nobody_elses():
     asyncio.run(run())
 
 
+def test_a_call_that_begins_in_the_step_in_which_the_oldest_expires_goes_on():
+    began, ended = [], []
+
+    async def honest(calls):
+        async with calls.call("ipv4:10.0.0.1:1"):
+            began.append("honest")
+
+    async def stranger(calls):
+        try:
+            async with calls.call("ipv4:10.0.0.9:1"):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            ended.append("stranger")
+
+    async def run():
+        calls = Unfinished(most=1, longest_s=0.05)
+        first = asyncio.create_task(stranger(calls))
+        await asyncio.sleep(0)
+        (until,) = calls._calls
+        until._on_timeout()  # as the loop calls it, before the one that it ends goes on
+        assert until.expired()
+        await honest(calls)
+        await first
+
+    asyncio.run(run())
+    assert (began, ended) == (["honest"], ["stranger"])
+
+
 @pytest.mark.parametrize(
     ("peer", "network"),
     [
