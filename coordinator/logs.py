@@ -51,16 +51,20 @@ class Log:
 
     def __call__(self, event: str, fields: Mapping[str, str | int]) -> None:
         """One line: time (UTC), event, and the fields that are allowed; `left_out` counts the others."""
-        line: dict[str, str | int] = {"time": datetime.datetime.now(datetime.UTC).isoformat(), "event": _text(event)}
+        line: dict[str, str | int] = {
+            "time": datetime.datetime.now(datetime.UTC).isoformat(),
+            "event": printable(event),
+        }
         kept = {key: value for key, value in fields.items() if type(value) is FIELDS.get(key)}
-        line |= {key: _text(value) if isinstance(value, str) else value for key, value in kept.items()}
+        line |= {key: printable(value) if isinstance(value, str) else value for key, value in kept.items()}
         if len(kept) < len(fields):
             line["left_out"] = len(fields) - len(kept)
         with self._lock:
-            self.counts[_text(event)] += 1
+            self.counts[printable(event)] += 1
             self._out.write(json.dumps(line) + "\n")
             self._out.flush()
 
 
-def _text(value: str) -> str:
+def printable(value: str) -> str:
+    """At most 500 letters of a text, "?" for each that would not print: a party's words are shown to people."""
     return "".join(each if each.isprintable() else "?" for each in value[:_TEXT])

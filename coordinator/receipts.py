@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.logs import Event
+from coordinator.logs import Event, printable
 from protocols.accounting.ledger import Ledger
+from protocols.aggregation.aggregation import code_of
 from protocols.errors import MalformedMessage, Refused
 from protocols.frames import Answer
 from protocols.messages import HiddenVotes, Outcome, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode
@@ -20,6 +21,8 @@ from protocols.study import Study
 BAD_RECEIPT = "bad_receipt"
 # The entry of a coordinator's log that names a seat and a batch whose receipt was refused, once.
 RECEIPT_REFUSED = "receipt_refused"
+# What the coordinator alone says of a seat: a party that says it of itself is told apart.
+_OWN_CODES = frozenset({BAD_RECEIPT, "absent", "bad_reply", "late", "not_read"})
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,9 @@ def record(
 ) -> dict[str, Reply | None]:
     """Decodes the answers, and keeps heads and evidence of all of them in one transaction.
 
-    A late seat's is a Refusal("late") that nobody sent.
+    A late seat's is a Refusal("late") that nobody sent, and so is "bad_receipt", for whatever answers an outcome and is
+    neither a refusal nor a receipt that can be true. What a party refuses with comes as printable text, and under
+    "refused" where its code is none, or one that the coordinator alone uses.
     """
     replies: dict[str, Reply | None] = dict.fromkeys(requests)
     log = ledger.log
@@ -60,8 +65,9 @@ def record(
                 replies[seat] = Refusal("late", f"no answer yet after {answered.deadline_s:g} s, the study's deadline")
                 continue
             request = requests[seat]
+            bad = False
             try:
-                reply = _reply(answered.answer.envelope)
+                reply = _reply(answered.answer.envelope, seat, request)
                 if isinstance(reply, Settled):
                     _check_receipt(study, ledger, seat, request, answered.answer, reply)
                 # An answer that holds votes is not kept.
@@ -72,13 +78,14 @@ def record(
                 reply = Refusal("malformed", str(error))
             except Refused as error:
                 reply = Refusal(error.code, str(error))
+                bad = error.code == BAD_RECEIPT
             replies[seat] = reply
             if isinstance(reply, Refusal):
                 on_event("refusal", {"seat": seat, "code": reply.code, "reason": reply.reason[:500]})
-                if reply.code == BAD_RECEIPT and isinstance(request, Outcome):
+                if bad and isinstance(request, Outcome):
                     _note_bad(ledger, seat, request, reply)
                 else:
-                    log.append("refused_by", seat=seat, code=reply.code[:80])
+                    log.append("refused_by", seat=seat, code=reply.code)
             elif isinstance(request, Outcome) and isinstance(reply, Settled):
                 number = ledger.number_of(request.batch_digest)
                 if number is not None:
@@ -142,9 +149,22 @@ def _note_bad(ledger: Ledger, seat: str, outcome: Outcome, refusal: Refusal) -> 
         )
 
 
-def _reply(envelope: bytes) -> Reply:
-    """A reply; a request in its place is malformed."""
-    reply = decode(envelope)
-    if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
-        raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+def _reply(envelope: bytes, seat: str, request: Request) -> Reply:
+    """A reply; a request in its place is malformed.
+
+    Raises MalformedMessage, or Refused("bad_receipt") where an outcome was told: that it was, its sender has signed.
+    """
+    try:
+        reply = decode(envelope)
+        if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+        if isinstance(request, Outcome) and not isinstance(reply, Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came; allowed: a receipt or a refusal")
+    except MalformedMessage as error:
+        if isinstance(request, Outcome):
+            raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} cannot be read: {printable(str(error))}") from None
+        raise
+    if isinstance(reply, Refusal):
+        code = code_of(reply)
+        return Refusal("refused" if code in _OWN_CODES else code, printable(reply.reason))
     return reply

@@ -16,6 +16,7 @@ from math import prod
 from typing import Any  # of the containers of protobuf
 
 import numpy as np
+from google.protobuf.message import DecodeError
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
@@ -193,6 +194,14 @@ def decode(data: bytes) -> Message:
         return Refusal(body.code, body.reason)
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
+
+
+def kind_of(data: bytes) -> str | None:
+    """The kind of the message in `data`, as "settled", also where decode refuses its content; None if it has none."""
+    try:
+        return wire_pb2.Envelope.FromString(data).WhichOneof("body")
+    except DecodeError:
+        return None
 
 
 def encode_arrays(arrays: Iterable[ndarray]) -> bytes:

@@ -167,12 +167,17 @@ def check_covered(
 ) -> dict[str, list[int]]:
     """The seats with charges that no receipt proves, with their batches. Raises Refused("unproven_charges").
 
-    unproven: seats of which the operator states that no receipt is to be had; all that need it, but those of which one
-    came and was refused, and no others.
+    unproven: seats of which the operator states that no receipt is to be had; all that need it, and no others. Those
+    may be left out whose receipt for the last of these batches came and was refused: a receipt is for all before it,
+    so nothing of theirs is still to come.
     """
     found = uncovered(study, evidence, receipts)
     refused = refused_receipts(study, evidence, receipts)
-    silent = {seat: numbers for seat, numbers in found.items() if seat not in unproven and seat not in refused}
+    silent = {
+        seat: numbers
+        for seat, numbers in found.items()
+        if seat not in unproven and numbers[-1] not in refused.get(seat, ())
+    }
     if silent:
         raise Refused("unproven_charges", f"{in_words(silent)}: no signed receipt covers what these seats were charged")
     needless = [seat for seat in unproven if seat not in found]
@@ -204,7 +209,7 @@ def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
     for seat, given in mine.items():
         due = [each.number for each in evidence.charges if each.settled is not None and each.settled.get(seat, 0) > 0]
         have = {each.number for each in given}
-        last = given[-1].settled.spent if given else None
+        last = given[-1].spent if given else None
         result[seat] = {
             "charged_nano": evidence.spent(seat),
             "last_receipt_nano": last,

@@ -21,10 +21,10 @@ from cryptography import x509
 
 from protocols.accounting.ledger import Ledger
 from protocols.audit_log import AuditLog, Entry, Head
-from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refused
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, MalformedMessage, Refused
 from protocols.frames import Answer, Ask, unseal
 from protocols.identity import Identity
-from protocols.messages import Outcome, Settled, decode
+from protocols.messages import Outcome, Settled, decode, kind_of
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
 
@@ -83,6 +83,7 @@ class Evidence:
 class Receipt:
     """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
 
+    spent: nano-units, what the party says that its ledger holds; 0 where the receipt cannot be read.
     flaw: what is wrong with what the party signed, "" for nothing; it then proves nothing, see refused.py.
     """
 
@@ -92,7 +93,7 @@ class Receipt:
     outcome: Outcome
     told_by: Identity
     answer: Answer
-    settled: Settled
+    spent: int
     signed_by: Identity
     flaw: str
 
@@ -197,19 +198,26 @@ def _answered(
     answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a frame {type(answer).__name__} stands for a receipt")
-    outcome, settled = decode(ask.envelope), decode(answer.envelope)
-    if not (isinstance(outcome, Outcome) and isinstance(settled, Settled)):
+    outcome = decode(ask.envelope)
+    if not isinstance(outcome, Outcome) or kind_of(answer.envelope) != "settled":
         raise DataCorrupt("a frame carries another message than an outcome or a receipt; it must not be published")
     if (answer.nonce, answer.round, answer.study, answer.seat) != (ask.nonce, ask.round, ask.study, ask.seat):
         raise DataCorrupt("the receipt answers another question")
     if ask.seat != seat:
         raise DataCorrupt("outcome and receipt are of another seat")
-    flaw = ""
-    if outcome.batch_digest != settled.batch_digest:
-        flaw = "it is of another batch than the outcome that the party was told"
-    elif not log.contains(answer.seen):
-        flaw = "it names a head of the coordinator's log that the log does not contain"
-    return Receipt(number, seat, ask, outcome, told_by, answer, settled, signed_by, flaw)
+    spent, flaw = 0, ""
+    try:
+        settled = decode(answer.envelope)
+    except MalformedMessage as error:
+        flaw = f"it cannot be read: {error}"
+    else:
+        assert isinstance(settled, Settled)
+        spent = settled.spent
+        if outcome.batch_digest != settled.batch_digest:
+            flaw = "it is of another batch than the outcome that the party was told"
+        elif not log.contains(answer.seen):
+            flaw = "it names a head of the coordinator's log that the log does not contain"
+    return Receipt(number, seat, ask, outcome, told_by, answer, spent, signed_by, flaw)
 
 
 def time_of(entry: Entry) -> datetime.datetime:

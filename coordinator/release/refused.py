@@ -62,7 +62,7 @@ def _flaws(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[tu
     flaws: dict[tuple[str, int], str] = {}
     newest: dict[str, tuple[int, bytes, int]] = {}
     for receipt in in_order(receipts):
-        seat, own, spent = receipt.seat, receipt.answer.own, receipt.settled.spent
+        seat, own, spent = receipt.seat, receipt.answer.own, receipt.spent
         count, head, latest = newest.get(seat, (0, b"", 0))
         latest = max(latest, receipt.number)
         if receipt.flaw or seat not in study.seats:

@@ -47,7 +47,7 @@ def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_any_cap(tmp_pa
             assert served.error is None
             assert store.job("test").state == "finished"
             told = {fault.code for fault in store.faults("test") if fault.seat == "hospital-1"}
-            assert "outcome_malformed" in told
+            assert "outcome_bad_receipt" in told
             # What is counted is what the seat may have reserved, and not what it says.
             assert 0 <= store.differences("test")["hospital-1"] <= cap
             assert {fault.seat for fault in store.faults("test")} == {"hospital-1"}

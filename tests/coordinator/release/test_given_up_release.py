@@ -144,8 +144,8 @@ def test_a_party_that_was_told_another_outcome_of_it_is_found(made):
 def test_a_receipt_of_it_below_what_it_cost_is_found(made):
     study, labels, evidence, opened = open_evidence(made)
     at = next(position for position, each in enumerate(opened) if each.number == 0)
-    low = replace(opened[at].settled, spent=evidence.charges[0].reserved[opened[at].seat] - 1)
-    lied = [*opened[:at], replace(opened[at], settled=low), *opened[at + 1 :]]
+    low = replace(opened[at], spent=evidence.charges[0].reserved[opened[at].seat] - 1)
+    lied = [*opened[:at], low, *opened[at + 1 :]]
     check_receipts(study, labels, evidence, lied)
     assert "below the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
     assert len(confirmed(study, evidence, lied)) == len(opened) - 1

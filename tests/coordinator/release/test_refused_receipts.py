@@ -1,5 +1,6 @@
 """A receipt that cannot be true stops no release: it is named there, and proves nothing."""
 
+import datetime
 import json
 from dataclasses import replace
 
@@ -10,10 +11,11 @@ from coordinator.labelled import LabelledStudy
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
 from protocols.audit_log import EMPTY, Head
+from protocols.errors import Refused
 from protocols.frames import Answer
-from protocols.messages import Settled
-from tests.consortium import NOW, deployed_study, pool_of
+from protocols.messages import Refusal, Settled, VoteReply
 from tests.consortium import Consortium as Deployed
+from tests.consortium import deployed_study, pool_of
 from tests.coordinator.release import consortium as made_here
 from tests.coordinator.release.consortium import small_study
 from tests.operators import wait_until
@@ -22,8 +24,12 @@ LIAR = "hospital-1"
 LIES = {
     "of another batch": lambda settled: replace(settled, batch_digest=b"x" * 32),
     "of nothing spent": lambda settled: replace(settled, spent=0),
-    "above the cap": lambda settled: replace(settled, spent=2**62),
+    "above the cap": lambda settled: replace(settled, spent=2**50),
+    "above every cap": lambda settled: replace(settled, spent=2**53),
+    "above every integer of a database": lambda settled: replace(settled, spent=2**63),
 }
+# What a party answers in place of a receipt.
+FORGED = [Refusal("bad_receipt", "<b>pay me</b>\x1b[2J the coordinator lies"), Refusal("late", "soon")]
 
 
 def look(folder):
@@ -31,6 +37,34 @@ def look(folder):
     assert all(check.passed for check in checks.values()), checks
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     return checks["receipts"], events
+
+
+def release(consortium, labelling, *, unproven=()):
+    """The release of a study over the wire."""
+    np.save(consortium.folder / "pool.npy", pool_of(60, 4))
+    labelled = LabelledStudy(
+        study=consortium.study,
+        ledger=consortium.folder / "coordinator.sqlite",
+        pool=consortium.folder / "pool.npy",
+        labels=labelling.labels,
+        reinforced=labelling.reinforced,
+        batches=tuple(labelling.batches),
+        stop=labelling.stop.reason,
+        refusals=labelling.refusals,
+        differences=labelling.ledger_differences,
+    )
+    return make_release(
+        labelled,
+        out=consortium.folder / "release",
+        key=consortium.key,
+        certificate=consortium.certificate,
+        authority=consortium.authority,
+        trained=None,
+        earlier=[],
+        named=[],
+        unproven=unproven,
+        now=datetime.datetime.now(datetime.UTC),
+    )
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -98,31 +132,7 @@ def test_a_lying_receipt_is_refused_when_it_comes_and_the_labelling_goes_on_to_a
         assert "bad_receipt" in consortium.codes("refusal")
         kept = {number for number, seat, kind, _ in consortium.ledger.log.evidence() if seat == LIAR}
         assert kept.isdisjoint(lied)
-        np.save(tmp_path / "pool.npy", pool_of(60, 4))
-        labelled = LabelledStudy(
-            study=consortium.study,
-            ledger=tmp_path / "coordinator.sqlite",
-            pool=tmp_path / "pool.npy",
-            labels=labelling.labels,
-            reinforced=labelling.reinforced,
-            batches=tuple(labelling.batches),
-            stop=labelling.stop.reason,
-            refusals=labelling.refusals,
-            differences=labelling.ledger_differences,
-        )
-        folder = make_release(
-            labelled,
-            out=tmp_path / "release",
-            key=consortium.key,
-            certificate=consortium.certificate,
-            authority=consortium.authority,
-            trained=None,
-            earlier=[],
-            named=[],
-            unproven=[],
-            now=NOW.__class__.now(NOW.tzinfo),
-        )
-        check, events = look(folder)
+        check, events = look(release(consortium, labelling))
         assert [each["batch"] for each in events["receipts_refused"][LIAR]] == lied
         assert LIAR in events["charges_unproven"]
         assert LIAR in check.message
@@ -139,3 +149,59 @@ def test_a_party_that_tells_the_truth_again_confirms_its_ledger(tmp_path):
         consortium.stop_node(LIAR)
         consortium.start_node(LIAR)
         wait_until(lambda: consortium.ledger.log.kept(last, LIAR, "settled"))
+
+
+@pytest.mark.parametrize("answer", ["votes", "nothing"])
+def test_what_is_no_receipt_and_no_refusal_is_a_bad_receipt(tmp_path, answer):
+    with Deployed(deployed_study(3), tmp_path) as consortium:
+        consortium.start_all()
+        answers = {
+            "votes": lambda outcome: VoteReply(outcome.batch_digest, np.zeros((1, 1), dtype=np.int64)),
+            "nothing": lambda outcome: Settled(b"", 0),
+        }
+        consortium.parties[LIAR]._settle = answers[answer]
+        labelling = consortium.label()
+        refused = [entry.fields for entry in consortium.ledger.log.entries() if entry.event == "receipt_refused"]
+        assert [each["batch"] for each in refused] == list(range(len(labelling.batches)))
+        assert {each["seat"] for each in refused} == {LIAR}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_party_that_refuses_in_the_coordinators_words_is_not_excused(tmp_path, forged):
+    with Deployed(deployed_study(3), tmp_path) as consortium:
+        consortium.start_all()
+        consortium.parties[LIAR]._settle = lambda outcome: forged
+        labelling = consortium.label()
+        entries = [
+            entry for entry in consortium.ledger.log.entries() if entry.event in ("receipt_refused", "refused_by")
+        ]
+        assert {entry.event for entry in entries} == {"refused_by"}
+        assert {entry.fields["code"] for entry in entries} == {"refused"}
+        said = [fields["reason"] for event, fields in consortium.events if event == "refusal"]
+        assert said
+        assert all(each.isprintable() for each in said)
+        with pytest.raises(Refused, match=LIAR) as silent:
+            release(consortium, labelling)
+        assert silent.value.code == "unproven_charges"
+
+
+def test_a_refused_receipt_excuses_no_later_silence(tmp_path):
+    with Deployed(deployed_study(3), tmp_path) as consortium:
+        consortium.start_all()
+        party, told = consortium.parties[LIAR], []
+        settle = party._settle
+
+        def lie_once(outcome):
+            told.append(outcome.batch_digest)
+            settled = settle(outcome)
+            return replace(settled, spent=0) if len(told) == 1 else Refusal("silent", "no receipt")
+
+        party._settle = lie_once
+        labelling = consortium.label()
+        assert len(labelling.batches) > 1
+        with pytest.raises(Refused, match=LIAR) as silent:
+            release(consortium, labelling)
+        assert silent.value.code == "unproven_charges"
+        _, events = look(release(consortium, labelling, unproven=[LIAR]))
+        assert [each["batch"] for each in events["receipts_refused"][LIAR]] == [0]
+        assert events["charges_unproven"][LIAR] == list(range(len(labelling.batches)))
