@@ -60,8 +60,8 @@ VERIFY = (
     "it when you enrolled, not the copy in the folder. It needs no account and no network.",
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
-    "charge but those that are stated as unproven or whose receipt was refused, that each charge recomputes from the "
-    "study, that no cap was passed, and that the figures here recompute. It does not know which certificates were "
+    "charge but those that are stated as unproven or whose last receipt was refused, that each charge recomputes from "
+    "the study, that no cap was passed, and that the figures here recompute. It does not know which certificates were "
     "revoked.",
     "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
 )

@@ -94,14 +94,15 @@ def test_no_frame_in_a_release_carries_votes(signed):
     assert votes[:8] not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_frame_with_votes_among_the_evidence_ends_the_release(signed, tmp_path):
+@pytest.mark.parametrize("vote", [0, -5])  # the second is out of range: it does not decode
+def test_a_frame_with_votes_among_the_evidence_ends_the_release(signed, tmp_path, vote):
     consortium = signed[0]
     labelled = consortium.label(small_study(name="leaky"))
     with Ledger(labelled.ledger) as ledger:
         rows = {(number, seat, kind): frame for number, seat, kind, frame in ledger.log.evidence()}
         now = datetime.datetime.now(datetime.UTC)
         receipt, _ = unseal(rows[0, "hospital-0", "settled"], authority=consortium.authority, now=now, role="party")
-        votes = encode(VoteReply(bytes(32), np.zeros((1, 3), dtype=np.int64)))
+        votes = encode(VoteReply(bytes(32), np.full((1, 3), vote, dtype=np.int64)))
         leak = Answer(receipt.nonce, 1, receipt.study, receipt.seat, receipt.own, receipt.seen, votes)
         signed_leak = seal(leak, key=consortium.keys["hospital-0"], certificate=consortium.certificates["hospital-0"])
         ledger.log._database.execute(
