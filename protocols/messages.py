@@ -16,7 +16,6 @@ from math import prod
 from typing import Any  # of the containers of protobuf
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
@@ -24,7 +23,7 @@ from protocols import wire_pb2
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.queries import QueryBatch
 from protocols.ranges import MESSAGE_BYTES as MESSAGE_BYTES
-from protocols.ranges import integers, parse
+from protocols.ranges import body_of, integers, parse
 
 _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 # Arrays in one message, and letters in the name of a step.
@@ -198,10 +197,7 @@ def decode(data: bytes) -> Message:
 
 def kind_of(data: bytes) -> str | None:
     """The kind of the message in `data`, as "settled", also where decode refuses its content; None if it has none."""
-    try:
-        return wire_pb2.Envelope.FromString(data).WhichOneof("body")
-    except DecodeError:
-        return None
+    return body_of(wire_pb2.Envelope, data)
 
 
 def encode_arrays(arrays: Iterable[ndarray]) -> bytes:

@@ -148,6 +148,14 @@ def parse(kind: type[_P], data: bytes, *, what: str) -> _P:
     return message
 
 
+def body_of(kind: type[_P], data: bytes) -> str | None:
+    """Which of its bodies the message in `data` has, also where `parse` refuses what is in it; None if it has none."""
+    try:
+        return kind.FromString(data).WhichOneof("body")
+    except DecodeError:
+        return None
+
+
 def check(where: str, field: str, value: int) -> int:
     """`value` itself. Raises InvalidInput unless it is in the range of the field."""
     allowed = RANGES[where, field]
