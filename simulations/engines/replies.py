@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from protocols import errors
-from protocols.errors import ConclaveError, EngineFailed, InvalidInput, Refused
+from protocols.errors import CannotVote, ConclaveError, EngineFailed, InvalidInput, Refused
 from simulations.engines.engine import OnReply
 
 
@@ -50,6 +50,8 @@ def check_asked(requests: Mapping[str, bytes], parties: Collection[str]) -> None
 def describe_error(error: ConclaveError) -> dict[str, str]:
     """The type's name (the nearest one of protocols.errors), the message, and for a refusal its code."""
     name = next(cls.__name__ for cls in type(error).__mro__ if vars(errors).get(cls.__name__) is cls)
+    if isinstance(error, CannotVote):  # of a simulation, in which nobody is to hear less than anybody else
+        return {"type": name, "message": error.why}
     if isinstance(error, Refused):
         return {"type": name, "message": str(error).removeprefix(f"{error.code}: "), "code": error.code}
     return {"type": name, "message": str(error)}

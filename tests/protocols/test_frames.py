@@ -142,7 +142,7 @@ def test_a_signature_of_another_key_is_refused():
     [
         ("wrong_role", {"role": "coordinator"}),
         ("certificate_expired", {"now": NOW + datetime.timedelta(days=10)}),
-        ("certificate_expired", {"now": NOW - datetime.timedelta(days=1)}),
+        ("certificate_expired", {"now": NOW - datetime.timedelta(days=2)}),
         ("wrong_authority", {"authority": new_authority(new_key(), name="test", now=NOW, days=9)}),
     ],
 )
