@@ -1,7 +1,8 @@
 """Places: how many requests of a round are sent at once, so that large ones do not fill the memory.
 
 A place is taken by who is connected, and held while the request is written to the stream: not while a party is waited
-for, and not while it thinks. One that reads slowly, or not at all, holds its place for its share of the time alone.
+for, and not while it thinks. One that reads slowly, or not at all, holds its place beyond its share of the time only
+while nobody else waits for one.
 """
 
 from __future__ import annotations
@@ -26,16 +27,40 @@ class Places:
         self._free = asyncio.Semaphore(self._at_once)
         self._unsent = seats
         self._deadline = deadline
+        self._waiting = 0
+        # By holder, when its share is over; that ends it only while another waits.
+        self._held: dict[asyncio.Timeout, float] = {}
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Waits for a place, and holds it. Raises TimeoutError when the share of the time is over.
+        """Waits for a place, and holds it. Raises TimeoutError when its share is over and another waits for a place.
 
         A share leaves as much to each of the seats that were not yet sent their request, whether connected or not.
         """
-        async with self._free:
+        self._count_waiting(1)
+        try:
+            await self._free.acquire()
+        finally:
+            self._count_waiting(-1)
+        try:
             turns = -(-self._unsent // self._at_once)
-            left = self._deadline - asyncio.get_running_loop().time()
-            async with asyncio.timeout(left / max(turns, 1)):
-                yield
+            now = asyncio.get_running_loop().time()
+            async with asyncio.timeout(None) as limit:
+                self._held[limit] = now + (self._deadline - now) / max(turns, 1)
+                self._limit(limit)
+                try:
+                    yield
+                finally:
+                    del self._held[limit]
             self._unsent -= 1
+        finally:
+            self._free.release()
+
+    def _count_waiting(self, more: int) -> None:
+        self._waiting += more
+        for limit in self._held:
+            self._limit(limit)
+
+    def _limit(self, limit: asyncio.Timeout) -> None:
+        if not limit.expired():
+            limit.reschedule(self._held[limit] if self._waiting else None)

@@ -63,7 +63,8 @@ class Session:
     """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
 
     serves: whether it offered a seat that was not refused; late: questions whose answer may still come, though nobody
-    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it.
+    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it; writes: whether
+    a frame is on its way.
     """
 
     party: Identity
@@ -80,6 +81,7 @@ class Session:
     late: int = 0
     unasked: int = 0
     rivals: int = 0
+    writes: bool = False
     waiting: dict[bytes, _Question] = field(default_factory=dict, repr=False)
     # Set once the party was told the outcomes that it missed: heads of its log then come in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -208,20 +210,25 @@ class Sessions:
         places = Places(seats=len(requests), largest=largest, deadline=deadline)
 
         async def one(seat: str, request: Request) -> Answered | Late | None:
-            asked = False
+            asked: Session | None = None
             try:
                 async with asyncio.timeout_at(deadline):
                     while True:
-                        session = await self._session_of(opened, seat)
-                        asked = True
+                        asked = await self._session_of(opened, seat)
                         try:
-                            return await self.ask(session, opened, seat, request, envelopes[id(request)], places)
+                            return await self.ask(asked, opened, seat, request, envelopes[id(request)], places)
                         except SessionEnded:
-                            asked = False
-                            self.remove(session)
+                            self.remove(asked)
+                            asked = None
             except TimeoutError:
-                self._on_event("late" if asked else "absent", {"seat": seat})
-                return Late(terms.deadline_s) if asked else None
+                if asked is None:
+                    self._on_event("absent", {"seat": seat})
+                    return None
+                if asked.writes:
+                    self._does_not_read(asked, seat)
+                else:
+                    self._on_event("late", {"seat": seat})
+                return Late(terms.deadline_s)
 
         if opened.fault is None:
             answers = await asyncio.gather(*(one(seat, request) for seat, request in requests.items()))
@@ -278,12 +285,18 @@ class Sessions:
                     session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
                 )
                 asked = self._seal(ask)
+                session.writes = True
                 await session.send(asked)
+                session.writes = False
         except TimeoutError:
-            self._on_event("not_read", {"seat": seat})
-            session.end()
+            self._does_not_read(session, seat)
             raise SessionEnded from None
         return asked
+
+    def _does_not_read(self, session: Session, seat: str) -> None:
+        """Ends a session whose other end did not take a whole frame: it cannot go on after half of one."""
+        self._on_event("not_read", {"seat": seat})
+        self.remove(session)
 
     async def tell(
         self,

@@ -58,6 +58,8 @@ _FATAL = frozenset(
     | {"peer_rolled_back", "too_many_refusals"}
 )
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
+# A session that ends before, and asked nothing, is no reason to dial again at once.
+_A_WHILE_S = 10.0
 _WELCOME_WAIT_S = 30.0
 _LOOK_S = 0.1
 _RENEWAL_LOOK_S = 3600.0
@@ -81,11 +83,16 @@ _OPTIONS = [
 
 @dataclass(eq=False)
 class _Session:
-    """One connection: its nonce, whether it was welcomed, the last round."""
+    """One connection: its nonce, whether it was welcomed and when, the last round."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
     welcomed: bool = False
+    welcomed_at: float = 0.0
     round: int = 0
+
+    def served(self) -> bool:
+        """Whether it was of use: it was asked something, or stayed a while."""
+        return self.welcomed and (self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S)
 
 
 class Node:
@@ -135,8 +142,8 @@ class Node:
         """
         wait_s = _FIRST_WAIT_S
         while not stop.is_set():
-            welcomed = self._certificate_holds() and self._connect(stop)
-            wait_s = _FIRST_WAIT_S if welcomed else min(2 * wait_s, _LONGEST_WAIT_S)
+            served = self._certificate_holds() and self._connect(stop)
+            wait_s = _FIRST_WAIT_S if served else min(2 * wait_s, _LONGEST_WAIT_S)
             stop.wait(wait_s * self._jitter.uniform(0.5, 1))
 
     def _certificate_holds(self) -> bool:
@@ -162,7 +169,7 @@ class Node:
             self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
 
     def _connect(self, stop: threading.Event) -> bool:
-        """One connection, until it ends; whether the coordinator welcomed the node."""
+        """One connection, until it ends; whether it was of use."""
         credentials = grpc.ssl_channel_credentials(
             to_pem(self._authority), key_to_pem(self._key), to_pem(self._renewal.certificate)
         )
@@ -180,16 +187,16 @@ class Node:
             watch = threading.Thread(target=self._watch, args=(call, session, send, stop, ended), daemon=True)
             watch.start()
             try:
-                return self._converse(call, send, session)
+                self._converse(call, send, session)
             except grpc.RpcError as error:
                 if not stop.is_set():
                     self._on_event("disconnected", {"code": error.code().name, "reason": str(error.details())[:200]})
-                return False
             finally:
                 ended.set()
                 outgoing.close()
                 call.cancel()
                 watch.join()
+        return session.served()
 
     def _watch(
         self,
@@ -212,7 +219,7 @@ class Node:
                 except Refused as error:  # the stream ends as well, and says why
                     self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
 
-    def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> bool:
+    def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
         standings = tuple(standing(seat) for seat in seats.values())
@@ -224,10 +231,10 @@ class Node:
                     self._said_goodbye(frame, session)
                     if frame.code in _FATAL:
                         raise Refused(frame.code, frame.reason)
-                    return session.welcomed
+                    return
                 if isinstance(frame, Welcome):
                     self._welcome(frame, session)
-                    session.welcomed = True
+                    session.welcomed, session.welcomed_at = True, time.monotonic()
                     self._renewal.ask(send)
                 elif isinstance(frame, Renewed):
                     self._renewal.take(frame)
@@ -237,7 +244,7 @@ class Node:
                     raise MalformedMessage(f"{type(frame).__name__} has no place here")
             except MalformedMessage as error:
                 self._on_event("malformed", {"reason": str(error)[:200]})
-                return session.welcomed
+                return
             except Refused as error:
                 if error.code in _FATAL:
                     self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
@@ -245,8 +252,7 @@ class Node:
                         send(Goodbye(error.code, str(error)))
                     raise
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
-                return session.welcomed
-        return session.welcomed
+                return
 
     def _welcome(self, welcome: Welcome, session: _Session) -> None:
         if welcome.session != session.nonce:

@@ -1,22 +1,25 @@
 """Nodes and hub over real mutual TLS on loopback: the same labels as in one process, and who is turned away."""
 
+import asyncio
 import datetime
 import shutil
 import sqlite3
 import threading
+import time
 
 import grpc
 import numpy as np
 import pytest
 
 from coordinator.in_process import InProcess
+from coordinator.sessions import UNASKED, Session
 from party.party import Party
 from protocols.accounting.ledger import Ledger
 from protocols.aggregation.clear import Clear
 from protocols.coordinator import Coordinator
 from protocols.errors import Refused
-from protocols.frames import SESSION_METHOD
-from protocols.identity import COORDINATOR_HOST, issue, key_to_pem, new_authority, new_key, to_pem
+from protocols.frames import NONCE_BYTES, SESSION_METHOD, Renew
+from protocols.identity import COORDINATOR_HOST, Identity, issue, key_to_pem, new_authority, new_key, to_pem
 from protocols.messages import VoteRequest
 from protocols.noise import simulated
 from protocols.queries import QueryBatch
@@ -57,6 +60,19 @@ def test_labels_and_spend_are_those_of_one_process(consortium):
     assert labelled.ledger_differences == {}
     for name, spent in zip(consortium.parties, expected.spent, strict=True):
         assert consortium.ledgers[name].balance(name).spent == spent
+
+
+def test_a_party_that_asks_for_a_certificate_again_and_again_loses_its_session(consortium):
+    party = Identity("hospital-0", "party", consortium.authority)
+    session = Session(party, bytes(NONCE_BYTES), print, "", "", 1, renewed_s=time.monotonic())
+
+    async def renew(times):
+        for _ in range(times):
+            await consortium.hub._renewal(session, Renew(b"request"))
+
+    asyncio.run(renew(UNASKED))
+    with pytest.raises(Refused, match="unasked_frames"):
+        asyncio.run(renew(1))
 
 
 def test_a_party_that_is_away_is_left_out_and_pays_nothing(tmp_path):

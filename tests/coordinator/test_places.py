@@ -104,19 +104,62 @@ def test_an_answer_about_another_seat_than_was_asked_ends_the_session(opened):
     asyncio.run(run())
 
 
-def test_a_seat_that_was_sent_its_request_leaves_its_share_to_the_others(monkeypatch):
-    shares, real = [], asyncio.timeout
-
-    def timeout(delay):
-        shares.append(delay)
-        return real(delay)
+def shares_of(made, turns):
+    """The seconds that each of so many turns may last while another waits for a place."""
+    shares = []
 
     async def run():
-        monkeypatch.setattr(places.asyncio, "timeout", timeout)
-        made = places.Places(seats=4, largest=1, deadline=asyncio.get_running_loop().time() + 1200)
-        for _ in range(4):
+        for _ in range(turns):
             async with made.taken():
-                pass
+                (ends,) = made._held.values()
+                shares.append(ends - asyncio.get_running_loop().time())
 
-    asyncio.run(run())
-    assert np.rint(np.array(shares) / 100).tolist() == [3, 4, 6, 12]
+    return run, shares
+
+
+def test_a_seat_that_was_sent_its_request_leaves_its_share_to_the_others():
+    async def run():
+        made = places.Places(seats=4, largest=1, deadline=asyncio.get_running_loop().time() + 1200)
+        turns, shares = shares_of(made, 4)
+        await turns()
+        return shares
+
+    assert np.rint(np.array(asyncio.run(run())) / 100).tolist() == [3, 4, 6, 12]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_share_that_is_over_ends_a_turn_only_where_another_waits(waits):
+    async def run():
+        loop = asyncio.get_running_loop()
+        made = places.Places(seats=2, largest=1, deadline=loop.time() + 60)
+        reads, others = asyncio.Event(), []
+
+        async def slow():
+            async with made.taken():
+                made._held = dict.fromkeys(made._held, loop.time() - 1)  # its share is over
+                await reads.wait()
+            return "read"
+
+        async def other():
+            async with made.taken():
+                others.append("sent")
+
+        task = asyncio.ensure_future(slow())
+        await asyncio.sleep(0)
+        if waits:
+            await other()
+        reads.set()
+        try:
+            return await task, others
+        except TimeoutError:
+            return "cut off", others
+
+    assert asyncio.run(run()) == (("cut off", ["sent"]) if waits else ("read", []))
+
+
+@pytest.mark.parametrize("at_once", [1, 2**30])
+def test_a_seat_that_never_reads_is_named_so_however_many_places_there_are(opened, monkeypatch, at_once):
+    monkeypatch.setattr(places, "_AT_ONCE_BYTES", at_once)
+    answered, events = ask_all(opened, [session_of(seat, reads=seat != SEATS[3]) for seat in SEATS])
+    assert answered >= set(SEATS[:3])
+    assert [event for event in events if event[1]["seat"] == SEATS[3]] == [("not_read", {"seat": SEATS[3]})]

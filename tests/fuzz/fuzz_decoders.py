@@ -4,7 +4,7 @@
     python tests/fuzz/fuzz_decoders.py -max_total_time=600 CORPUS_FOLDER
 
 The first byte chooses the reader (readers.py), the rest is what it reads. The input that led to a finding is written to
-./crash-*. Short runs of the same readers are part of the test suite (test_readers.py).
+./crash-*. Short runs of the same readers are part of the test suite (test_altered_inputs.py).
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 import datetime
 import os
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -234,6 +236,14 @@ def test_a_goodbye_that_comes_again_and_again_is_logged_ever_more_seldom_with_it
     for _ in range(9):
         at.node._said_goodbye(Goodbye("another_node", "it is there"), session)
     assert [fields["times"] for _, fields in at.events] == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize(("served", "longest"), [(True, 0.2), (False, 60.0)])
+def test_a_coordinator_that_welcomes_and_parts_at_once_is_dialled_ever_more_seldom(at, monkeypatch, served, longest):
+    session, waits = _Session(welcomed=True, welcomed_at=time.monotonic(), round=int(served)), []
+    monkeypatch.setattr(at.node, "_connect", lambda stop: session.served())
+    at.node.run(SimpleNamespace(is_set=lambda: len(waits) == 12, wait=waits.append))
+    assert longest / 2 <= max(waits) <= longest
 
 
 @pytest.mark.parametrize("settles", [True, False])

@@ -105,7 +105,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--quorum", "61"], 2, "quorum is 61; allowed: at most the 60 parties"),
         (["--dropout", "1"], 2, "dropout is 1.0; allowed: less than 1"),
         (["--votes", "absent.npy"], 3, "absent.npy does not exist"),
-        (["--votes", "broken.npy"], 4, "is not a NumPy file"),
+        (["--votes", "broken.npy"], 4, "is no array of numbers"),
         (["--budgets", "1", "--sigma", "0.5"], 5, "affords no query"),
         (["--surprise"], 2, "--surprise"),
     ],
