@@ -35,13 +35,12 @@ from typing import Any  # figures of several kinds
 from asked_processes import ASKER, AskedProcesses, called
 from between import run_between
 
-import party.asking
-import party.improvement
+from party.asking import asking, improvement
 from party.commands.group import run_command
-from protocols.aggregation.private_queries import PrivateQueries
-from protocols.channel import Channel
-from protocols.messages import Reply, Request, StepRequest, VoteRequest
-from protocols.study import Study
+from protocols.crypto.channel import Channel
+from protocols.levels.hidden_queries.querier import PrivateQueries
+from protocols.study.study import Study
+from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest
 
 
 class Stages:
@@ -56,7 +55,7 @@ class Stages:
 
     def run(self, arguments: list[str]) -> float:
         """Runs the command; its whole time."""
-        relayed, dial, improve = party.asking.Relayed, party.asking._dial, party.improvement.improve
+        relayed, dial, improve = asking.Relayed, asking._dial, improvement.improve
         compute, stages = PrivateQueries._compute, self
 
         class Timed(relayed):  # type: ignore[misc, valid-type]  # a class that is found at run time
@@ -70,7 +69,7 @@ class Stages:
                     return super().__call__(requests)
 
         @contextlib.contextmanager
-        def dialled(study: Study, line: party.asking.Line) -> Iterator[Channel]:
+        def dialled(study: Study, line: asking.Line) -> Iterator[Channel]:
             with stages.timed("counting" if stages._voted else "dealing"), dial(study, line) as channel:
                 yield channel
 
@@ -84,14 +83,14 @@ class Stages:
             with stages.timed("training"):
                 return improve(*given, **named)
 
-        party.asking.Relayed, party.asking._dial, party.improvement.improve = Timed, dialled, improved
+        asking.Relayed, asking._dial, improvement.improve = Timed, dialled, improved
         PrivateQueries._compute = computed
         try:
             began = time.perf_counter()
             called(run_command, arguments)
             return time.perf_counter() - began
         finally:
-            party.asking.Relayed, party.asking._dial, party.improvement.improve = relayed, dial, improve
+            asking.Relayed, asking._dial, improvement.improve = relayed, dial, improve
             PrivateQueries._compute = compute
 
     @contextlib.contextmanager
@@ -153,7 +152,7 @@ def main() -> None:
         + "".join(f"{name:>10}" for name in (*Stages.NAMES, "rest"))
         + f"{'steps':>7}{'to op.':>8}{'from':>7}{'to gdn.':>9}{'from':>8}"
     )
-    party.improvement.check_model("logistic_regression")  # imports its packages, which is not what is timed
+    improvement.check_model("logistic_regression")  # imports its packages, which is not what is timed
     for rtt_ms in options.rtt_ms:
         stages, whole, moved, figures = measure(options, rtt_ms)
         if figures["asked"] != options.queries or figures["left_out"]:

@@ -23,11 +23,11 @@ import numpy as np
 import platformdirs
 
 from protocols.errors import ConclaveError
-from simulations.ask import ask, read_ask_inputs
-from simulations.ask_results import ask_summary
-from simulations.ask_settings import ask_settings
-from simulations.inputs import Host
+from simulations.ask.results import ask_summary
+from simulations.ask.settings import ask_settings
+from simulations.ask.stages import ask, read_ask_inputs
 from simulations.progress import Reporter
+from simulations.stages.inputs import Host
 
 _BUDGETS = {50: "20", 250: "1:0.34,2:0.43,3:0.23"}
 

@@ -20,12 +20,12 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from coordinator.commands.group import run_command as run_coordinator
 from party.commands.group import run_command as run_party
 from party.home import Home
-from protocols.confidentiality import Confidentiality
-from protocols.identity import certificate_from_pem, encoded_point
-from protocols.level_checks import NO_POOL
-from protocols.study import Seat, Study
-from protocols.study_file import write_study
-from protocols.terms import Feature, Terms
+from protocols.crypto.identity import certificate_from_pem, encoded_point
+from protocols.study.file import write_study
+from protocols.study.level_checks import NO_POOL
+from protocols.study.level_terms import Confidentiality
+from protocols.study.study import Seat, Study
+from protocols.study.terms import Feature, Terms
 
 ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
 # What so few parties need for labels that are mostly right; SIGMA is for up to 20 queries.

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from party.teachers.logistic_regression import MAX_ITERATIONS
 from simulations import datasets
-from simulations.cast import cast_votes
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine
-from simulations.partition import parse_partition, partition
+from simulations.setup.partition import parse_partition, partition
+from simulations.stages.cast import cast_votes
 
 
 def main() -> None:

@@ -25,17 +25,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from coordinator.hub import Hub
+from coordinator.connection.hub import Hub
 from coordinator.in_process import InProcess
-from party.node import Node
+from party.connection.node import Node
+from party.connection.seat import Seat
 from party.party import Party
-from party.seat import Seat
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
-from protocols.confidentiality import CLEAR
-from protocols.coordinator import Coordinator
-from protocols.enrolment import Enrolled
-from protocols.identity import (
+from protocols.crypto.identity import (
     certificate_from_pem,
     issue,
     key_from_pem,
@@ -44,14 +39,19 @@ from protocols.identity import (
     new_key,
     to_pem,
 )
-from protocols.messages import VoteRequest
+from protocols.crypto.randomness import system_source
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
 from protocols.noise import cryptographic
-from protocols.queries import QueryBatch, pool_digest
-from protocols.randomness import system_source
-from protocols.study import Seat as StudySeat
-from protocols.study import Study
-from protocols.study_file import read_study, write_study
-from protocols.terms import Terms
+from protocols.study.file import read_study, write_study
+from protocols.study.level_terms import CLEAR
+from protocols.study.queries import QueryBatch, pool_digest
+from protocols.study.study import Seat as StudySeat
+from protocols.study.study import Study
+from protocols.study.terms import Terms
+from protocols.wire.enrolment import Enrolled
+from protocols.wire.messages import VoteRequest
 
 FEATURES, QUERIES, ROUNDS = 16, 1000, 8
 

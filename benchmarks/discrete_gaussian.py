@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from protocols.discrete_gaussian import discrete_gaussian, lattice_sigma
-from protocols.randomness import RandomSource, system_source
-from protocols.stream import expanded_source
+from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
+from protocols.crypto.prg import expanded_source
+from protocols.crypto.randomness import RandomSource, system_source
 
 SIGMAS_VOTES = (0.01, 1.0, 40.3, 1000.0, 1e5)
 BATCH = 1000 * 11

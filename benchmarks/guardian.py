@@ -27,27 +27,27 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.authority import Authority, authority_pem, create_consortium
-from coordinator.guardian_dialling import GuardianLine, dial
-from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
-from coordinator.guardian_port import GuardianPort
-from coordinator.guardian_serving import serve_guardian
-from coordinator.guardian_studies import approve_study
+from coordinator.connection.guardian_dialling import GuardianLine, dial
 from coordinator.home import Home, Settings
-from coordinator.logs import Log
-from coordinator.store import Store
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.aggregation import Asked
-from protocols.aggregation.shared_votes import SharedBallot, TwoServer
-from protocols.channel import Channel
-from protocols.confidentiality import Confidentiality
-from protocols.guardian_greeting import Guarded
-from protocols.messages import VoteRequest
-from protocols.queries import QueryBatch
-from protocols.randomness import system_source
-from protocols.study import Seat, Study
-from protocols.study_file import read_study
-from protocols.terms import Terms
+from coordinator.members.authority import Authority, authority_pem, create_consortium
+from coordinator.store.store import Store
+from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from guardian.port import GuardianPort
+from guardian.serving import serve_guardian
+from guardian.studies import approve_study
+from protocols.crypto.channel import Channel
+from protocols.crypto.randomness import system_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.level import Asked
+from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.study.file import read_study
+from protocols.study.level_terms import Confidentiality
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Seat, Study
+from protocols.study.terms import Terms
+from protocols.wire.guardian.greeting import Guarded
+from protocols.wire.messages import VoteRequest
+from runtime.logs import Log
 
 LARGE = 64 * 2**20
 PINGS = 50

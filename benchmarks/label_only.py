@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from protocols.accounting.label_only import ORDERS, label_rdp
-from protocols.accounting.label_supremum import label_supremum
+from protocols.bounds.label_only import ORDERS, label_rdp
+from protocols.bounds.label_supremum import label_supremum
 
 WEIGHTS, SIGMA, SAMPLE = 250, 40.0, 100
 

@@ -18,17 +18,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from membership_lira import likelihood_ratios
 
 from coordinator.students import student_kind
-from simulations.experiment import experiment
-from simulations.inputs import Host, Inputs, load_dataset
-from simulations.membership_ceiling import area_ceiling, true_positive_ceiling
-from simulations.membership_lira import likelihood_ratios
-from simulations.membership_scores import SCORES, loss
-from simulations.membership_statistics import area, rates
-from simulations.partition import parse_partition, partition
+from simulations.membership.ceiling import area_ceiling, true_positive_ceiling
+from simulations.membership.scores import SCORES, loss
+from simulations.membership.statistics import area, rates
 from simulations.pipeline import run, study_of
 from simulations.progress import Reporter
+from simulations.setup.experiment import experiment
+from simulations.setup.partition import parse_partition, partition
+from simulations.stages.inputs import Host, Inputs, load_dataset
 
 EPSILON, DELTA = 8.0, 1e-5
 PARTIES, STUDENT = 40, "random_forest"

@@ -36,21 +36,27 @@ from between import run_between
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
+from spu.spu_files import asking_share, private_arrays, public_json
 
-import protocols.inference
-from protocols.aggregation.two_server.field import P
-from protocols.aggregation.two_server.shares import expand_guardian
-from protocols.identity import key_to_pem, new_key, to_pem
-from protocols.inference.answerer import Answerer
-from protocols.inference.architecture import Precision
-from protocols.inference.dealer import deal
-from protocols.inference.fixed_point import QuantisedModel, agreement, plain_inference, quantise
-from protocols.inference.material import Arrays
-from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU, float_inference
-from protocols.inference.querier import Querier
-from protocols.inference.spu_files import asking_share, private_arrays, public_json
-from protocols.messages import decode_arrays, encode_arrays
-from protocols.randomness import system_source
+from protocols.crypto.field import P
+from protocols.crypto.identity import key_to_pem, new_key, to_pem
+from protocols.crypto.randomness import system_source
+from protocols.levels.hidden_queries.inference.answerer import Answerer
+from protocols.levels.hidden_queries.inference.architecture import Precision
+from protocols.levels.hidden_queries.inference.dealer import deal
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, agreement, plain_inference, quantise
+from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.model import (
+    AveragePool,
+    Convolution,
+    Dense,
+    Model,
+    ReLU,
+    float_inference,
+)
+from protocols.levels.hidden_queries.inference.querier import Querier
+from protocols.levels.two_server.shares import expand_guardian
+from protocols.wire.messages import decode_arrays, encode_arrays
 
 MODELS = ("linear", "mlp", "cnn")
 SPU_ROLES = ("asking", "answering")
@@ -260,7 +266,7 @@ def start_spu(
     interpreter: str, role: str, addresses: dict[str, str], folder: Path, repeats: int
 ) -> subprocess.Popen[bytes]:
     """One of the two processes. addresses: where it listens, and where it finds the other."""
-    program = Path(protocols.inference.__file__).parent / "spu_program" / "infer.py"
+    program = Path(__file__).parent / "spu" / "infer.py"
     # One thread is our rule for NumPy; SPU may take as many as there are.
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     ends = [f"--{each}={address}" for each, address in addresses.items()]

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.accounting import accountant as accountants
-from protocols.accounting.accountant import Accountant, GaussianRdp
-from simulations.experiment import experiment, experiment_budgets, make_study
-from simulations.label import label_seed
-from simulations.votes_file import read_labels, read_votes
+from protocols.budgets import accountant as accountants
+from protocols.budgets.accountant import Accountant, GaussianRdp
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from simulations.stages.label import label_seed
+from simulations.stages.votes_file import read_labels, read_votes
 
 
 class ClassicConversion(GaussianRdp):

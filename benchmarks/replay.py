@@ -14,10 +14,10 @@ import time
 import numpy as np
 
 from protocols.noise import simulated
-from protocols.study import Study
+from protocols.study.study import Study
 from protocols.votes import ABSTAIN
-from simulations.experiment import experiment, experiment_budgets, make_study
-from simulations.replay import StoredVotes, replay
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from simulations.stages.replay import StoredVotes, replay
 
 
 def make_votes(parties: int, queries: int, classes: int = 10) -> StoredVotes:

@@ -17,13 +17,13 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
-from protocols.accounting.label_law import label_log_probabilities
-from simulations.experiment import experiment
-from simulations.inputs import Host, read_inputs
-from simulations.label import label_seed
+from protocols.research.label_law import label_log_probabilities
 from simulations.pipeline import study_of, votes_source
 from simulations.progress import Reporter
-from simulations.retraining import retraining
+from simulations.retraining.retraining import retraining
+from simulations.setup.experiment import experiment
+from simulations.stages.inputs import Host, read_inputs
+from simulations.stages.label import label_seed
 
 CONFIDENCE = 1 - 1e-6
 

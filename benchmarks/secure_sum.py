@@ -33,18 +33,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation import summed_ballot, summed_votes
-from protocols.aggregation.aggregation import Asked, Ballot
-from protocols.aggregation.sum_terms import context_of
-from protocols.aggregation.summed_ballot import SummedBallot
-from protocols.aggregation.summed_votes import SecureSum
-from protocols.confidentiality import Confidentiality
-from protocols.identity import encoded_point
-from protocols.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
-from protocols.queries import QueryBatch
-from protocols.randomness import system_source
-from protocols.study import Seat, Study
+from protocols.crypto.identity import encoded_point
+from protocols.crypto.randomness import system_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.level import Asked, Ballot
+from protocols.levels.secure_sum import aggregation as summed_votes
+from protocols.levels.secure_sum import ballot as summed_ballot
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.ballot import SummedBallot
+from protocols.levels.secure_sum.terms import context_of
+from protocols.study.level_terms import Confidentiality
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Seat, Study
+from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
 
 STEPS = ("sum_keys", "sum_shares", "vote", "sum_agree", "sum_open")
 REPORT, STOP = "report", b"stop"

@@ -23,13 +23,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from protocols.aggregation.two_server.noisy_argmax import coordinator_side, guardian_side
-from protocols.aggregation.two_server.ring import check_ring
-from protocols.aggregation.two_server.shares import CoordinatorShare, GuardianShare, share_votes
-from protocols.aggregation.two_server.sketch import Ballots, coordinator_checks, guardian_checks
-from protocols.aggregation.two_server.weighted_sums import coordinator_sums, guardian_sums
+from protocols.crypto.counting_ring import check_ring
+from protocols.crypto.randomness import seeded_source, system_source
 from protocols.errors import ChannelClosed, MalformedMessage
-from protocols.randomness import seeded_source, system_source
+from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
+from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
 from protocols.votes import ABSTAIN
 
 UNITS, SIGMA_LABEL, SIGMA_THRESHOLD = 64, 10.0, 20.0

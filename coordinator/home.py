@@ -13,8 +13,8 @@ from typing import get_type_hints
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from protocols.crypto.identity import certificate_from_pem, check_name, key_from_pem
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
-from protocols.identity import certificate_from_pem, check_name, key_from_pem
 from protocols.private_files import private_folder
 from protocols.reading import read_bytes, read_toml
 

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from protocols.aggregation.guardian import Guardian
-from protocols.channel import Channel, pair
+from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
-from protocols.messages import Reply, Request
+from protocols.levels.guardian import Guardian
+from protocols.wire.messages import Reply, Request
 
 
 class InProcess:

@@ -14,21 +14,21 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import IO, Protocol
 
-from coordinator.authority import Authority
-from coordinator.guardian_dialling import GuardianLine, check_guardian, dial
+from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
+from coordinator.connection.hub import Connected, Hub
+from coordinator.connection.relaying import RelayedStudy
 from coordinator.home import Home, make_folder
-from coordinator.hub import Connected, Hub
-from coordinator.jobs import Guardians, OpensStudies, OpenStudy
-from coordinator.logs import Log
-from coordinator.monitoring import Monitor, prometheus
-from coordinator.relaying import RelayedStudy
+from coordinator.labelling.jobs import Guardians, OpensStudies, OpenStudy
+from coordinator.members.authority import Authority
 from coordinator.status import read_status
-from coordinator.store import Job, Serving, Session, Store
-from protocols.channel import Channel
+from coordinator.store.store import Job, Serving, Session, Store
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed
-from protocols.identity import Identity
 from protocols.private_files import open_private, tighten
-from protocols.study import Study
+from protocols.study.study import Study
+from runtime.logs import Log
+from runtime.metrics import Monitor, prometheus
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0

@@ -12,10 +12,10 @@ from typing import Any  # the values of a JSON object
 
 import numpy as np
 
-from coordinator.relayed_budgets import at_most
-from coordinator.store import Job, Serving, Store, ledger_path
-from protocols.accounting.ledger import Ledger
-from protocols.study import Study, party_of
+from coordinator.connection.relayed_budgets import at_most
+from coordinator.store.store import Job, Serving, Store, ledger_path
+from protocols.ledger.ledger import Ledger
+from protocols.study.study import Study, party_of
 
 # Serve writes every half second; a laptop's disk may take some of its own.
 _ALIVE_S = 10.0

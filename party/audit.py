@@ -15,12 +15,12 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
-from protocols.frames import Ask, unseal
-from protocols.messages import Outcome, VoteRequest, decode
-from protocols.study import Study
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.conversation import check_outcome
+from protocols.study.study import Study
+from protocols.wire.frames import Ask, unseal
+from protocols.wire.messages import Outcome, VoteRequest, decode
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from party.dialling import Unreachable, say_hello
+from party.budget.policy import Policy
+from party.connection.dialling import Unreachable, say_hello
 from party.home import Home
-from party.policy import Policy
 from party.settings import Invitation
-from party.trained import read_manifest
+from party.voting.trained import read_manifest
+from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
 from protocols.errors import ConclaveError, InvalidInput, Refused
-from protocols.frames import Goodbye
-from protocols.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
 from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
+from protocols.wire.frames import Goodbye
 
 _TIMEOUT_S: Final = 10.0
 _SKEW_MS: Final = 60_000

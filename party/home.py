@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from party.files import write_atomically
-from party.pool import keep_pool
+from party.data.pool import keep_pool
 from party.settings import Invitation, Settings, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import open_private, private_folder
 from protocols.reading import read_text
-from protocols.study import Study
-from protocols.study_file import read_study, write_study
+from protocols.study.file import read_study, write_study
+from protocols.study.study import Study
+from runtime.files import write_atomically
 
 # home.id is 32 digits; a person may have written a line end.
 _IDENTITY_BYTES = 100
@@ -63,7 +63,7 @@ class Home:
     def identity(self) -> str:
         """Which home this is, wherever it lies: 32 hexadecimal digits in home.id, drawn when first asked for.
 
-        A home that was moved has it still; so has a copy, and only one of the two may go on (party.watermarks).
+        A home that was moved has it still; so has a copy, and only one of the two may go on (party.budget.watermarks).
         Raises StorageFailed; InvalidInput for a file that holds something else.
         """
         path = self.path / "home.id"

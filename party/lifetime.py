@@ -22,14 +22,14 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.accounting.accountant import GaussianDp, accountant
-from protocols.accounting.filter import NANO, cap_nano, noise_reserve
-from protocols.accounting.gaussian import gdp_epsilon, gdp_mu
-from protocols.accounting.label_only import ORDERS
-from protocols.accounting.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
+from protocols.bounds.gaussian import gdp_epsilon, gdp_mu
+from protocols.bounds.label_only import ORDERS
+from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
+from protocols.budgets.accountant import GaussianDp, accountant
+from protocols.budgets.filter import NANO, cap_nano, noise_reserve
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
-from protocols.study import Study, party_of, votes_per_unit
+from protocols.study.study import Study, party_of, votes_per_unit
 
 # What a lifetime filter may count in: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
 CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)

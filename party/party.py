@@ -13,11 +13,16 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.aggregation import Ballot
-from protocols.aggregation.clear import ClearBallot
+from protocols.budgets.participation import coins
+from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
-from protocols.messages import (
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import ClearBallot
+from protocols.levels.level import Ballot
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+from protocols.votes import ABSTAIN, check_votes
+from protocols.wire.messages import (
     HiddenVotes,
     Outcome,
     Refusal,
@@ -30,11 +35,6 @@ from protocols.messages import (
     decode,
     encode,
 )
-from protocols.participation import coins
-from protocols.queries import QueryBatch
-from protocols.randomness import RandomSource
-from protocols.study import Study
-from protocols.votes import ABSTAIN, check_votes
 
 # A voter gives one class id (or ABSTAIN) a teacher and query.
 Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]

@@ -18,10 +18,10 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, identify
 from protocols.errors import DataCorrupt, DataUnavailable, Refused
-from protocols.identity import PEM_BYTES, certificate_from_pem, identify
 from protocols.reading import open_file, parse_json, read_bytes
-from protocols.study import Study
+from protocols.study.study import Study
 from protocols.votes import NOT_ASKED
 
 _BYTES: Final = 2**30

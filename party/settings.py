@@ -14,9 +14,9 @@ from typing import Any  # what tomllib returns, checked below
 
 from party.lifetime import LifetimeCap
 from protocols import reading
+from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.identity import check_name
-from protocols.study import UNITS
+from protocols.study.study import UNITS
 
 TOKEN_BYTES = 32
 

@@ -16,8 +16,8 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.special import ndtr, ndtri
 
+from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
-from protocols.randomness import RandomSource
 
 StandardNormal = Callable[[tuple[int, ...]], Float64[ndarray, "..."]]
 

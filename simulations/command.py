@@ -14,7 +14,6 @@ import click
 import tomli_w
 from rich.console import Console
 
-from party.files import write_atomically
 from protocols.errors import (
     BudgetExceeded,
     ConclaveError,
@@ -25,18 +24,19 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.reading import read_json
-from simulations.accountants import accountant_table
-from simulations.ask_command import ask_flags
+from runtime.files import write_atomically
+from simulations.ask.command import ask_flags
 from simulations.audit.command import audit_flags
-from simulations.experiment import Experiment, read_config, write_config
-from simulations.inputs import read_inputs
-from simulations.noise_words import more_noise, noise_words
-from simulations.optimise_command import check_idle, optimise_flags, run_optimise
 from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
-from simulations.plan import Plan, make_plan
-from simulations.printing import print_plan, print_rows, print_summary
+from simulations.planning.command import check_idle, optimise_flags, run_optimise
+from simulations.planning.plan import Plan, make_plan
 from simulations.progress import Reporter
+from simulations.report.terminal import print_plan, print_rows, print_summary
+from simulations.results.noise import more_noise, noise_words
+from simulations.setup.accountants import accountant_table
+from simulations.setup.experiment import Experiment, read_config, write_config
+from simulations.stages.inputs import read_inputs
 from simulations.sweep import read_sweep, run_sweep
 
 Flags = dict[str, Any]
@@ -133,12 +133,12 @@ def run_flags(**flags: Any) -> None:
     if flags["dry_run"]:
         print_plan(plan, as_json=flags["as_json"])
         return
-    _must_afford(plan)
+    must_afford(plan)
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
-    from simulations.plots import write_figures
-    from simulations.private_report import printed, write_private
-    from simulations.report import write_report
-    from simulations.results import write_results
+    from simulations.plots.figures import write_figures
+    from simulations.report.page import write_report
+    from simulations.report.private_section import printed, write_private
+    from simulations.results.files import write_results
 
     try:
         result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
@@ -225,7 +225,7 @@ def accountants_flags(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
     """Two runs side by side: settings that differ, figures, and whether they may be compared at all."""
-    from simulations.compare import compare_runs
+    from simulations.report.compare import compare_runs
 
     comparison = compare_runs(Path(run_a), Path(run_b))
     if as_json:
@@ -276,7 +276,7 @@ def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
     reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
 
 
-def _must_afford(plan: Plan) -> None:
+def must_afford(plan: Plan) -> None:
     """Raises BudgetExceeded, before anything is trained, when no label can be released."""
     answers = [group.answers_all for group in plan.groups]
     if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
@@ -328,8 +328,8 @@ def _resumed(flags: Flags) -> Experiment:
 
 
 def _sweep(flags: Flags) -> None:
-    from simulations.plots import sweep_figure, write_figure
-    from simulations.results import environment
+    from simulations.plots.figures import sweep_figure, write_figure
+    from simulations.results.files import environment
 
     reporter, host = _reporter(flags), host_from(flags)
     sweep = read_sweep(Path(flags["sweep_file"]), given=given_settings(flags))

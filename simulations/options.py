@@ -12,14 +12,14 @@ import platformdirs
 
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
-from protocols.accounting.accountant import ACCOUNTANTS
+from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
-from simulations.accountants import BAYESIAN, accountant_table, named_accountants
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
-from simulations.experiment import Experiment, experiment, parse_seeds
-from simulations.inputs import Host
+from simulations.setup.accountants import BAYESIAN, accountant_table, named_accountants
+from simulations.setup.experiment import Experiment, experiment, parse_seeds
+from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -12,22 +12,22 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.coordinator import TrainStudent
-from protocols.study import Study
+from protocols.labelling.coordinator import TrainStudent
+from protocols.study.study import Study
 from protocols.votes import count_votes, plurality
-from simulations.accountants import check_analyses, named_accountants
-from simulations.budgets import Budgets
-from simulations.cast import cast_votes
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
-from simulations.experiment import Experiment, experiment_budgets, make_study
-from simulations.findings import Findings, find
-from simulations.inputs import Host, Inputs
-from simulations.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
+from simulations.private.private_figures import Findings, find
 from simulations.progress import Reporter
-from simulations.record_budgets import upsampling
-from simulations.replay import StoredVotes, check_fit
-from simulations.students import ReleasedStudent, between_rounds, pooled_student
+from simulations.setup.accountants import check_analyses, named_accountants
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.setup.record_budgets import upsampling
+from simulations.stages.cast import cast_votes
+from simulations.stages.inputs import Host, Inputs
+from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
+from simulations.stages.replay import StoredVotes, check_fit
+from simulations.stages.students import ReleasedStudent, between_rounds, pooled_student
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,20 @@ import numpy as np
 import pandas as pd
 
 from protocols.errors import BudgetExceeded, InvalidInput
-from simulations.accountants import named_accountants
-from simulations.experiment import Experiment, experiment, experiment_budgets, make_study, parse_seeds, read_toml
-from simulations.inputs import Host, read_inputs
-from simulations.label import label_seed, mean_and_interval
 from simulations.pipeline import Source, votes_source
 from simulations.progress import Reporter
-from simulations.students import ReleasedStudent, between_rounds
+from simulations.setup.accountants import named_accountants
+from simulations.setup.experiment import (
+    Experiment,
+    experiment,
+    experiment_budgets,
+    make_study,
+    parse_seeds,
+    read_toml,
+)
+from simulations.stages.inputs import Host, read_inputs
+from simulations.stages.label import label_seed, mean_and_interval
+from simulations.stages.students import ReleasedStudent, between_rounds
 
 # Settings that touch neither data nor teachers: settings that differ in these alone share their votes.
 _AFTER_VOTES = frozenset(

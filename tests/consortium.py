@@ -11,22 +11,22 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.hub import Hub
-from party.node import Node
+from coordinator.connection.hub import Hub
+from party.connection.node import Node
+from party.connection.seat import Seat
 from party.party import Party
-from party.seat import Seat
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
-from protocols.aggregation.levels import ballot_of
-from protocols.coordinator import Coordinator
-from protocols.enrolment import Enrolled
+from protocols.crypto.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
+from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
-from protocols.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
+from protocols.levels.table import ballot_of
 from protocols.noise import simulated
-from protocols.queries import pool_digest
-from protocols.randomness import system_source
-from protocols.study import Study
-from protocols.terms import Terms
+from protocols.study.queries import pool_digest
+from protocols.study.study import Study
+from protocols.study.terms import Terms
+from protocols.wire.enrolment import Enrolled
 from tests.studies import make_study
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -16,25 +16,25 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from coordinator.authority import Authority, authority_pem
-from coordinator.guardian_dialling import GuardianLine, check_guardian, dial
-from coordinator.guardian_home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
-from coordinator.guardian_port import GuardianPort
-from coordinator.guardian_studies import approve_study
+from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.in_process import InProcess
-from coordinator.store import Store
+from coordinator.members.authority import Authority, authority_pem
+from coordinator.store.store import Store
+from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from guardian.port import GuardianPort
+from guardian.studies import approve_study
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.shared_votes import SharedBallot, TwoServer
-from protocols.channel import Channel
-from protocols.confidentiality import Confidentiality
-from protocols.coordinator import Coordinator
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
-from protocols.guardian_greeting import Guarded
-from protocols.identity import issue, new_authority, new_key
-from protocols.queries import QueryBatch
-from protocols.randomness import system_source
-from protocols.study import Study
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.study.level_terms import Confidentiality
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+from protocols.wire.guardian.greeting import Guarded
 from tests.consortium import NOW, deployed_study, pool_of, voter
 from tests.operators import make_home
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.authority import Authority, create_consortium
+from coordinator.connection.hub import Connected
 from coordinator.home import Home, Settings
-from coordinator.hub import Connected
 from coordinator.in_process import InProcess
-from coordinator.pool import write_pool
-from coordinator.store import Store
-from coordinator.study_creation import create_study
+from coordinator.labelling.pool import write_pool
+from coordinator.labelling.study_creation import create_study
+from coordinator.members.authority import Authority, create_consortium
+from coordinator.store.store import Store
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.enrolment import Enrol
-from protocols.identity import certificate_request, new_key, request_fingerprint, to_pem
-from protocols.messages import Refusal, VoteRequest
-from protocols.study import party_of
-from protocols.study_file import write_study
+from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import write_study
+from protocols.study.study import party_of
+from protocols.wire.enrolment import Enrol
+from protocols.wire.messages import Refusal, VoteRequest
 from tests.consortium import NOW, deployed_study, pool_of, voter
 
 SETTINGS = Settings(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from simulations.experiment import experiment
-from simulations.inputs import Host, read_inputs
 from simulations.pipeline import RunResult, run, study_of
 from simulations.progress import Reporter
+from simulations.setup.experiment import experiment
+from simulations.stages.inputs import Host, read_inputs
 
 
 def write_votes(folder: Path, *, parties: int, queries: int, classes: int, teachers: int = 1) -> dict[str, object]:

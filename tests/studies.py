@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.accounting.accountant import accountant
-from protocols.confidentiality import CLEAR, Confidentiality
-from protocols.identity import encoded_point
-from protocols.individualization import weights
+from protocols.budgets.accountant import accountant
+from protocols.budgets.individualization import weights
+from protocols.crypto.identity import encoded_point
 from protocols.mechanisms import make_mechanism
-from protocols.study import Seat, Study, votes_per_unit
+from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.study import Seat, Study, votes_per_unit
 from protocols.votes import LATTICE
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.commands.printing import print_json, table
 from coordinator.home import Home
 from coordinator.status import study_status
-from coordinator.store import Store
-from protocols.accounting.filter import NANO
+from coordinator.store.store import Store
+from protocols.budgets.filter import NANO
 from protocols.errors import Refused
+from runtime.printing import print_json, table
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -27,8 +27,8 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-coordinator give-up heart
     """
-    from coordinator.giving_up import give_up as end
-    from coordinator.giving_up import stuck_batch
+    from coordinator.labelling.giving_up import give_up as end
+    from coordinator.labelling.giving_up import stuck_batch
 
     home = Home(home_folder)
     home.settings()

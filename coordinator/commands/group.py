@@ -35,9 +35,9 @@ COMMANDS: Final[dict[str, str]] = {
     "resume": "coordinator.commands.labelling:resume",
     "give-up": "coordinator.commands.giving_up:give_up",
     "train": "coordinator.commands.labelling:train",
-    "release": "coordinator.release.commands:release",
-    "verify": "coordinator.release.commands:verify",
-    "guardian": "coordinator.commands.guardian:guardian",
+    "release": "coordinator.commands.release:release",
+    "verify": "coordinator.commands.release:verify",
+    "guardian": "guardian.commands:guardian",
 }
 _ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
     (InvalidInput, 3, "invalid_input", "correct the value and run the command again"),

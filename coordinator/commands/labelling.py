@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.commands.printing import print_json
 from coordinator.home import Home
-from coordinator.labelled import check_labelled_here
-from coordinator.pool import stored_pool
+from coordinator.labelling.pool import stored_pool
 from coordinator.status import alive, job_line
-from coordinator.store import Job, Store
+from coordinator.store.labelled import check_labelled_here
+from coordinator.store.store import Job, Store
 from coordinator.students import STUDENTS
 from protocols.errors import InvalidInput
+from runtime.printing import print_json
 
 _EVERY_S = 0.2
 _LINE_EVERY_S = 1.0
@@ -86,7 +86,7 @@ def train(study: str, kind: str, seed: int, device: str, home_folder: Path, as_j
     Example:
       conclave-coordinator train heart --student mlp
     """
-    from coordinator.training import keep_student, train_student
+    from coordinator.labelling.training import keep_student, train_student
 
     with _store(home_folder) as store:
         labelled = store.labelled(study)

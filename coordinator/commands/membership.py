@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from coordinator.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.commands.printing import print_json, table
 from coordinator.home import Home, Settings, check_address, write
-from coordinator.store import Store
+from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
+from coordinator.store.store import Store
+from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
-from protocols.identity import check_name
+from runtime.printing import print_json, table
 
 
 @click.command(epilog=EPILOG)

@@ -12,8 +12,8 @@ import click
 
 from coordinator.commands.group import EPILOG, INTERRUPTED, home_option
 from coordinator.home import Home
-from coordinator.logs import Log
 from coordinator.serving import serve as serve_home
+from runtime.logs import Log
 
 
 @click.command(epilog=EPILOG)

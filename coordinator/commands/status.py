@@ -10,11 +10,11 @@ from typing import Any  # the values of a JSON object
 import click
 
 from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.commands.printing import print_json, table
 from coordinator.commands.study import seat_rows
 from coordinator.home import Home
 from coordinator.status import read_status
-from coordinator.store import Store
+from coordinator.store.store import Store
+from runtime.printing import print_json, table
 
 _EVERY_S = 1.0
 

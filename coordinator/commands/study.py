@@ -9,14 +9,14 @@ from typing import Any  # a row of a status
 import click
 
 from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.commands.printing import print_json, table
 from coordinator.home import Home
-from coordinator.pool import read_pool
+from coordinator.labelling.pool import read_pool
+from coordinator.labelling.study_creation import TEMPLATE, create_study
 from coordinator.status import study_status
-from coordinator.store import Store
-from coordinator.study_creation import TEMPLATE, create_study
-from protocols.queries import pool_digest
-from protocols.study_file import read_study
+from coordinator.store.store import Store
+from protocols.study.file import read_study
+from protocols.study.queries import pool_digest
+from runtime.printing import print_json, table
 
 
 @click.group(epilog=EPILOG)

@@ -13,10 +13,10 @@ from numpy import ndarray
 
 from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
-from protocols.aggregation.two_servers import check_outcome
 from protocols.errors import DataCorrupt, InvalidInput, Refused
-from protocols.schedule import Batch, check_stop, next_batch
-from protocols.study import Study, party_of
+from protocols.labelling.schedule import Batch, check_stop, next_batch
+from protocols.levels.two_server.conversation import check_outcome
+from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
 

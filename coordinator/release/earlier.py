@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # what json gives, checked below
 
-from protocols.accounting.guarantee import Composition, Guarantee, compose
+from protocols.budgets.guarantee import Composition, Guarantee, compose
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 

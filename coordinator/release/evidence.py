@@ -19,14 +19,14 @@ from typing import Any  # what json gives, checked below
 
 from cryptography import x509
 
-from protocols.accounting.ledger import Ledger
-from protocols.audit_log import AuditLog, Entry, Head
+from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, MalformedMessage, Refused
-from protocols.frames import Answer, Ask, unseal
-from protocols.identity import Identity
-from protocols.messages import Outcome, Settled, decode, kind_of
+from protocols.ledger.audit_log import AuditLog, Entry, Head
+from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
+from protocols.wire.frames import Answer, Ask, unseal
+from protocols.wire.messages import Outcome, Settled, decode, kind_of
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
 _KINDS = ("outcome", "settled")

@@ -23,8 +23,8 @@ from protocols import reading
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
 from protocols.reading import JSON_BYTES, read_bytes
-from protocols.study import Study
-from protocols.study_file import read_study
+from protocols.study.file import read_study
+from protocols.study.study import Study
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"

@@ -10,8 +10,8 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from protocols.crypto.identity import Identity, certificate_from_pem, identify, sign
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.identity import Identity, certificate_from_pem, identify, sign
 from protocols.reading import JSON_BYTES, read_bytes, read_json
 
 MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from coordinator.receipts import RECEIPT_REFUSED
+from coordinator.connection.receipts import RECEIPT_REFUSED
 from coordinator.release.evidence import Evidence, Receipt
-from protocols.study import Study
+from protocols.study.study import Study
 
 
 def refused_receipts(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[int, str]]:

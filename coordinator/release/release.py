@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.labelled import LabelledStudy
+from coordinator.labelling.training import Trained
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
@@ -28,12 +28,12 @@ from coordinator.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write
 from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
-from coordinator.training import Trained
+from coordinator.store.labelled import LabelledStudy
 from protocols.array_files import read_array
+from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
-from protocols.identity import identify, to_pem
-from protocols.queries import pool_digest
-from protocols.study_file import write_study
+from protocols.study.file import write_study
+from protocols.study.queries import pool_digest
 from protocols.votes import ABSTAIN
 
 

@@ -15,17 +15,17 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release import words
+from coordinator.release import claims as words
 from coordinator.release.charges import standings, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.refused import refused_receipts
-from protocols.accounting.filter import NANO
-from protocols.accounting.guarantee import Guarantee
-from protocols.accounting.several_parties import Accounting, known_to, worst_known_to
+from protocols.budgets.filter import NANO
+from protocols.budgets.guarantee import Guarantee
+from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import PARAMETERS, check_view
-from protocols.study import ADJACENCY, Study, party_of
+from protocols.study.study import ADJACENCY, Study, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"
@@ -206,7 +206,7 @@ def _several(facts: Facts) -> dict[str, Any]:
         named.append({"hospitals": list(hospitals), "guarantee": guarantee_table(guarantee)})
     return {
         "in_words": words.SEVERAL,
-        "source": "protocols/accounting/several_parties.py",
+        "source": "protocols/budgets/several_parties.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}
             for count, guarantee in enumerate(worst, start=1)

@@ -24,8 +24,8 @@ from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manif
 from coordinator.release.pages import model_card, privacy_page
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
-from protocols.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.reading import JSON_BYTES, read_bytes
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)

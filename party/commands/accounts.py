@@ -11,14 +11,14 @@ import click
 import numpy as np
 from cryptography.x509 import Certificate
 
+from party.budget.policy import Approval, Policy
 from party.commands.group import EPILOG, VERIFICATION_FAILED, VerificationFailed, home_option, json_option
 from party.home import Home
 from party.lifetime import seats_of
-from party.policy import Approval, Policy
-from protocols.accounting.ledger import Balance, Ledger
+from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import DataCorrupt, InvalidInput, Refused
-from protocols.identity import certificate_from_pem
-from protocols.study import Study
+from protocols.ledger.ledger import Balance, Ledger
+from protocols.study.study import Study
 
 
 @click.group()
@@ -152,7 +152,7 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     Example:
       conclave-party withdraw heart
     """
-    from party.withdrawal import withdraw as end
+    from party.budget.withdrawal import withdraw as end
 
     home = Home(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party

@@ -18,11 +18,11 @@ from numpy import ndarray
 from party.commands.group import EPILOG, home_option, json_option
 from party.home import Home, write_private
 from party.settings import check_address
-from protocols.coordinator import Labelling
 from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.labelling.coordinator import Labelling
 from protocols.private_files import open_private
-from protocols.study import Study
-from protocols.terms import Terms
+from protocols.study.study import Study
+from protocols.study.terms import Terms
 from protocols.votes import ABSTAIN
 
 
@@ -68,14 +68,14 @@ def ask(
       conclave-party ask heart --queries new.csv --guardian notary.example:7003 \\
         --model logistic_regression --test kept-back.csv
     """
-    from party.ask_page import page
-    from party.ask_report import ask_figures, markdown, report_lines
-    from party.asking import ask as ask_consortium
-    from party.asking import check_querier, ledger_path, line_of, reserved
+    from party.asking.asking import ask as ask_consortium
+    from party.asking.asking import check_querier, ledger_path, line_of, reserved
+    from party.asking.improvement import check_model, improve
+    from party.asking.page import page
+    from party.asking.report import ask_figures, markdown, report_lines
     from party.data import load_records
     from party.data.queries import read_queries
-    from party.improvement import check_model, improve
-    from protocols.aggregation.dealing import precision_of
+    from protocols.levels.hidden_queries.dealing import precision_of
 
     if (model is None) != (test_file is None):
         raise click.UsageError("give --model and --test together, or none of them")
@@ -149,7 +149,7 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
     """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
-    from party.dialling import Unreachable
+    from party.connection.dialling import Unreachable
 
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(

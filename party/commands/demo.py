@@ -47,7 +47,7 @@ def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
       conclave-party demo --out demo --data-dir ~/data
       conclave-party demo --confidentiality two_server
     """
-    from party.demo import in_words, run_demo
+    from party.demo.demo import in_words, run_demo
 
     def say(line: str) -> None:
         click.echo(line, err=as_json)

@@ -15,9 +15,7 @@ import click
 from party.commands.group import EPILOG, home_option, json_option
 from party.home import Home, make_home, write_private
 from party.settings import Invitation, read_invitation
-from protocols.enrolment import Enrol
-from protocols.errors import InvalidInput, Refused
-from protocols.identity import (
+from protocols.crypto.identity import (
     PEM_BYTES,
     certificate_from_pem,
     certificate_request,
@@ -28,7 +26,9 @@ from protocols.identity import (
     new_key,
     to_pem,
 )
+from protocols.errors import InvalidInput, Refused
 from protocols.reading import TOML_BYTES, read_bytes
+from protocols.wire.enrolment import Enrol
 
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0
@@ -164,7 +164,7 @@ def enrol(home_folder: Path, wait_s: float) -> None:
     Example:
       conclave-party enrol --wait 600
     """
-    from party.dialling import enrol as ask
+    from party.connection.dialling import enrol as ask
 
     home = Home(home_folder.expanduser().resolve())
     invited = home.invitation()

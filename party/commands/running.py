@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from party.budget.policy import Approval, Policy
 from party.commands.accounts import answers_left
 from party.commands.group import EPILOG, INTERRUPTED, home_option
 from party.home import Home, write_private
 from party.open_home import mend_home
-from party.policy import Approval, Policy
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.errors import StorageFailed
-from protocols.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.reading import read_bytes
 
 if TYPE_CHECKING:
-    from party.answering import Answering
     from party.metrics import Counts
+    from party.voting.answering import Answering
 
 _LOOK_S: Final = 0.2
 _APPROVALS_S: Final = 2.0
@@ -41,10 +41,10 @@ def run(home_folder: Path) -> int:
     Example:
       conclave-party run
     """
-    from party.answering import Answering
+    from party.connection.node import Node
     from party.logs import Log
     from party.metrics import Counts, Metrics
-    from party.node import Node
+    from party.voting.answering import Answering
 
     home = Home(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()

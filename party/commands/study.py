@@ -12,18 +12,18 @@ from typing import Any  # the values of a JSON object
 import click
 import numpy as np
 
+from party.budget.approval_text import describe
+from party.budget.policy import Policy
+from party.budget.standing import Forecast
+from party.budget.watermarks import remember_approval
 from party.commands.group import EPILOG, home_option, json_option
+from party.data.pool import read_pool
+from party.data.shards import units_of
 from party.home import Home
-from party.plain_words import describe
-from party.policy import Policy
-from party.pool import read_pool
-from party.shards import units_of
-from party.standing import Forecast
-from party.watermarks import remember_approval
 from protocols.errors import InvalidInput, Refused
-from protocols.study import Study
-from protocols.study_file import read_study
-from protocols.terms import Terms
+from protocols.study.file import read_study
+from protocols.study.study import Study
+from protocols.study.terms import Terms
 
 
 @click.group()
@@ -45,7 +45,7 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
       conclave-party data check study.toml
     """
     from party.data import load_records
-    from party.training import deals_of
+    from party.voting.training import deals_of
 
     home = Home(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
@@ -100,7 +100,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
     Example:
       conclave-party approve study.toml --pool pool.npy
     """
-    from party.training import check_private
+    from party.voting.training import check_private
 
     home = Home(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
@@ -149,7 +149,7 @@ def train(study: str, home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-party train heart
     """
-    from party.training import train as train_teachers
+    from party.voting.training import train as train_teachers
 
     home = Home(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)

@@ -14,7 +14,7 @@ from typing import Final
 from party.data.records import Records, check_records
 from party.settings import DataSettings
 from protocols.errors import InvalidInput
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 Loader = Callable[[DataSettings, Terms], Records]
 

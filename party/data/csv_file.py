@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 from typing import Final
 
+from party.data.features import table_records, wanted_columns
 from party.data.records import VALUES, Records, check_file
-from party.data.table import table_records, wanted_columns
 from party.settings import DataSettings
 from protocols.errors import DataCorrupt
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 _COLUMNS: Final = 20_000
 

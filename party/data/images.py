@@ -13,12 +13,12 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
+from party.data.features import class_ids
 from party.data.records import FILE_BYTES, VALUES, Records
-from party.data.table import class_ids
 from party.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")

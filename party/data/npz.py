@@ -6,12 +6,12 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
+from party.data.features import class_ids
 from party.data.records import FILE_BYTES, VALUES, Records, check_file
-from party.data.table import class_ids
 from party.settings import DataSettings
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 
 def load_npz(settings: DataSettings, terms: Terms) -> Records:

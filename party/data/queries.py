@@ -10,13 +10,13 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from party.data.csv_file import csv_columns
+from party.data.features import table_inputs
 from party.data.npz import npz_inputs
 from party.data.records import FILE_BYTES, check_file
-from party.data.table import table_inputs
 from party.settings import DataSettings
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 
 def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarray, "queries ..."]:

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from party.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.terms import Terms
+from protocols.study.terms import Terms
 
 # A file larger than this is refused before it is opened; a table, before it is encoded.
 FILE_BYTES: Final = 16 * 2**30

@@ -14,12 +14,12 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.inference.model import Dense, Model
+from protocols.levels.hidden_queries.inference.model import Dense, Model
+from runtime.files import write_atomically
 
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
 # training to convergence takes five times as long.

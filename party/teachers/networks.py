@@ -2,10 +2,9 @@
 
 `cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm,
 max-pool, fully connected 100, batch norm, softmax. `small_cnn` has 8 convolutions with stride 2 in the place of 32 and
-a pool; it can be computed on shares, as `mlp` can: see protocols/inference. Batch norm keeps no running averages, which
-would be state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the shard
-finds those that predictions use ("final statistics").
-"""
+a pool; it can be computed on shares, as `mlp` can: see protocols/levels/hidden_queries/inference. Batch norm keeps no
+running averages, which would be state that vmap cannot write: in training it uses the batch's own statistics, and a
+last pass over the shard finds those that predictions use ("final statistics")."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocols.errors import InvalidInput
-from protocols.inference.model import Convolution, Dense, ReLU, fold_batch_norm
+from protocols.levels.hidden_queries.inference.model import Convolution, Dense, ReLU, fold_batch_norm
 
 Parameters = dict[str, Tensor]
 Shapes = dict[str, tuple[int, ...]]

@@ -11,11 +11,11 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 from onnxruntime.capi import onnxruntime_pybind11_state
 
-from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
+from runtime.files import write_atomically
 
 _FILE_BYTES = 2 * 2**30
 # onnxruntime's own exceptions have no base of their own; besides them its bindings raise these three.

@@ -21,12 +21,12 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.files import write_atomically
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import open_file
+from runtime.files import write_atomically
 
 ENTRY_POINTS: Final = "conclave.teachers"
 _PREFIX: Final = "entry-point:"

@@ -14,11 +14,11 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 from torch.nn import functional
 
-from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_queries, check_shards
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import open_file, parse_json
+from runtime.files import write_atomically
 
 _FILE_BYTES: Final = 2**31
 # What torch and safetensors raise for a file that is not the module's.

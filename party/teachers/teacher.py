@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.inference.model import Dense, Model
+from protocols.levels.hidden_queries.inference.model import Dense, Model
 
 # The kinds of teachers that can answer queries that are hidden from them.
 PRIVATE = ("logistic_regression", "mlp", "small_cnn")

@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.files import write_atomically
 from party.teachers.networks import CNN, MLP, SMALL_CNN, Network, Parameters
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.training import seen_offsets, train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.inference.model import Dense, Model
+from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import open_file, parse_json
+from runtime.files import write_atomically
 
 # Queries a forward pass takes at once: few enough for a core's cache on a CPU.
 _CPU_CHUNK: Final = 64

@@ -17,12 +17,12 @@ from numpy import ndarray
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from skops.io.exceptions import UntrustedTypesFoundException
 
-from party.files import write_atomically
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.array_files import check_archive
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import parse_json
+from runtime.files import write_atomically
 
 FOREST_TREES: Final = 100
 BOOSTING_ROUNDS: Final = 30

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.accounting import label_only
-from protocols.accounting.lattice_label_only import lattice_bit_rdp
-from protocols.accounting.lattice_sampling import sampled_lattice_bit_rdp
-from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
+from protocols.bounds import label_only
+from protocols.bounds.lattice_label_only import lattice_bit_rdp
+from protocols.bounds.lattice_sampling import sampled_lattice_bit_rdp
+from protocols.bounds.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram, whole_units
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View

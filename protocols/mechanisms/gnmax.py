@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.accounting import label_only
-from protocols.accounting.distributed_noise import distributed_gaussian_rdp
-from protocols.accounting.lattice_label_only import lattice_label_rdp
-from protocols.accounting.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
-from protocols.accounting.secret_sampling import sampled_label_gaussian_rdp
+from protocols.bounds import label_only
+from protocols.bounds.distributed_noise import distributed_gaussian_rdp
+from protocols.bounds.lattice_label_only import lattice_label_rdp
+from protocols.bounds.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
+from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
 from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.accounting.laplace import float_laplace_distance, laplace_histogram_rdp, laplace_noise
+from protocols.bounds.laplace import float_laplace_distance, laplace_histogram_rdp, laplace_noise
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, QueryCost, Sensitivity, View
 from protocols.noise import LatticeNoise, Noise

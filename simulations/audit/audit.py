@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.accounting.gaussian import gdp_epsilon
+from protocols.bounds.gaussian import gdp_epsilon
+from protocols.crypto.randomness import RandomSource, simulation_rng, system_source
 from protocols.noise import StandardNormal, cryptographic, simulated
-from protocols.randomness import RandomSource, simulation_rng, system_source
 from simulations.audit.breaks import break_named
 from simulations.audit.composition import composed_epsilon
 from simulations.audit.distinguishing import LowerBound, Samples, epsilon_lower_bound, mu_lower_bound

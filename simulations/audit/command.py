@@ -9,16 +9,16 @@ from typing import Any  # values of flags, as click gives them
 import click
 from click.core import ParameterSource
 
-from party.files import write_atomically
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
 from protocols.mechanisms.mechanism import check_view
 from protocols.votes import LATTICE
+from runtime.files import write_atomically
 from simulations.audit.audit import Audit, run_audit
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
-from simulations.printing import print_rows
 from simulations.progress import Reporter
+from simulations.report.terminal import print_rows
 
 EXIT_REFUTED = 8
 
@@ -151,7 +151,7 @@ def _decimals(value: float | None) -> str:
 
 def _write(audit: Audit, out: Path) -> None:
     from simulations.audit.plot import audit_figure
-    from simulations.plots import write_figure
+    from simulations.plots.figures import write_figure
 
     write_atomically(out / "audit.json", json.dumps(audit.to_json(), indent=2) + "\n")
     write_figure(audit_figure(audit), out / "figures" / "audit")

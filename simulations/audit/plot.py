@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulations.audit.audit import Audit, Finding
-from simulations.plots_style import COLOURS, light_grid, new_figure, style
+from simulations.plots.style import COLOURS, light_grid, new_figure, style
 
 
 def audit_figure(audit: Audit) -> Figure:

@@ -2,7 +2,7 @@
 
 A moved vote changes two counts. With the noise of either in noise scales, z about the counts without the unit's vote
 and d = s/scale, the ratio is l(z_0) - l(z_1), l(z) = ln(1 - g + g f(z - d)/f(z)): d z - d^2/2 in the exponent for
-Gaussian noise (derived in protocols/accounting/secret_sampling.py), |z| - |z - d| for Laplace noise.
+Gaussian noise (derived in protocols/bounds/secret_sampling.py), |z| - |z - d| for Laplace noise.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.accounting.gaussian import gdp_epsilon
-from protocols.accounting.laplace import laplace_noise
+from protocols.bounds.gaussian import gdp_epsilon
+from protocols.bounds.laplace import laplace_noise
 from protocols.mechanisms.gnmax import noisy_histogram
 from protocols.mechanisms.lnmax import LNMax
 from protocols.noise import StandardNormal

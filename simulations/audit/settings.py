@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.accounting.accountant import accountant, default_accountant
+from protocols.budgets.accountant import accountant, default_accountant
+from protocols.budgets.participation import check_rate
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
@@ -14,7 +15,6 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import VIEWS, GaussianMechanism, View
-from protocols.participation import check_rate
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
 from simulations.audit.target import AuditedMechanism, Target

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.accounting.accountant import Accountant, GaussianDp
-from protocols.accounting.filter import budget_filters, noise_reserve
+from protocols.budgets.accountant import Accountant, GaussianDp
+from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax

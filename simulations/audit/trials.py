@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.budgets.participation import coins
+from protocols.crypto.randomness import RandomSource
 from protocols.noise import StandardNormal
-from protocols.participation import coins
-from protocols.randomness import RandomSource
 from protocols.votes import ABSTAIN
 from simulations.audit.breaks import Break
 from simulations.audit.neighbours import Neighbours, outcome_log_laws

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from party.files import write_atomically
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import read_json
+from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.request import DatasetRequest
 

@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.guardian import Guardian
-from protocols.channel import Channel, pair
-from protocols.confidentiality import Confidentiality
+from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Guardian
+from protocols.study.level_terms import Confidentiality
 from tests.studies import make_study
 
 UNITS = 64

@@ -8,15 +8,15 @@ import numpy as np
 
 from coordinator.in_process import InProcess
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.dealing import precision_of
-from protocols.aggregation.levels import ballot_of
-from protocols.aggregation.private_ballot import PrivateModel
-from protocols.aggregation.private_queries import PrivateQueries
-from protocols.coordinator import Coordinator
-from protocols.inference.fixed_point import quantise
-from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU
-from protocols.randomness import seeded_source
+from protocols.crypto.randomness import seeded_source
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.ballot import PrivateModel
+from protocols.levels.hidden_queries.dealing import precision_of
+from protocols.levels.hidden_queries.inference.fixed_point import quantise
+from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
+from protocols.levels.hidden_queries.querier import PrivateQueries
+from protocols.levels.table import ballot_of
 from tests.contracts.levels import SEAT_KEYS, lattice_study, two_server
 
 SIDE, CLASSES, QUERIES = 6, 3, 24

@@ -22,29 +22,29 @@ from PIL import Image
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
-from coordinator.guardian_home import GuardianHome, GuardianSettings, create_guardian
 from coordinator.home import Home as CoordinatorHome
 from coordinator.home import Settings, settings_toml
-from coordinator.pool import read_pool as read_operators_pool
-from coordinator.pool import stored_pool
+from coordinator.labelling.pool import read_pool as read_operators_pool
+from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.training import kept_student
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import read_json as read_release_json
 from coordinator.release.labels import read_labels
 from coordinator.release.manifest import read_manifest as read_release_manifest
-from coordinator.training import kept_student
+from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records
+from party.data.pool import read_pool
 from party.data.queries import read_queries
-from party.pool import read_pool
-from party.private_file import load_model, save_model
 from party.release_labels import released_labels
 from party.settings import DataSettings, read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
-from party.trained import read_manifest
-from protocols.accounting import label_only_table
+from party.voting.private_file import load_model, save_model
+from party.voting.trained import read_manifest
 from protocols.array_files import array_names, check_archive, read_array, read_arrays
-from protocols.identity import (
+from protocols.bounds import label_only_table
+from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
     key_from_pem,
@@ -54,18 +54,18 @@ from protocols.identity import (
     request_from_pem,
     to_pem,
 )
-from protocols.inference.model import Dense, Model
-from protocols.queries import pool_digest
+from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import read_bytes, read_json, read_text, read_toml
-from protocols.study_file import read_study, write_study
-from protocols.terms import Feature
-from simulations.budgets import parse_budgets
-from simulations.compare import _read as read_summary
+from protocols.study.file import read_study, write_study
+from protocols.study.queries import pool_digest
+from protocols.study.terms import Feature
 from simulations.datasets.own_schema import read_schema
 from simulations.datasets.own_table import _read as read_own_table
 from simulations.datasets.sources import read_lines, read_npz
-from simulations.experiment import read_config
-from simulations.votes_file import read_votes
+from simulations.report.compare import _read as read_summary
+from simulations.setup.budgets import parse_budgets
+from simulations.setup.experiment import read_config
+from simulations.stages.votes_file import read_votes
 from tests.consortium import deployed_study
 
 INPUTS = np.arange(12, dtype=np.float32).reshape(6, 2)

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation import private_queries
-from protocols.aggregation.clear import Clear
-from protocols.aggregation.dealing import DEAL, serve_deals
-from protocols.channel import pair
-from protocols.confidentiality import Confidentiality
+from protocols.crypto.channel import pair
+from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused
-from protocols.inference.fixed_point import plain_inference
-from protocols.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, decode, encode
-from protocols.queries import QueryBatch
-from protocols.randomness import seeded_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
+from protocols.levels.hidden_queries import querier as private_queries
+from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
+from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
+from protocols.study.level_terms import Confidentiality
+from protocols.study.queries import QueryBatch
+from protocols.wire.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, decode, encode
 from tests.contracts.levels import SIGNING_KEY, GuardianHere, lattice_study, two_server
 from tests.contracts.private_models import (
     PrivateParties,

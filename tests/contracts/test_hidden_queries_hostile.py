@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocols.aggregation.dealing import DEAL, Offer, serve_deals
-from protocols.aggregation.two_servers import receive, send
-from protocols.channel import pair
+from protocols.crypto.channel import pair
+from protocols.crypto.identity import sign
+from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage, Refused
-from protocols.identity import sign
-from protocols.inference.announced import announced
-from protocols.messages import Refusal, StepReply, StepRequest
-from protocols.randomness import seeded_source
+from protocols.levels.hidden_queries.dealing import DEAL, Offer, serve_deals
+from protocols.levels.hidden_queries.inference.announced import announced
+from protocols.levels.two_server.conversation import receive, send
+from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contracts.levels import SEAT_KEYS, SIGNING_KEY
 from tests.contracts.private_models import PrivateParties, hidden_study, private_models
 from tests.contracts.test_hidden_queries import vote_request

@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.two_servers import lattice_noise, server_noise
-from protocols.inference.fixed_point import plain_inference
-from protocols.messages import Outcome
+from protocols.crypto.prg import expanded_source
+from protocols.crypto.randomness import seeded_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
+from protocols.levels.two_server.conversation import lattice_noise, server_noise
 from protocols.noise import LatticeNoise
-from protocols.randomness import seeded_source
-from protocols.stream import expanded_source
+from protocols.wire.messages import Outcome
 from tests.contracts.levels import GuardianHere
 from tests.contracts.private_models import PrivateParties, asking, hidden_queries, hidden_study, private_models
 

@@ -10,22 +10,23 @@ import pytest
 
 from coordinator.in_process import InProcess
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation import guardian as guardian_module
-from protocols.aggregation import shared_votes, summed_votes
-from protocols.aggregation.clear import Clear
-from protocols.aggregation.levels import ballot_of
-from protocols.aggregation.secure_sum.opening import open_sum
-from protocols.aggregation.shared_votes import TwoServer
-from protocols.aggregation.summed_votes import SecureSum
-from protocols.aggregation.two_servers import server_noise
-from protocols.confidentiality import Confidentiality
-from protocols.coordinator import Coordinator
+from protocols.crypto.randomness import seeded_source
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels import guardian as guardian_module
+from protocols.levels.clear import Clear
+from protocols.levels.secure_sum import aggregation as summed_votes
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.opening import open_sum
+from protocols.levels.table import ballot_of
+from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise
-from protocols.randomness import seeded_source
+from protocols.study.level_terms import Confidentiality
 from protocols.votes import count_votes
 from simulations.engines import ENGINES, open_engine
-from simulations.party_host import EngineTransport, party_host
+from simulations.engines.party_host import EngineTransport, party_host
 from tests.contracts.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
 from tests.studies import make_votes
 

@@ -31,40 +31,40 @@ ALLOWED = {
         "format.read_array_header_1_0": "of archives that another library reads",
         "format.read_array_header_2_0": "of archives that another library reads",
     },
-    "protocols/identity.py": {
+    "protocols/crypto/identity.py": {
         "serialization.load_pem_private_key": "the one way",
         "x509.load_pem_x509_certificate": "the one way",
         "x509.load_der_x509_certificate": "the one way",
         "x509.load_pem_x509_csr": "the one way",
     },
-    "protocols/accounting/ledger.py": {"sqlite3.connect": _DATABASE},
-    "protocols/inference/spu_program/infer.py": {
+    "protocols/ledger/ledger.py": {"sqlite3.connect": _DATABASE},
+    "benchmarks/spu/infer.py": {
         "json.loads": "runs inside SPU, without this package, on files that the benchmark wrote",
         "np.load": "runs inside SPU, without this package, on files that the benchmark wrote",
         ".read_text": "runs inside SPU, without this package, on files that the benchmark wrote",
     },
-    "protocols/inference/spu_program/noisy_argmax.py": {
+    "benchmarks/spu/noisy_argmax.py": {
         "np.load": "runs inside SPU, without this package, on files that the benchmark wrote"
     },
-    "party/policy.py": {"sqlite3.connect": _DATABASE},
-    "party/watermarks.py": {"sqlite3.connect": _DATABASE},
-    "coordinator/database.py": {"sqlite3.connect": _DATABASE},
+    "party/budget/policy.py": {"sqlite3.connect": _DATABASE},
+    "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
+    "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
     "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},
     "party/data/csv_file.py": {"csv.reader": _TABLE},
     "party/data/parquet.py": {"parquet.ParquetFile": _TABLE},
     "party/data/images.py": {"Image.open": _TABLE},
     "party/release_labels.py": {"csv.DictReader": _TABLE},
-    "coordinator/pool.py": {"csv.reader": _TABLE},
+    "coordinator/labelling/pool.py": {"csv.reader": _TABLE},
     "coordinator/release/labels.py": {"csv.reader": _TABLE},
-    "simulations/budgets.py": {"csv.DictReader": _TABLE},
+    "simulations/setup/budgets.py": {"csv.DictReader": _TABLE},
     "simulations/datasets/own_table.py": {"pd.read_csv": _TABLE, "parquet.read_table": _TABLE},
     "simulations/datasets/sources.py": {"gzip.open": _TABLE},
     "simulations/datasets/diabetes130.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/datasets/eicu_demo.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/datasets/rendered.py": {".read_bytes": _OWN_SOURCE},
-    "simulations/cast.py": {".read_bytes": _OWN_SOURCE},
-    "simulations/ask_votes.py": {".read_bytes": _OWN_SOURCE},
-    "simulations/students.py": {".read_bytes": _OWN_SOURCE},
+    "simulations/stages/cast.py": {".read_bytes": _OWN_SOURCE},
+    "simulations/ask/votes.py": {".read_bytes": _OWN_SOURCE},
+    "simulations/stages/students.py": {".read_bytes": _OWN_SOURCE},
     "simulations/engines/pinning.py": {".read_text": "the kernel's own file"},
     "party/teachers/onnx_file.py": {"onnxruntime.InferenceSession": "in the table of readers"},
     "coordinator/release/export.py": {"onnxruntime.InferenceSession": "of a file that it has just written"},
@@ -72,12 +72,12 @@ ALLOWED = {
     "party/teachers/own.py": {"io.load": "catches whatever it raises", "io.get_untrusted_types": "the same"},
     "party/teachers/own_torch.py": {"safetensors.safe_open": "as torch_teacher.py"},
     "party/teachers/torch_teacher.py": {"safetensors.safe_open": "in the table of readers"},
-    "party/demo.py": {
+    "party/demo/demo.py": {
         "json.loads": "of what its own commands print",
         ".read_text": "of files that its own commands wrote",
         "onnxruntime.InferenceSession": "of the release that it has just made",
     },
-    "party/demo_data.py": {"csv.reader": "of published files, for the demonstration alone"},
+    "party/demo/demo_data.py": {"csv.reader": "of published files, for the demonstration alone"},
 }
 
 

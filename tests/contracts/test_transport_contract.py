@@ -5,15 +5,15 @@ import pytest
 
 from coordinator.in_process import InProcess
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
-from protocols.coordinator import Coordinator
-from protocols.messages import Outcome, Refusal, VoteReply, VoteRequest
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
 from protocols.noise import simulated
-from protocols.queries import QueryBatch
+from protocols.study.queries import QueryBatch
+from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
 from simulations.engines import ENGINES, open_engine
-from simulations.party_host import EngineTransport, party_host
-from simulations.replay import StoredVotes, replay
+from simulations.engines.party_host import EngineTransport, party_host
+from simulations.stages.replay import StoredVotes, replay
 from tests.studies import make_study, make_votes
 
 VOTES, _ = make_votes(6, 40)

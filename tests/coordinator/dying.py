@@ -26,7 +26,7 @@ class Deaths:
 
         connect = sqlite3.connect
         monkeypatch.setattr(
-            "coordinator.database.sqlite3.connect", lambda *args, **how: connect(*args, **how, factory=Dying)
+            "protocols.ledger.database.sqlite3.connect", lambda *args, **how: connect(*args, **how, factory=Dying)
         )
 
     def step(self) -> None:

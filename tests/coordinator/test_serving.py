@@ -10,28 +10,28 @@ import urllib.request
 import grpc
 import pytest
 
-from coordinator.authority import Authority
 from coordinator.home import Home, Settings, settings_toml, write
-from coordinator.logs import Log
-from coordinator.monitoring import Monitor
+from coordinator.members.authority import Authority
 from coordinator.serving import Lock, serve
 from coordinator.status import alive, read_status
-from coordinator.store import Store
-from party.node import Node
+from coordinator.store.store import Store
+from party.connection.node import Node
+from party.connection.seat import Seat
 from party.party import Party
-from party.seat import Seat
-from protocols.accounting.ledger import Ledger
-from protocols.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
+from protocols.crypto.identity import COORDINATOR_HOST, certificate_from_pem, certificate_request, new_key, to_pem
 from protocols.errors import InvalidInput, Refused, StorageFailed
-from protocols.identity import COORDINATOR_HOST, certificate_from_pem, certificate_request, new_key, to_pem
+from protocols.ledger.ledger import Ledger
+from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
+from runtime.logs import Log
+from runtime.metrics import Monitor
 from tests.consortium import voter
 from tests.operators import SETTINGS, FakeHub, add_study, enrol, make_home, wait_until
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr("coordinator.jobs._FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr("coordinator.jobs._LOOK_S", 0.01)
+    monkeypatch.setattr("coordinator.labelling.jobs._FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr("coordinator.labelling.jobs._LOOK_S", 0.01)
     monkeypatch.setattr("coordinator.serving._LOOK_S", 0.02)
 
 
@@ -153,8 +153,8 @@ def test_the_certificate_is_renewed_while_serve_runs_and_a_job_that_was_under_wa
 
 
 def test_a_certificate_that_ends_with_the_authority_is_not_renewed_for_ever(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.authority._RENEW_DAYS_LEFT", 10_000)
-    monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 10_000)
+    monkeypatch.setattr("coordinator.members.authority._RENEW_DAYS_LEFT", 10_000)
+    monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 10_000)
     hub = FakeHub(add_study(home, tmp_path))
     with Served(home, hub), Store(home) as store:
         since = store.serving().seen_s
@@ -163,7 +163,7 @@ def test_a_certificate_that_ends_with_the_authority_is_not_renewed_for_ever(home
 
 
 def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 30)
+    monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 30)
     home = make_home(tmp_path)
     before = home.certificate()
     study = add_study(home, tmp_path, deadline_s=10.0, quorum=1, parties=1)
@@ -173,7 +173,7 @@ def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path
         try:
             wait_until(lambda: len(store.sessions()) == 1)
             assert home.certificate() == before
-            monkeypatch.setattr("coordinator.authority.COORDINATOR_DAYS", 365)
+            monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 365)
             since = store.sessions()[0].since_s
             clock.days = 0
             wait_until(lambda: [each.since_s > since for each in store.sessions()] == [True])

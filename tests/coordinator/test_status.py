@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from coordinator.status import alive, job_line, read_status, study_status
-from coordinator.store import Serving, Session, Store, ledger_path
-from protocols.accounting.ledger import Ledger
+from coordinator.store.store import Serving, Session, Store, ledger_path
+from protocols.ledger.ledger import Ledger
 from tests.operators import add_study, enrol, make_home
 
 

@@ -10,11 +10,10 @@ import os
 import signal
 import sys
 
-import party.asking
 import party.commands.ask
-import party.improvement
+from party.asking import asking, improvement
 from party.commands.group import run_command
-from protocols.messages import Outcome, VoteRequest
+from protocols.wire.messages import Outcome, VoteRequest
 
 CONVERSED = 6
 
@@ -24,7 +23,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
         if here == point:
             os.kill(os.getpid(), number)
 
-    class Relayed(party.asking.Relayed):
+    class Relayed(asking.Relayed):
         def __call__(self, requests):
             kind = {type(each) for each in requests.values()}
             reached("told" if kind == {Outcome} else "reserved")
@@ -55,7 +54,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     def counted(study, line):
         return _Wrapped(dial(study, line), Channel)
 
-    dial, write, trained_kind = party.asking._dial, party.commands.ask.write_private, party.improvement.trained_kind
+    dial, write, trained_kind = asking._dial, party.commands.ask.write_private, improvement.trained_kind
 
     def written(path, content):
         reached("writing")
@@ -65,10 +64,10 @@ def main(point: str, number: int, arguments: list[str]) -> int:
         reached("training")
         return trained_kind(name, **named)
 
-    party.asking.Relayed, party.asking._dial = Relayed, counted
+    asking.Relayed, asking._dial = Relayed, counted
     party.commands.ask.write_private = written
     # The first look at the kind is before anything is asked.
-    party.improvement.check_model, party.improvement.trained_kind = lambda name: None, kind
+    improvement.check_model, improvement.trained_kind = lambda name: None, kind
     return run_command(arguments)
 
 

@@ -5,12 +5,12 @@ import threading
 from functools import partial
 from pathlib import Path
 
-from party.node import Node
+from party.connection.node import Node
+from party.connection.seat import Seat
 from party.party import Party
-from party.seat import Seat
-from protocols.accounting.ledger import Ledger
-from protocols.identity import certificate_from_pem, key_from_pem
-from protocols.study_file import read_study
+from protocols.crypto.identity import certificate_from_pem, key_from_pem
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import read_study
 from tests.consortium import voter
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from benchmarks.asked_processes import ASKER, AskedProcesses
-from protocols.accounting.ledger import Ledger
-from protocols.study_file import read_study
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import read_study
 from tests.operators import wait_until
 
 HOST = Path(__file__).with_name("ask_host.py")

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from party.demo import LocalConsortium, demo_study
-from party.demo_data import HOSPITALS, demo_data
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.two_servers import lattice_noise, server_noise
-from protocols.confidentiality import Confidentiality
+from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo_data import HOSPITALS, demo_data
+from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.conversation import lattice_noise, server_noise
 from protocols.noise import LatticeNoise
-from protocols.stream import expanded_source
+from protocols.study.level_terms import Confidentiality
 from tests.guardians import TwoOrganisations, free_port
 
 START_S, TIME_S = 60.0, 300.0

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from party.demo import LocalConsortium, demo_study
-from party.demo_data import HOSPITALS, demo_data
+from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo_data import HOSPITALS, demo_data
 
 # Load that ends by itself.
 BUSY = "import time; end = time.monotonic() + 240\nwhile time.monotonic() < end: pass"

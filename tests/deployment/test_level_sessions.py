@@ -8,13 +8,13 @@ import pytest
 from coordinator.release.charges import check_charges, check_receipts
 from coordinator.release.evidence import collect, receipts
 from party.audit import audit_seat
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.shared_votes import TwoServer
-from protocols.aggregation.summed_votes import SecureSum
-from protocols.identity import new_key
-from protocols.messages import StepRequest
-from protocols.randomness import system_source
+from protocols.crypto.identity import new_key
+from protocols.crypto.randomness import system_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.two_server.aggregation import TwoServer
 from protocols.votes import NOT_ASKED
+from protocols.wire.messages import StepRequest
 from tests.consortium import Consortium, deployed_study, pool_of
 from tests.contracts.levels import GuardianHere, secure_sum, two_server
 from tests.operators import wait_until

@@ -6,11 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from protocols.accounting.ledger import Ledger
-from protocols.identity import key_to_pem, new_key, to_pem
-from protocols.study_file import write_study
+from protocols.crypto.identity import key_to_pem, new_key, to_pem
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import write_study
 from tests.consortium import Consortium, deployed_study
-from tests.coordinator.test_hub import in_one_process
+from tests.coordinator.connection.test_hub import in_one_process
 
 
 @pytest.mark.slow

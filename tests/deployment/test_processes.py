@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.demo import LocalConsortium, demo_study
-from party.demo_data import HOSPITALS, demo_data
-from protocols.accounting.ledger import Ledger
+from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo_data import HOSPITALS, demo_data
+from protocols.ledger.ledger import Ledger
 
 KILLS, TIME_S = 8, 240.0
 

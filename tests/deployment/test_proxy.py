@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.consortium import Consortium, deployed_study
-from tests.coordinator.test_hub import in_one_process
+from tests.coordinator.connection.test_hub import in_one_process
 
 
 class Proxy:

@@ -15,22 +15,23 @@ import threading
 import numpy as np
 import pytest
 
-from coordinator.jobs import OpenStudy
-from coordinator.store import Store
+from coordinator.labelling.jobs import OpenStudy
+from coordinator.store.store import Store
 from party.commands.group import run_command
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.secure_sum import batch_secret, masks
-from protocols.aggregation.secure_sum.masks import MaskSum
-from protocols.aggregation.summed_votes import SecureSum
-from protocols.identity import new_key
-from protocols.messages import HiddenVotes, StepReply
-from protocols.randomness import system_source
-from protocols.study_file import write_study
+from protocols.crypto import masks
+from protocols.crypto.identity import new_key
+from protocols.crypto.masks import MaskSum
+from protocols.crypto.randomness import system_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.secure_sum import batch_secret
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.study.file import write_study
+from protocols.wire.messages import HiddenVotes, StepReply
 from tests.consortium import Consortium, deployed_study
 from tests.contracts.levels import secure_sum
 from tests.operators import FakeHub, add_study, make_home
-from tests.party.askers import AskedConsortium, asked_study
+from tests.party.asking.askers import AskedConsortium, asked_study
 from tests.party.homes import make_member
 
 # A text holds a secret if it holds so many bytes of either end of it; by chance it does once in 10^20 texts.
@@ -152,7 +153,7 @@ def secrets(monkeypatch):
     monkeypatch.setattr(Party, "handle", handled)
     monkeypatch.setattr(batch_secret, "derived", deriving)
     monkeypatch.setattr(MaskSum, "add", adding)
-    for module in ("tests.consortium", "tests.party.askers", "party.asking"):
+    for module in ("tests.consortium", "tests.party.asking.askers", "party.asking.asking"):
         monkeypatch.setattr(f"{module}.system_source", made.source)
     return made
 
@@ -209,8 +210,8 @@ def test_a_study_of_masked_sums_writes_no_secret_down(tmp_path, secrets, caplog,
 
 def test_a_job_of_the_coordinator_writes_no_vote_and_no_label_down(tmp_path, secrets, caplog, capfd, monkeypatch):
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr("coordinator.jobs._FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr("coordinator.jobs.system_source", secrets.source)
+    monkeypatch.setattr("coordinator.labelling.jobs._FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr("coordinator.labelling.jobs.system_source", secrets.source)
     home = make_home(tmp_path)
     hub, events = FakeHub(add_study(home, tmp_path)), []
     for party in hub.parties.values():

@@ -18,22 +18,22 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.open_study import OpenStudy, check_standing
-from coordinator.receipts import record
-from coordinator.sessions import Session, SessionEnded, Sessions
-from party.node import Node, _Session
+from coordinator.connection.open_study import OpenStudy, check_standing
+from coordinator.connection.receipts import record
+from coordinator.connection.sessions import Session, SessionEnded, Sessions
+from party.connection.node import Node, _Session
+from party.connection.seat import Seat
+from party.connection.seat import standing as standing_of
 from party.party import Party
-from party.seat import Seat
-from party.seat import standing as standing_of
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
-from protocols.coordinator import Coordinator, Labelling
+from protocols.crypto.identity import identify, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused, StorageFailed
-from protocols.frames import Answer, Ask, seal, unseal
-from protocols.identity import identify, issue, new_authority, new_key
-from protocols.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.labelling.coordinator import Coordinator, Labelling
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
 from protocols.noise import simulated
-from protocols.study import Study
+from protocols.study.study import Study
+from protocols.wire.frames import Answer, Ask, seal, unseal
+from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
 from tests.consortium import pool_of, voter
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -13,9 +13,9 @@ import click
 from coordinator.commands.group import cli as coordinator_cli
 from party.commands.group import cli as party_cli
 from protocols.ranges import RANGES
-from simulations.accountants import accountant_table
 from simulations.command import cli
-from simulations.experiment import Experiment
+from simulations.setup.accountants import accountant_table
+from simulations.setup.experiment import Experiment
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"

@@ -13,24 +13,24 @@ from typing import get_args
 import pytest
 
 from coordinator.commands.group import EPILOG as COORDINATOR_EPILOG
+from coordinator.connection.hub import INBOUND_BYTES
+from coordinator.connection.relaying import AT_ONCE, PER_SECOND
 from coordinator.home import Settings as CoordinatorSettings
-from coordinator.hub import INBOUND_BYTES
-from coordinator.relaying import AT_ONCE, PER_SECOND
+from party.budget.policy import Policy
 from party.commands.group import EPILOG as PARTY_EPILOG
 from party.home import Home
 from party.lifetime import LifetimeCap
-from party.policy import Policy
 from party.settings import DataSettings, Invitation, Settings, TeacherSettings
-from protocols.confidentiality import Confidentiality
-from protocols.enrolment import ENROL_BYTES, ENROL_METHOD
+from protocols.crypto.identity import PEM_BYTES
 from protocols.errors import Refused
-from protocols.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
-from protocols.identity import PEM_BYTES
-from protocols.messages import MESSAGE_BYTES, Reply, Request
-from protocols.relay import RELAY_METHOD, RELAYED_BYTES
-from protocols.study import Seat, Study
-from protocols.study_file import read_study
-from protocols.terms import Feature, Terms
+from protocols.study.file import read_study
+from protocols.study.level_terms import Confidentiality
+from protocols.study.study import Seat, Study
+from protocols.study.terms import Feature, Terms
+from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
+from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
+from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
+from protocols.wire.relay import RELAY_METHOD, RELAYED_BYTES
 from tests.docs.flag_tables import PAGE, commands
 from tests.docs.pages import ROOT, RunPage, blocks, names_of, section
 

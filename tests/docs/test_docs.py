@@ -15,13 +15,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from protocols.accounting.evidence import Evidence, Units
-from protocols.accounting.private import Private
-from protocols.accounting.rdp import rdp_to_epsilon
+from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import DataCorrupt
 from protocols.mechanisms.gnmax import GNMax
-from simulations.experiment import experiment, experiment_budgets, make_study
-from simulations.plan import make_plan
+from protocols.research.evidence import Evidence, Units
+from protocols.research.private import Private
+from simulations.planning.plan import make_plan
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.docs.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, RunPage, blocks, slug
 
 RUNNABLE = [p for p in PAGES if any(b.language in COMMANDS and b.not_run is None for b in blocks(p))]

@@ -10,10 +10,10 @@ import tomllib
 import pyarrow.parquet as pq
 import pytest
 
-from simulations.accountants import accountant_table
 from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
-from simulations.experiment import Experiment
+from simulations.setup.accountants import accountant_table
+from simulations.setup.experiment import Experiment
 from tests.docs.flag_tables import (
     ACCOUNTANTS_PAGE,
     HOST,

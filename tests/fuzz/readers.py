@@ -17,7 +17,7 @@ import numpy as np
 import party.data.csv_file
 import party.data.npz
 import party.data.parquet  # noqa: F401
-from coordinator.pool import read_pool
+from coordinator.labelling.pool import read_pool
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import Charge, Evidence, Kept, evidence_in, files_of
 from coordinator.release.folder import read_json
@@ -27,18 +27,8 @@ from party.data import load_records
 from party.party import Party
 from party.release_labels import released_labels
 from party.settings import DataSettings, read_invitation, read_settings
-from protocols import wire_pb2
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.dealing import DEAL, Offer
-from protocols.aggregation.guardian import Submission
-from protocols.aggregation.summed_ballot import SummedBallot
-from protocols.aggregation.two_servers import head_array, head_of
-from protocols.audit_log import EMPTY, Entry, Head
-from protocols.channel import pair
-from protocols.enrolment import Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
-from protocols.frames import Answer, Ask, Goodbye, Hello, RefusedSeat, Standing, Welcome, _decode, _encode, seal, unseal
-from protocols.guardian_greeting import Opening, read_opening, read_welcome
-from protocols.identity import (
+from protocols.crypto.channel import pair
+from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
     issue,
@@ -49,9 +39,42 @@ from protocols.identity import (
     request_from_pem,
     to_pem,
 )
-from protocols.inference.announced import announced, read_announced
-from protocols.inference.architecture import Architecture, ConvolutionShape, DenseShape, Precision, ReLUShape
-from protocols.messages import (
+from protocols.crypto.randomness import seeded_source
+from protocols.ledger.audit_log import EMPTY, Entry, Head
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Submission
+from protocols.levels.hidden_queries.dealing import DEAL, Offer
+from protocols.levels.hidden_queries.inference.announced import announced, read_announced
+from protocols.levels.hidden_queries.inference.architecture import (
+    Architecture,
+    ConvolutionShape,
+    DenseShape,
+    Precision,
+    ReLUShape,
+)
+from protocols.levels.secure_sum.ballot import SummedBallot
+from protocols.levels.two_server.conversation import head_array, head_of
+from protocols.study.file import read_study, write_study
+from protocols.study.queries import QueryBatch
+from protocols.study.terms import Feature, Terms
+from protocols.votes import ABSTAIN
+from protocols.wire import wire_pb2
+from protocols.wire.enrolment import Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
+from protocols.wire.frames import (
+    Answer,
+    Ask,
+    Goodbye,
+    Hello,
+    RefusedSeat,
+    Standing,
+    Welcome,
+    _decode,
+    _encode,
+    seal,
+    unseal,
+)
+from protocols.wire.guardian.greeting import Opening, read_opening, read_welcome
+from protocols.wire.messages import (
     HiddenVotes,
     Outcome,
     Refusal,
@@ -65,12 +88,7 @@ from protocols.messages import (
     encode,
     encode_arrays,
 )
-from protocols.queries import QueryBatch
-from protocols.randomness import seeded_source
-from protocols.relay import passed_back, read_passed_back
-from protocols.study_file import read_study, write_study
-from protocols.terms import Feature, Terms
-from protocols.votes import ABSTAIN
+from protocols.wire.relay import passed_back, read_passed_back
 from tests.consortium import deployed_study
 from tests.contracts.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.contracts.private_models import PrivateParties, hidden_study

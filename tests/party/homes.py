@@ -10,10 +10,10 @@ import numpy as np
 
 from party.commands.group import run_command
 from party.home import Home
-from protocols.identity import to_pem
-from protocols.study import Study
-from protocols.study_file import write_study
-from protocols.terms import Feature
+from protocols.crypto.identity import to_pem
+from protocols.study.file import write_study
+from protocols.study.study import Study
+from protocols.study.terms import Feature
 
 FEATURES = tuple(Feature(column=f"f{i}", kind="numeric", centre=0.0, scale=1.0) for i in range(4))
 
@@ -54,7 +54,7 @@ def make_member(folder: Path, consortium, *, party: str = "hospital-0", epsilon:
     )
     assert code == 0
     home = Home((folder / "home").resolve())
-    from protocols.identity import key_from_pem
+    from protocols.crypto.identity import key_from_pem
 
     certificate = consortium.certify(key_from_pem(home.key.read_bytes()), party)
     home.certificate.write_bytes(to_pem(certificate))

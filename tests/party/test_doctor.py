@@ -8,7 +8,7 @@ import pytest
 
 from party.commands.group import run_command
 from party.doctor import examine
-from protocols.identity import key_from_pem, to_pem
+from protocols.crypto.identity import key_from_pem, to_pem
 from tests.consortium import NOW, Consortium, deployed_study
 from tests.party.homes import make_member, study_file
 

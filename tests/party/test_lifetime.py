@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from party.budget.policy import Policy
 from party.home import Home
 from party.lifetime import (
     CURRENCIES,
@@ -18,12 +19,11 @@ from party.lifetime import (
     position_of,
     study_cost,
 )
-from party.policy import Policy
-from protocols.accounting.accountant import accountant
-from protocols.accounting.filter import NANO
+from protocols.budgets.accountant import accountant
+from protocols.budgets.filter import NANO
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity
-from protocols.study import Seat
+from protocols.study.study import Seat
 from tests.contracts.levels import lattice_study, secure_sum
 from tests.studies import make_study
 
@@ -116,8 +116,8 @@ def test_what_is_allowed_is_below_the_cap_to_50_digits_where_that_is_next_to_a_w
 
     def exactly(nano):
         a = mpmath.mpf(order)
-        return mpmath.mpf(nano) / 10**9 + mpmath.log(1 - 1 / a) - (mpmath.log(mpmath.mpf(delta)) + mpmath.log(a)) / (
-            a - 1
+        return (
+            mpmath.mpf(nano) / 10**9 + mpmath.log(1 - 1 / a) - (mpmath.log(mpmath.mpf(delta)) + mpmath.log(a)) / (a - 1)
         )
 
     with mpmath.workdps(50):

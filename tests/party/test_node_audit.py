@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from coordinator.release.manifest import write_manifest
 from party.audit import audit_seat
 from party.release_labels import released_labels, released_study
+from protocols.crypto.identity import to_pem
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refused
-from protocols.identity import to_pem
 from tests.consortium import NOW, Consortium, deployed_study
 
 SEAT = "hospital-0"
@@ -83,7 +83,7 @@ def test_evidence_that_another_authority_signed_is_found(labelled, tmp_path):
     ],
 )
 def test_a_ledger_that_was_changed_is_found(labelled, tmp_path, change, code):
-    from protocols.accounting.ledger import Ledger
+    from protocols.ledger.ledger import Ledger
 
     consortium, labels = labelled
     copy = tmp_path / "copy.sqlite"

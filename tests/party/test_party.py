@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from party.party import Party
-from protocols.accounting.ledger import Ledger
+from protocols.crypto.randomness import seeded_source
 from protocols.errors import CannotVote, InvalidInput
-from protocols.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
-from protocols.queries import QueryBatch
-from protocols.randomness import seeded_source
+from protocols.ledger.ledger import Ledger
+from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN
+from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.studies import make_study, make_votes
 
 VOTES, _ = make_votes(1, 1000)

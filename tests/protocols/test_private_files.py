@@ -5,15 +5,15 @@ import stat
 
 import pytest
 
-from coordinator.database import Database
 from coordinator.home import write
-from party.files import write_atomically
+from party.budget.policy import Policy
 from party.home import Home
 from party.open_home import mend_home
-from party.policy import Policy
-from protocols.accounting.ledger import Ledger
 from protocols.errors import Refused, StorageFailed
+from protocols.ledger.database import Database
+from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
+from runtime.files import write_atomically
 
 
 def mode(path):

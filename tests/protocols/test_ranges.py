@@ -16,26 +16,32 @@ from google.protobuf.descriptor import FieldDescriptor
 from coordinator.release.evidence import Charge, Evidence, Kept, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
 from coordinator.release.labels import LABELS_FILE, labels_csv, read_labels
-from protocols import wire_pb2
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.dealing import DEAL, serve_deals
-from protocols.aggregation.guardian import Submission
-from protocols.aggregation.summed_ballot import SummedBallot
-from protocols.aggregation.two_server.wire_arrays import elements
-from protocols.aggregation.two_servers import head_array, head_of, send
-from protocols.audit_log import EMPTY, Entry, Head
-from protocols.channel import pair
+from protocols.crypto.channel import pair
+from protocols.crypto.randomness import seeded_source
+from protocols.crypto.wire_arrays import elements
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput, MalformedMessage
-from protocols.frames import Answer, Ask, Hello, RefusedSeat, Standing, Welcome, _decode, _encode
-from protocols.inference.announced import announced, read_announced
-from protocols.inference.architecture import Architecture, ConvolutionShape, DenseShape, Precision, ReLUShape
-from protocols.inference.material import Piece, received
-from protocols.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
-from protocols.queries import QueryBatch
-from protocols.randomness import seeded_source
+from protocols.ledger.audit_log import EMPTY, Entry, Head
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Submission
+from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
+from protocols.levels.hidden_queries.inference.announced import announced, read_announced
+from protocols.levels.hidden_queries.inference.architecture import (
+    Architecture,
+    ConvolutionShape,
+    DenseShape,
+    Precision,
+    ReLUShape,
+)
+from protocols.levels.hidden_queries.inference.material import Piece, received
+from protocols.levels.secure_sum.ballot import SummedBallot
+from protocols.levels.two_server.conversation import head_array, head_of, send
 from protocols.ranges import RANGES
-from protocols.study_file import read_study, write_study
+from protocols.study.file import read_study, write_study
+from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN
+from protocols.wire import wire_pb2
+from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, Standing, Welcome, _decode, _encode
+from protocols.wire.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
 from tests.consortium import deployed_study
 from tests.contracts.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.contracts.private_models import PrivateParties, hidden_study
@@ -469,7 +475,7 @@ def test_messages_are_parsed_in_one_place_which_checks_their_integers():
     parsing = ("FromString", "ParseFromString", "MergeFromString")
     found = {name for name, text in sources() if any(word in text for word in parsing)}
     # The second reads what the library of the benchmarks wrote.
-    assert found == {"protocols/ranges.py", "protocols/inference/spu_program/two_parties.py"}
+    assert found == {"protocols/ranges.py", "benchmarks/spu/two_parties.py"}
 
 
 def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another():
@@ -481,7 +487,7 @@ def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another(
                 found.append(name)
     # Its own votes with noise; files that a hospital wrote itself.
     own = {f"party/teachers/{kind}.py" for kind in ("torch_teacher", "logistic_regression")}
-    allowed = {"protocols/ranges.py", "protocols/aggregation/secure_sum/party.py", *own}
+    allowed = {"protocols/ranges.py", "protocols/levels/secure_sum/steps.py", *own}
     assert set(found) <= allowed
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from protocols.mechanisms import MECHANISMS
-from simulations.budgets import parse_budgets
 from simulations.command import run_command
+from simulations.setup.budgets import parse_budgets
 from tests.studies import make_votes
 
 VOTES, TRUTH = make_votes(60, 400)

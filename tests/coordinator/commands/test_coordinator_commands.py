@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 
 from coordinator.__main__ import main
-from coordinator.authority import Authority
 from coordinator.commands.group import COMMANDS, run_command, show_error
 from coordinator.home import Home
-from coordinator.store import Store
-from coordinator.study_creation import TEMPLATE
-from protocols.accounting.ledger import Ledger
-from protocols.enrolment import Enrol
+from coordinator.labelling.study_creation import TEMPLATE
+from coordinator.members.authority import Authority
+from coordinator.store.store import Store
+from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
-from protocols.identity import certificate_request, new_key, request_fingerprint, to_pem
-from protocols.queries import pool_digest
-from protocols.study_file import write_study
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import write_study
+from protocols.study.queries import pool_digest
+from protocols.wire.enrolment import Enrol
 from tests.consortium import deployed_study, pool_of, voter
 from tests.coordinator.test_serving import Hospital, Served
 from tests.operators import FakeHub, add_study, make_home, wait_until

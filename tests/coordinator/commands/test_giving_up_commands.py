@@ -10,18 +10,18 @@ import pytest
 
 from coordinator.commands.giving_up import _why
 from coordinator.commands.group import run_command
-from coordinator.giving_up import give_up
 from coordinator.home import Home
-from coordinator.jobs import OpenStudy
-from coordinator.logs import Log
-from coordinator.store import Serving, Session, Store, ledger_path
-from coordinator.study_creation import create_study
-from protocols.accounting.ledger import Ledger
-from protocols.study_file import write_study
+from coordinator.labelling.giving_up import give_up
+from coordinator.labelling.jobs import OpenStudy
+from coordinator.labelling.study_creation import create_study
+from coordinator.store.store import Serving, Session, Store, ledger_path
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import write_study
+from runtime.logs import Log
 from tests.consortium import NOW
 from tests.coordinator.dying import Deaths, Killed
 from tests.operators import SETTINGS, FakeHub, add_study, make_home
-from tests.party.askers import asked_study
+from tests.party.asking.askers import asked_study
 
 
 class Bench:
@@ -61,8 +61,8 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("coordinator.jobs._FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("coordinator.jobs._LOOK_S", 0.01)
+    monkeypatch.setattr("coordinator.labelling.jobs._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("coordinator.labelling.jobs._LOOK_S", 0.01)
     made = Bench(tmp_path, monkeypatch, capsys)
     yield made
     made.store.__exit__()
@@ -189,7 +189,7 @@ def test_one_that_answered_is_no_longer_missed(bench):
 
 def test_one_that_cannot_open_the_batch_is_not_waited_for(bench, monkeypatch):
     bench.label()
-    monkeypatch.setattr("coordinator.giving_up.openers", lambda ledger, digest: [0, 1])
+    monkeypatch.setattr("coordinator.labelling.giving_up.openers", lambda ledger, digest: [0, 1])
     bench.connect("hospital-0", "hospital-1", "hospital-2")
     assert bench.run("give-up", "test", "--yes")[0] == 0
 

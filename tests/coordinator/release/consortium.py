@@ -11,21 +11,21 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.in_process import InProcess
-from coordinator.labelled import LabelledStudy
 from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 from coordinator.release.release import make_release
+from coordinator.store.labelled import LabelledStudy
 from party.party import Party
-from protocols.accounting.ledger import Ledger
-from protocols.aggregation.clear import Clear
-from protocols.coordinator import Coordinator
-from protocols.frames import Answer, Ask, seal
-from protocols.identity import issue, new_authority, new_key
-from protocols.messages import Outcome, Settled, encode
+from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.randomness import seeded_source
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear
 from protocols.noise import simulated
-from protocols.queries import pool_digest
-from protocols.randomness import seeded_source
-from protocols.study import party_of
-from protocols.terms import Terms
+from protocols.study.queries import pool_digest
+from protocols.study.study import party_of
+from protocols.study.terms import Terms
+from protocols.wire.frames import Answer, Ask, seal
+from protocols.wire.messages import Outcome, Settled, encode
 from tests.studies import make_study
 
 NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)

@@ -13,13 +13,13 @@ from coordinator.release.charges import check_charges, check_receipts, standings
 from coordinator.release.evidence import collect, evidence_in, receipts
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
-from protocols.aggregation.summed_ballot import SummedBallot
-from protocols.aggregation.summed_votes import SecureSum
-from protocols.audit_log import Entry
-from protocols.confidentiality import Confidentiality
 from protocols.errors import DataCorrupt
-from protocols.messages import StepRequest
+from protocols.ledger.audit_log import Entry
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.ballot import SummedBallot
+from protocols.study.level_terms import Confidentiality
 from protocols.votes import NOT_ASKED
+from protocols.wire.messages import StepRequest
 from tests.contracts.levels import SEAT_KEYS
 from tests.coordinator.release.consortium import Consortium, pool_of, small_study
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelled import LabelledStudy
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
-from protocols.audit_log import EMPTY, Head
+from coordinator.store.labelled import LabelledStudy
 from protocols.errors import Refused
-from protocols.frames import Answer
-from protocols.messages import Refusal, Settled, VoteReply
+from protocols.ledger.audit_log import EMPTY, Head
+from protocols.wire.frames import Answer
+from protocols.wire.messages import Refusal, Settled, VoteReply
 from tests.consortium import Consortium as Deployed
 from tests.consortium import deployed_study, pool_of
 from tests.coordinator.release import consortium as made_here

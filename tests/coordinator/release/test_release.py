@@ -7,16 +7,16 @@ import shutil
 import numpy as np
 import pytest
 
+from coordinator.labelling.training import train_student
 from coordinator.release.evidence import collect
 from coordinator.release.labels import labels_csv, read_labels
 from coordinator.release.verify import verify_release
-from coordinator.training import train_student
-from protocols.accounting.ledger import Ledger
 from protocols.errors import DataCorrupt, InvalidInput, Refused
-from protocols.frames import Answer, seal, unseal
-from protocols.messages import Outcome, Settled, VoteReply, decode, encode
-from protocols.study_file import read_study
+from protocols.ledger.ledger import Ledger
+from protocols.study.file import read_study
 from protocols.votes import ABSTAIN, NOT_ASKED
+from protocols.wire.frames import Answer, seal, unseal
+from protocols.wire.messages import Outcome, Settled, VoteReply, decode, encode
 from tests.consortium import Consortium as Deployed
 from tests.consortium import deployed_study
 from tests.coordinator.release.consortium import POOL, Consortium, pool_of, small_study
@@ -307,8 +307,8 @@ def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
 
 
 def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
-    from coordinator.labelled import LabelledStudy
     from coordinator.release.release import make_release
+    from coordinator.store.labelled import LabelledStudy
 
     study = deployed_study(3)
     (tmp_path / "deployed").mkdir()

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from coordinator.release.evidence import files_of
 from coordinator.release.verify import verify_release
-from protocols.accounting.ledger import Ledger
-from protocols.identity import BACKDATED, issue, new_authority, new_key, to_pem
+from protocols.crypto.identity import BACKDATED, issue, new_authority, new_key, to_pem
+from protocols.ledger.ledger import Ledger
 from tests.coordinator.release.consortium import NOW, Consortium, small_study
 
 FILES = [

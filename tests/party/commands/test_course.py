@@ -16,8 +16,8 @@ import pytest
 
 from coordinator.release.manifest import write_manifest
 from party.commands.group import run_command
-from protocols.enrolment import Enrolled
-from protocols.identity import key_from_pem, request_from_pem, to_pem
+from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
+from protocols.wire.enrolment import Enrolled
 from tests.consortium import NOW, Consortium, deployed_study
 from tests.operators import wait_until
 from tests.party.homes import FEATURES, make_member, study_file, write_invitation

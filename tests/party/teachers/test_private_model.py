@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from party.private_file import load_model, save_model
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import PRIVATE
+from party.voting.private_file import load_model, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.inference.architecture import Precision
-from protocols.inference.fixed_point import agreement, quantise
-from protocols.inference.model import AveragePool, Convolution, Dense, Model, ReLU, float_inference
+from protocols.levels.hidden_queries.inference.architecture import Precision
+from protocols.levels.hidden_queries.inference.fixed_point import agreement, quantise
+from protocols.levels.hidden_queries.inference.model import (
+    AveragePool,
+    Convolution,
+    Dense,
+    Model,
+    ReLU,
+    float_inference,
+)
 
 SOURCE = load_digits()
 IMAGES, LABELS = (SOURCE.images / 16).astype(np.float32), SOURCE.target.astype(np.int64)

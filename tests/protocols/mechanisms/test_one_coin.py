@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
-from protocols.accounting.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
+from protocols.bounds.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.mechanisms import Sensitivity, make_mechanism
 
 

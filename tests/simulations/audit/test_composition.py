@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from protocols.accounting.gaussian import gdp_epsilon
+from protocols.bounds.gaussian import gdp_epsilon
 from simulations.audit.composition import RatioLaw, composed_epsilon, composed_epsilon_of_ratios
 
 

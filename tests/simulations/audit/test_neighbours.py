@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.accounting.gaussian import gdp_epsilon
+from protocols.bounds.gaussian import gdp_epsilon
 from simulations.audit.composition import composed_epsilon
 from simulations.audit.neighbours import audited_pairs, outcome_log_laws, pair_at
 from simulations.audit.settings import AuditSettings

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
-from protocols.accounting.gaussian import gdp_epsilon
+from protocols.bounds.gaussian import gdp_epsilon
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.noise import simulated

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols.accounting.filter import budget_filters
-from protocols.accounting.gaussian import gdp_epsilon
+from protocols.bounds.gaussian import gdp_epsilon
+from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms.mechanism import Sensitivity
 from simulations.audit.settings import AuditSettings

@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations import datasets
 from simulations.datasets import DATASETS, DatasetRequest
-from simulations.partition import parse_partition, partition
+from simulations.setup.partition import parse_partition, partition
 
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"

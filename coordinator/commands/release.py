@@ -1,0 +1,132 @@
+"""release and verify: publish what a study labelled, and check what was published."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.home import Home
+from protocols.errors import InvalidInput
+from runtime.printing import print_json
+
+_FAILED = 8
+
+
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write [release-STUDY]; it must not exist.")
+@click.option(
+    "--earlier",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="Folder of an earlier release on the same data; give all of them.",
+)
+@click.option(
+    "--patient-of",
+    "named",
+    multiple=True,
+    metavar="A,B,...",
+    help="State the figure of a patient known to these hospitals; may be given several times.",
+)
+@click.option(
+    "--unproven",
+    multiple=True,
+    metavar="SEAT",
+    help="State that no receipt covers what this seat was charged; give each such seat.",
+)
+@click.option("--labels-only", is_flag=True, help="Release the labels without a student.")
+@home_option
+@json_option
+def release(
+    study: str,
+    out: Path | None,
+    earlier: tuple[Path, ...],
+    named: tuple[str, ...],
+    unproven: tuple[str, ...],
+    labels_only: bool,
+    home_folder: Path,
+    as_json: bool,
+) -> None:
+    """Write the signed release of STUDY: labels, student, privacy statement, and the evidence for them.
+
+    \b
+    Examples:
+      conclave-coordinator release heart
+      conclave-coordinator release heart --out releases/heart-2 --earlier releases/heart-1 --patient-of a,b
+    """
+    from coordinator.labelling.pool import stored_pool
+    from coordinator.labelling.training import kept_student
+    from coordinator.release.release import make_release
+    from coordinator.store.labelled import check_labelled_here
+    from coordinator.store.store import Store
+
+    home = Home(home_folder)
+    home.settings()
+    target = out or Path(f"release-{study}")
+    if target.exists():
+        raise InvalidInput(f"{target} exists; allowed: an --out that does not, so that no release is overwritten")
+    with Store(home) as store:
+        check_labelled_here(store.study(study))
+        labelled = store.labelled(study)
+    trained = None
+    if not labels_only:
+        pool = stored_pool(labelled.pool, labelled.study)
+        trained = kept_student(home.study(study) / "student", labelled, pool)
+    written = make_release(
+        labelled,
+        out=target,
+        key=home.key(),
+        certificate=home.certificate(),
+        authority=home.authority(),
+        trained=trained,
+        earlier=earlier,
+        named=[each.split(",") for each in named],
+        unproven=unproven,
+        now=datetime.datetime.now(datetime.UTC),
+    )
+    if as_json:
+        print_json(
+            {"release": str(written), "labels": int((labelled.labels >= 0).sum()), "student": trained is not None}
+        )
+        return
+    click.echo(f"released {int((labelled.labels >= 0).sum())} labels in {written}; open {written / 'privacy.html'}")
+    click.echo(f"next: conclave-coordinator verify {written}")
+
+
+@click.command(epilog=EPILOG)
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--authority",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The consortium's certificate as you got it when you enrolled [the copy in the folder].",
+)
+@json_option
+def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
+    """Check a release in FOLDER: signature, files, log, receipts, charges, figures. Needs no home and no network.
+
+    \b
+    Example:
+      conclave-coordinator verify release-heart --authority authority.pem
+    """
+    from coordinator.release.verify import verify_release
+
+    checks = verify_release(folder, authority)
+    failed = [check for check in checks if not check.passed]
+    if as_json:
+        print_json({"verified": not failed, "checks": [asdict(check) for check in checks]})
+        return _FAILED if failed else 0
+    for check in checks:
+        click.echo(f"{'holds ' if check.passed else 'FAILED'}  {check.name}: {check.message}", err=not check.passed)
+        if check.next_step:
+            click.echo(f"        next: {check.next_step}", err=True)
+    if failed:
+        click.echo(f"error [verification_failed]: {len(failed)} of {len(checks)} checks failed in {folder}", err=True)
+        click.echo(f"next: {failed[0].next_step}", err=True)
+        return _FAILED
+    but = "; but see the next step above" if any(check.next_step for check in checks) else ""
+    click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
+    return 0

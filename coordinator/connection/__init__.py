@@ -1,0 +1,1 @@
+"""The coordinator's sessions with nodes, queriers and a guardian."""

@@ -1,0 +1,78 @@
+"""Who may open a stream to the hub, how often, and what is logged of those who may not.
+
+Faults are counted for a party over all of its sessions, so that connecting again does not begin anew. All of it is
+bounded by the number of certificates: names come from these alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from protocols.errors import MalformedMessage, Refused
+from runtime.allowance import Allowance
+from runtime.logs import Event
+
+# Of one party at once: its stream, and others that replace it, or are refused.
+_STREAMS = 4
+# Faults of a party over all of its sessions: so many at once, and one more each so many seconds.
+FAULTS, FAULT_EACH_S = 100, 60.0
+
+
+class Admission:
+    """The streams and the faults of each party, by name. on_event: see Hub."""
+
+    def __init__(self, *, on_event: Event) -> None:
+        self._on_event = on_event
+        self._faults: defaultdict[str, Allowance] = defaultdict(lambda: Allowance(most=FAULTS, each_s=FAULT_EACH_S))
+        self.streams: Counter[str] = Counter()
+        # Times that a party was turned away beyond the faults that it is allowed.
+        self._beyond: Counter[str] = Counter()
+
+    @contextmanager
+    def stream(self, name: str) -> Iterator[None]:
+        """Counts a stream of a party as long as it lasts. Raises Refused: "too_many_streams", "too_many_faults"."""
+        if self.streams[name] >= _STREAMS:
+            raise Refused("too_many_streams", f"{name!r} has {_STREAMS} streams; allowed: one, and its successors")
+        if not self._faults[name].remains(time.monotonic()):
+            raise Refused(
+                "too_many_faults",
+                f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more each "
+                f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and mend that",
+            )
+        self.streams[name] += 1
+        try:
+            yield
+        finally:
+            self.streams[name] -= 1
+
+    def fault(self, name: str) -> bool:
+        """Counts a fault of a party; whether it is among those that are allowed."""
+        return self._faults[name].take(time.monotonic())
+
+    def turned_away(self, name: str | None, address: str, error: Refused | MalformedMessage, *, rivals: int) -> None:
+        """Logs a stream that was not let in; name: None for one without a valid certificate.
+
+        rivals: times that another node of the party came beside the one that it has. It dials again and again, as one
+        does that was at fault too often: of either the 1st, 2nd, 4th, 8th ... time is logged.
+        """
+        fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}
+        if name is not None:
+            fields["party"] = name
+        if code_of(error) == "another_node":
+            if rivals & (rivals - 1):
+                return
+            fields["times"] = rivals
+        elif name is not None and not self.fault(name):
+            self._beyond[name] += 1
+            if self._beyond[name] & (self._beyond[name] - 1):
+                return
+            fields["times"] = self._beyond[name]
+        self._on_event("turned_away", fields)
+
+
+def code_of(error: Refused | MalformedMessage) -> str:
+    """The error's code."""
+    return error.code if isinstance(error, Refused) else "malformed"

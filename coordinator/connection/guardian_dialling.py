@@ -1,0 +1,60 @@
+"""A coordinator's way to the guardian that a study names: one gRPC stream a conversation, with mutual TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from guardian.port import STREAM_OPTIONS
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import GUARDIAN_HOST, Identity, key_to_pem, to_pem
+from protocols.errors import ChannelClosed
+from protocols.study.study import Study
+from protocols.wire.guardian.greeting import CONVERSE_METHOD
+from protocols.wire.guardian.line import Carried, conversation
+from protocols.wire.guardian.line import GuardianLine as GuardianLine
+
+_OPTIONS = [
+    *STREAM_OPTIONS,
+    ("grpc.ssl_target_name_override", GUARDIAN_HOST),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+def check_guardian(study: Study, line: GuardianLine) -> Identity:
+    """Who the study's guardian is, once it has said that it approved this very study. Nothing is asked of it yet.
+
+    Raises as `conversation` does.
+    """
+    with conversation(study, line, _carry, purpose="check") as (_, guardian):
+        return guardian
+
+
+@contextmanager
+def dial(study: Study, line: GuardianLine) -> Iterator[Channel]:
+    """A channel to the study's guardian for one batch. Raises as `conversation` does; ChannelClosed for "busy"."""
+    with conversation(study, line, _carry, purpose="batch") as (stream, _):
+        yield stream
+
+
+@contextmanager
+def _carry(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
+    credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
+    with grpc.secure_channel(line.address, credentials, options=_OPTIONS) as channel:
+        open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONVERSE_METHOD)
+        call = open_stream(outgoing)
+        yield Carried(_pieces(call, line.address), call.cancel)
+
+
+def _pieces(call: Iterator[bytes], address: str) -> Iterator[bytes]:
+    """What gRPC brings; where it breaks, ChannelClosed."""
+    try:
+        yield from call
+    except grpc.RpcError as error:
+        raise ChannelClosed(
+            f"the guardian at {address} does not answer: {error.code().name}, {str(error.details())[:200]}"
+        ) from None

@@ -1,0 +1,349 @@
+"""The hub: the coordinator's end of every node's stream, and a transport made of them.
+
+Nodes dial in over gRPC with mutual TLS. Who a node is, its certificate says; whether it is still allowed in is asked
+at every frame. A request goes to the sessions that are open, and to those that open before its deadline; nothing but
+the same request is ever sent again. The hub keeps no state of its own: what it must remember lies in the ledgers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from coordinator.connection.admission import code_of
+from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_standing
+from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
+from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
+from coordinator.connection.receipts import record
+from coordinator.connection.relaying import Relay
+from coordinator.connection.sessions import Connected as Connected
+from coordinator.connection.sessions import Session, SessionEnded, Sessions
+from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
+from protocols.errors import MalformedMessage, Refused
+from protocols.ledger.ledger import Ledger
+from protocols.study.study import Study
+from protocols.wire.enrolment import Enrol, Enrolled
+from protocols.wire.frames import (
+    SESSION_METHOD,
+    Answer,
+    Frame,
+    Goodbye,
+    Hello,
+    RefusedSeat,
+    Renew,
+    Renewed,
+    Standing,
+    Welcome,
+    agree_version,
+    seal,
+    unseal,
+)
+from protocols.wire.messages import Reply, Request
+from protocols.wire.transport import Transport
+from runtime.logs import Event
+
+if TYPE_CHECKING:  # not subscriptable at run time
+    _Context = grpc.aio.ServicerContext[bytes, bytes]
+
+_HELLO_BYTES = 2**20
+# For the last words to a party that may read no more.
+_FAREWELL_S = 2.0
+_RENEWAL_PAUSE_S = 60.0
+_HELLO_WAIT_S = 10.0
+_DENY_POLL_S = 0.5
+_T = TypeVar("_T")
+
+
+class Hub:
+    """Serves the nodes of a consortium. One thread of its own runs all streams.
+
+    key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request):
+    a new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for
+    logs, with names, codes and counts alone.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        denied: Callable[[Identity], str | None],
+        renew: Callable[[Identity, bytes], bytes],
+        enrol: Callable[[Enrol], Enrolled],
+        on_event: Event,
+    ) -> None:
+        self._key = key
+        self._certificate = certificate
+        self._authority = authority
+        self._denied = denied
+        self._renew = renew
+        self._enrol = enrol
+        self._on_event = on_event
+        self._studies: dict[bytes, OpenStudy] = {}
+        self._sessions = Sessions(seal=self._seal, on_event=on_event)
+        self._admission = self._sessions.admission
+        self._relay = Relay(
+            self._sessions, self._studies, authority=authority, aside=self._in_callback, on_event=on_event
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
+        self._servers: list[grpc.aio.Server] = []
+        # Callbacks look into a database: not on the thread that moves frames.
+        self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
+        # Anybody may try to enrol: that must not keep nodes waiting.
+        self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
+
+    def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
+        """Opens the ports ("127.0.0.1:0" takes a free one); returns them. Raises as open_port does."""
+        self._thread.start()
+        return self._call(self._start(listen, enrol_listen))
+
+    def stop(self) -> None:
+        """Says goodbye to every node and closes the ports."""
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._callbacks.shutdown()
+        self._enrolments.shutdown()
+
+    def open_study(
+        self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None, on_told: OnTold | None = None
+    ) -> Transport:
+        """A transport to the nodes of a study; its deadline is the study's. on_told: after a missed outcome was told.
+
+        Raises InvalidInput for a study without terms, or whose largest reply a node may not send.
+        """
+        check_askable(study, reply_bytes=INBOUND_BYTES)
+        opened = OpenStudy(study, ledger, outcome_for, on_told)
+        self._studies[study.digest] = opened
+
+        def exchange(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+            answers = self._call(self._sessions.ask_all(opened, requests))
+            return record(opened.study, opened.ledger, requests, answers, on_event=self._on_event)
+
+        return exchange
+
+    def connected(self) -> dict[str, Connected]:
+        """The parties that are connected now."""
+        return {name: session.connected for name, session in list(self._sessions.open.items())}
+
+    def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
+        """Waits for these parties to connect until the time is over; returns those that are missing."""
+        return self._call(self._sessions.wait_for(parties, timeout_s))
+
+    def _call(self, work: Awaitable[_T]) -> _T:
+        async def run() -> _T:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+
+    async def _start(self, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
+        pair = [(key_to_pem(self._key), to_pem(self._certificate))]
+        mutual = grpc.ssl_server_credentials(pair, to_pem(self._authority), require_client_auth=True)
+        _, service, method = SESSION_METHOD.split("/")
+        sessions = grpc.method_handlers_generic_handler(
+            service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
+        )
+        relay = relay_handler(self._peer, self._relay)
+        server, port = await open_port(listen, mutual, sessions, relay, options=NODE_OPTIONS, at_once=4096)
+        self._servers.append(server)
+        if enrol_listen is None:
+            return port, None
+        server, enrol_port = await listen_for_enrolments(
+            enrol_listen, grpc.ssl_server_credentials(pair), lambda message: self._enrol(message), self._enrolments
+        )
+        self._servers.append(server)
+        return port, enrol_port
+
+    async def _stop(self) -> None:
+        for session in list(self._sessions.open.values()):
+            await self._farewell(session, Goodbye("going_away", "the coordinator stops; the node will dial again"))
+        for server in self._servers:
+            await server.stop(grace=1.0)
+
+    async def _in_callback(self, callback: Callable[..., _T], *args: object) -> _T:
+        return await self._loop.run_in_executor(self._callbacks, lambda: callback(*args))
+
+    async def _serve(self, _: object, context: _Context) -> None:
+        """One node's stream, from Hello to its end."""
+        name: str | None = None
+        try:
+            peer = await self._peer(context)
+            name = peer.name
+            with self._admission.stream(name):
+                session, standings, refused = await self._admit(peer, context)
+                older = await self._sessions.add(session)
+                await self._hold(session, older, standings, refused, context)
+        except (Refused, MalformedMessage) as error:
+            living = self._sessions.open.get(name or "")
+            self._admission.turned_away(name, context.peer(), error, rivals=living.rivals if living else 0)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL_S):
+                    await context.write(self._seal(Goodbye(code_of(error), str(error)[:2000])))
+
+    async def _hold(
+        self,
+        session: Session,
+        older: Session | None,
+        standings: list[Standing],
+        refused: tuple[RefusedSeat, ...],
+        context: _Context,
+    ) -> None:
+        """Keeps a session open until it ends, and tells it what it missed. older: the one that it replaces."""
+        name = session.party.name
+        tasks = []
+        try:
+            if older is not None:
+                await self._farewell(older, Goodbye("superseded", "a node of the party that serves seats connected"))
+            welcome = Welcome(session.version, session.nonce, time.time_ns() // 1_000_000, refused)
+            await session.send(self._seal(welcome))
+            self._on_event("connected", {"party": name, "address": session.address})
+            told = self._sessions.tell(session, self._studies, standings, self._in_callback)
+            tasks = [asyncio.create_task(self._watch_denials(session)), asyncio.create_task(told)]
+            await self._read(session, context)
+        except (Refused, MalformedMessage) as error:
+            self._admission.fault(name)
+            self._on_event("refused", {"party": name, "code": code_of(error), "reason": str(error)[:200]})
+            await self._farewell(session, Goodbye(code_of(error), str(error)[:2000]))
+        except SessionEnded:
+            pass
+        finally:
+            self._sessions.count_brief(session)
+            for task in tasks:
+                task.cancel()
+            if self._sessions.remove(session):
+                self._on_event("disconnected", {"party": name})
+
+    async def _peer(self, context: _Context) -> Identity:
+        """Who dials, by its certificate. Raises Refused for who is denied."""
+        pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
+        peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
+        await self._check_allowed(peer)
+        return peer
+
+    async def _admit(
+        self, peer: Identity, context: _Context
+    ) -> tuple[Session, list[Standing], tuple[RefusedSeat, ...]]:
+        """Reads Hello: the session that it opens, the seats to tell what they missed, and those that are refused.
+
+        Raises Refused or MalformedMessage.
+        """
+        try:
+            data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
+        except TimeoutError:
+            raise Refused("no_hello", f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+        if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
+            raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
+        hello, _ = self._unseal(data, peer)
+        if not isinstance(hello, Hello):
+            raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
+        version = agree_version(hello.versions)
+
+        async def send(frame: bytes) -> None:
+            try:
+                await context.write(frame)
+            except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+                raise SessionEnded from error
+
+        session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
+        refused = []
+        standings = {(standing.study, standing.seat): standing for standing in hello.standings}
+        for standing in standings.values():
+            try:
+                opened = self._studies.get(standing.study)
+                if opened is not None:
+                    await self._in_callback(check_standing, opened, peer.name, standing)
+            except Refused as error:
+                session.refused.add((standing.study, standing.seat))
+                refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
+        served = [standing for key, standing in standings.items() if key not in session.refused]
+        session.serves = bool(served)
+        return session, served, tuple(refused)
+
+    async def _read(self, session: Session, context: _Context) -> None:
+        while True:
+            data = await session.until_closing(context.read())
+            if not isinstance(data, bytes):  # the stream ends, on either side
+                return
+            await self._check_allowed(session.party)
+            frame, _ = self._unseal(data, session.party)
+            session.last_seen = time.time()
+            if isinstance(frame, Answer):
+                session.answered(frame, data)
+            elif isinstance(frame, Renew):
+                await self._renewal(session, frame)
+            elif isinstance(frame, Goodbye):
+                self._on_event(
+                    "goodbye", {"party": session.party.name, "code": frame.code, "reason": frame.reason[:500]}
+                )
+                return
+            else:
+                raise MalformedMessage(f"{type(frame).__name__} has no place here")
+
+    async def _renewal(self, session: Session, frame: Renew) -> None:
+        """Answers a request to renew; one that is refused ends nothing, as the certificate still holds."""
+        if time.monotonic() < session.renewed_s + _RENEWAL_PAUSE_S:
+            session.count_unasked()
+            return
+        session.renewed_s = time.monotonic()
+        try:
+            certificate = await self._in_callback(self._renew, session.party, frame.request)
+        except Refused as error:
+            self._on_event("renewal_refused", {"party": session.party.name, "code": error.code})
+            return
+        await self._write(session, Renewed(certificate))
+
+    async def _watch_denials(self, session: Session) -> None:
+        """Ends a session soon after its party is denied, even when nothing is sent."""
+        while True:
+            await asyncio.sleep(_DENY_POLL_S)
+            try:
+                await self._check_allowed(session.party)
+            except Refused as error:
+                self._on_event("refused", {"party": session.party.name, "code": error.code, "reason": str(error)})
+                await self._farewell(session, Goodbye(error.code, str(error)))
+                return
+
+    async def _check_allowed(self, party: Identity) -> None:
+        reason = await self._in_callback(self._denied, party)
+        if reason is not None:
+            raise Refused("revoked", f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
+
+    async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
+        """Ends a session; that the other side is already gone does not matter."""
+        self._sessions.remove(session)
+        with suppress(SessionEnded, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._write(session, goodbye)
+
+    async def _write(self, session: Session, frame: Frame) -> None:
+        async with session.writing:
+            await session.send(self._seal(frame))
+
+    def _seal(self, frame: Frame) -> bytes:
+        return seal(frame, key=self._key, certificate=self._certificate)
+
+    def _unseal(self, data: object, peer: Identity) -> tuple[Frame, Identity]:
+        """A frame of the party at the other end, whatever certificate of its key it signed with."""
+        if not isinstance(data, bytes):
+            raise MalformedMessage("the stream ended before Hello")
+        frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")
+        if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
+            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+        return frame, sender
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

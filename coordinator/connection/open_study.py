@@ -1,0 +1,64 @@
+"""A study whose seats may be asked over the hub, and what a node's standing in it must agree with."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coordinator.connection.receipts import Answered
+from protocols.errors import InvalidInput, Refused
+from protocols.ledger.ledger import Ledger
+from protocols.study.study import Study, party_of
+from protocols.wire.frames import Standing
+from protocols.wire.messages import Outcome, Reply
+
+# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
+OutcomeFor = Callable[[str, bytes], Outcome | None]
+# on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
+OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
+
+
+@dataclass(eq=False)
+class OpenStudy:
+    """A study whose seats may be asked, with the coordinator's ledger of it.
+
+    fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
+    """
+
+    study: Study
+    ledger: Ledger
+    outcome_for: OutcomeFor | None
+    on_told: OnTold | None = None
+    fault: Refused | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last day is over: nodes answer no more about it."""
+        terms = self.study.terms
+        return terms is not None and terms.ended(datetime.datetime.now(datetime.UTC).date())
+
+
+def check_askable(study: Study, *, reply_bytes: int) -> None:
+    """Raises InvalidInput for a study without terms, or whose largest reply is above `reply_bytes`."""
+    if study.terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    largest = 8 * study.teachers * study.batch_limit + 2**16
+    if largest > reply_bytes:
+        raise InvalidInput(
+            f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
+            f"{reply_bytes}: lower batch_limit"
+        )
+
+
+def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
+    """Raises Refused if the seat is not this party's, or one of the two logs went back."""
+    if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
+        raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {party!r} in this study")
+    log = opened.ledger.log
+    try:
+        log.check_known(standing.coordinator, by=standing.seat)
+    except Refused as error:
+        opened.fault = Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}")
+        raise opened.fault from None
+    log.check_newer(standing.seat, standing.own)

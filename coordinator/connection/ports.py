@@ -1,0 +1,124 @@
+"""The two ports of a coordinator: how one is opened, and what is served there besides sessions: what is relayed for a
+querying party, and hospitals without a certificate that enrol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING
+
+import grpc
+
+from coordinator.connection.relaying import Relay
+from coordinator.connection.unfinished import Unfinished
+from protocols.crypto.identity import Identity
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
+from protocols.wire.frames import FRAME_BYTES
+from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
+
+if TYPE_CHECKING:  # not subscriptable at run time
+    _Context = grpc.aio.ServicerContext[bytes, bytes]
+
+# Anybody may try to enrol: so many calls at once may be without their message, each so long.
+_UNFINISHED, _UNFINISHED_S = 32, 10.0
+# Calls that are served together; what is above is turned away by gRPC. Lines on which nothing happens are closed.
+_ENROLMENTS = 1024
+_ENROL_OPTIONS = [
+    ("grpc.max_receive_message_length", ENROL_BYTES),
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 8192),
+    ("grpc.max_connection_idle_ms", 30_000),
+    ("grpc.max_connection_age_ms", 300_000),
+    ("grpc.max_connection_age_grace_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+]
+_HANDSHAKE_MS = 10_000
+_RELAYED_WAIT_S = 120.0
+# What a node may send: votes of one batch and little else.
+INBOUND_BYTES = 8 * 2**20
+NODE_OPTIONS = [
+    ("grpc.max_receive_message_length", INBOUND_BYTES),
+    ("grpc.max_send_message_length", FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.so_reuseport", 0),
+]
+
+
+async def open_port(
+    address: str,
+    credentials: grpc.ServerCredentials,
+    *handlers: grpc.GenericRpcHandler,
+    options: Sequence[tuple[str, int]],
+    at_once: int,
+) -> tuple[grpc.aio.Server, int]:
+    """A server that listens, and its port. at_once: streams and calls that are served together.
+
+    Raises InvalidInput for an address that is taken or is none.
+    """
+    options = [*options, ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS)]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
+    server.add_generic_rpc_handlers(handlers)
+    try:
+        port = server.add_secure_port(address, credentials)
+    except RuntimeError:
+        raise InvalidInput(f"cannot listen at {address!r}; allowed: HOST:PORT that is free") from None
+    await server.start()
+    return server, port
+
+
+def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Relay) -> grpc.GenericRpcHandler:
+    """Frames that are passed on, one a call, in pieces. identify: who calls; Refused before anything is read."""
+
+    async def serve(incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
+        try:
+            peer = await identify(context)
+            relay.check_querier(peer)
+            async with relay.places, asyncio.timeout(_RELAYED_WAIT_S) as reading:
+                joined = Joined()
+                async for piece in incoming:
+                    joined.add(piece)
+                reading.reschedule(None)  # how long a party may take, its study says
+                reply = await relay.answer(joined.data, peer)
+        except Refused as error:
+            reply = passed_back(b"", code=error.code, reason=str(error).removeprefix(f"{error.code}: "))
+        except MalformedMessage as error:
+            reply = passed_back(b"", code="malformed", reason=str(error))
+        for piece in pieces(reply):
+            yield piece
+
+    _, service, method = RELAY_METHOD.split("/")
+    return grpc.method_handlers_generic_handler(service, {method: grpc.stream_stream_rpc_method_handler(serve)})
+
+
+async def listen_for_enrolments(
+    address: str, credentials: grpc.ServerCredentials, enrol: Callable[[Enrol], Enrolled], executor: Executor
+) -> tuple[grpc.aio.Server, int]:
+    """The port of enrolment: small messages, answered by `enrol` on a thread of the executor."""
+    unfinished = Unfinished(most=_UNFINISHED, longest_s=_UNFINISHED_S)
+
+    async def serve(_: object, context: _Context) -> bytes:
+        # One message each way. It is read here, and not before, so that who never sends one holds nothing for long.
+        try:
+            async with unfinished.call(context.peer()):
+                data = await context.read()
+        except TimeoutError:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "the request did not come in time; ask again")
+        try:
+            message = decode_enrol(data if isinstance(data, bytes) else b"")
+            answer = await asyncio.get_running_loop().run_in_executor(executor, enrol, message)
+        except MalformedMessage as error:
+            answer = Enrolled(b"", "malformed", str(error))
+        except Refused as error:
+            answer = Enrolled(b"", error.code, str(error))
+        return encode_enrol(answer)
+
+    _, service, method = ENROL_METHOD.split("/")
+    handler = grpc.method_handlers_generic_handler(service, {method: grpc.stream_unary_rpc_method_handler(serve)})
+    return await open_port(address, credentials, handler, options=_ENROL_OPTIONS, at_once=_ENROLMENTS)

@@ -1,0 +1,180 @@
+"""What came back from the seats: replies, heads and evidence of a round, kept in one transaction.
+
+A receipt is a party's signed word on what its own ledger holds. Whatever of it can be checked is checked when it comes,
+as a release would: one that cannot be true is refused, its sender is named in the log, and the labelling goes on. It
+proves nothing then, and the release says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from protocols.errors import MalformedMessage, Refused
+from protocols.ledger.ledger import Ledger
+from protocols.levels.level import code_of
+from protocols.study.study import Study
+from protocols.wire.frames import Answer
+from protocols.wire.messages import (
+    HiddenVotes,
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepReply,
+    VoteReply,
+    decode,
+)
+from runtime.logs import Event, printable
+
+BAD_RECEIPT = "bad_receipt"
+# The entry of a coordinator's log that names a seat and a batch whose receipt was refused, once.
+RECEIPT_REFUSED = "receipt_refused"
+# What the coordinator alone says of a seat: a party that says it of itself is told apart.
+_OWN_CODES = frozenset({BAD_RECEIPT, "absent", "bad_reply", "late", "not_read"})
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and its answer, as they were signed. asked: empty for a question that was no outcome."""
+
+    asked: bytes = field(repr=False)
+    signed: bytes = field(repr=False)
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Late:
+    """What there is of a seat that was asked over a stream that stays open, and had no answer at the deadline."""
+
+    deadline_s: float
+
+
+def record(
+    study: Study,
+    ledger: Ledger,
+    requests: Mapping[str, Request],
+    answers: Mapping[str, Answered | Late | None],
+    *,
+    on_event: Event,
+) -> dict[str, Reply | None]:
+    """Decodes the answers, and keeps heads and evidence of all of them in one transaction.
+
+    A late seat's is a Refusal("late") that nobody sent, and so is "bad_receipt", for whatever answers an outcome and is
+    neither a refusal nor a receipt that can be true. What a party refuses with comes as printable text, and under
+    "refused" where its code is none, or one that the coordinator alone uses.
+    """
+    replies: dict[str, Reply | None] = dict.fromkeys(requests)
+    log = ledger.log
+    with log.together():
+        for seat, answered in answers.items():
+            if answered is None:
+                continue
+            if isinstance(answered, Late):
+                replies[seat] = Refusal("late", f"no answer yet after {answered.deadline_s:g} s, the study's deadline")
+                continue
+            request = requests[seat]
+            bad = False
+            try:
+                reply = _reply(answered.answer.envelope, seat, request)
+                if isinstance(reply, Settled):
+                    _check_receipt(study, ledger, seat, request, answered.answer, reply)
+                # An answer that holds votes is not kept.
+                proof = answered.signed if isinstance(reply, Settled) else b""
+                if not (isinstance(reply, Refusal) and reply.code == "unknown_study"):  # such a node has no log of it
+                    log.remember(seat, answered.answer.own, proof=proof)
+            except MalformedMessage as error:
+                reply = Refusal("malformed", str(error))
+            except Refused as error:
+                reply = Refusal(error.code, str(error))
+                bad = error.code == BAD_RECEIPT
+            replies[seat] = reply
+            if isinstance(reply, Refusal):
+                on_event("refusal", {"seat": seat, "code": reply.code, "reason": reply.reason[:500]})
+                if bad and isinstance(request, Outcome):
+                    _note_bad(ledger, seat, request, reply)
+                else:
+                    log.append("refused_by", seat=seat, code=reply.code)
+            elif isinstance(request, Outcome) and isinstance(reply, Settled):
+                number = ledger.number_of(request.batch_digest)
+                if number is not None:
+                    log.keep(number, seat, "outcome", answered.asked)
+                    log.keep(number, seat, "settled", answered.signed)
+    return replies
+
+
+def last_without_receipt(ledger: Ledger, seat: str) -> tuple[bytes, ...]:
+    """The request of the newest batch that a seat paid for, if its receipt was lost: one receipt covers all before."""
+    stored = ledger.last_settled(seat)
+    if stored is None or ledger.log.kept(stored.number, seat, "settled"):
+        return ()
+    return (stored.digest,)
+
+
+def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, answer: Answer, settled: Settled) -> None:
+    """Raises Refused("bad_receipt") for what no honest party signs about an outcome that it was told.
+
+    Who signed, in which session, for which question, was checked when the frame came.
+    """
+    if not isinstance(request, Outcome):
+        raise MalformedMessage("a receipt came where votes or a step were asked for")
+    if settled.batch_digest != request.batch_digest:
+        raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} is of another batch than the outcome that it was told")
+    cap = int(study.budgets.cap[study.seats[seat]])
+    least = _least(ledger, seat, ledger.number_of(request.batch_digest))
+    if not least <= settled.spent <= cap:
+        raise Refused(
+            BAD_RECEIPT,
+            f"the receipt of {seat!r} says that {settled.spent} nano-units are spent; allowed: {least}, which it was "
+            f"charged here, to its cap of {cap}",
+        )
+    if answer.own.count < 1:
+        raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} is of a log without an entry")
+    if not ledger.log.contains(answer.seen):
+        raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} names a head of this ledger's log that it never had")
+
+
+def _least(ledger: Ledger, seat: str, number: int | None) -> int:
+    """What a party's ledger holds at least, in nano-units, once it was told the outcome of a batch.
+
+    All that was settled here: whoever voted charged itself before. Of batches that were given up those that it has
+    settled: another one may never have reached it. 0 for a batch that is not charged here, but by who asks.
+    """
+    if number is None:
+        return 0
+    given_up = [each for each in ledger.unsettled() if ledger.given_up(each)]
+    known = [each for each in given_up if each == number or ledger.log.kept(each, seat, "settled")]
+    return ledger.balance(seat).settled + sum(ledger.charged(each).get(seat, 0) for each in known)
+
+
+def _note_bad(ledger: Ledger, seat: str, outcome: Outcome, refusal: Refusal) -> None:
+    """Names seat and batch in the log, once each: who is told again at every connection fills no disk."""
+    number, kind = ledger.number_of(outcome.batch_digest), f"{RECEIPT_REFUSED} {seat}"
+    if ledger.noted(outcome.batch_digest, kind) is None:
+        ledger.note(outcome.batch_digest, kind, b"")
+        # A batch that is relayed has no number here.
+        ledger.log.append(
+            RECEIPT_REFUSED, seat=seat, batch=-1 if number is None else number, reason=refusal.reason[:300]
+        )
+
+
+def _reply(envelope: bytes, seat: str, request: Request) -> Reply:
+    """A reply; a request in its place is malformed.
+
+    Raises MalformedMessage, or Refused("bad_receipt") where an outcome was told: that it was, its sender has signed.
+    """
+    try:
+        reply = decode(envelope)
+        if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+        if isinstance(request, Outcome) and not isinstance(reply, Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came; allowed: a receipt or a refusal")
+    except MalformedMessage as error:
+        if isinstance(request, Outcome):
+            raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} cannot be read: {printable(str(error))}") from None
+        raise
+    if isinstance(reply, Refusal):
+        code = code_of(reply)
+        return Refusal("refused" if code in _OWN_CODES else code, printable(reply.reason))
+    return reply

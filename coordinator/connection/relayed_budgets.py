@@ -1,0 +1,119 @@
+"""What a relay knows of the budgets of a study that a hospital asks in: at most so much is spent of each.
+
+The asking hospital has the ledger; the relay sees which queries it asks of whom, and what each party says that it has
+spent after an outcome. Whatever passes is counted at its worst case before it is passed on, until a receipt says less.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from protocols.errors import Refused
+from protocols.ledger.ledger import Ledger
+from protocols.reading import parse_json
+from protocols.study.study import Study
+from protocols.wire.messages import VoteRequest
+
+_KIND = "relayed_standing "
+# Batches of a seat that are counted one by one; an honest querying party has one under way.
+_MOST_OPEN = 64
+# In place of the number of a batch: all of them, where there were more.
+_MERGED = -1
+
+
+@dataclass(frozen=True)
+class Open:
+    """What may have been charged for a batch since the newest receipt. tick: of the count of its newest request."""
+
+    amount: int
+    tick: int
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One seat. asked: positions up to which queries were asked; batches: numbers below which; spent: nano-units of the
+    newest receipt, made when the seat's log had so many `entries`; ticks: requests that were counted."""
+
+    asked: int = 0
+    batches: int = 0
+    spent: int = 0
+    open: dict[int, Open] = field(default_factory=dict)
+    entries: int = 0
+    ticks: int = 0
+
+    @property
+    def at_most(self) -> int:
+        """Nano-units that the seat may have spent, if its receipt is true and its own cap does not stop it before."""
+        return self.spent + sum(each.amount for each in self.open.values())
+
+
+def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
+    """What is known of a seat; all of it 0 where nothing was passed on to it."""
+    noted = ledger.noted(study.digest, _KIND + seat)
+    if noted is None:
+        return Standing()
+    asked, batches, spent, pending, *newer = parse_json(noted, where=f"the ledger: what is known of {seat}")
+    if not newer:  # it was written before requests were counted
+        pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
+    return Standing(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
+
+
+def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int:
+    """Counts a batch at its worst case; it is on disk before the batch is passed on. Asked again, it counts once.
+
+    The tick of this request: its place among those to this seat. Raises Refused("batch_too_large"), ("query_limit")
+    for one that every party refuses, uncharged: then nothing is counted.
+    """
+    ids, at = request.batch.ids, study.seats[seat]
+    if len(ids) > study.batch_limit:
+        raise Refused("batch_too_large", f"{len(ids)} queries asked; allowed: at most {study.batch_limit}")
+    if int(ids.max()) >= study.query_limit:
+        raise Refused("query_limit", f"query {ids.max()} asked; allowed: 0 to {study.query_limit - 1}")
+    takes_part = int(study.participation.of(at).votes(ids)[0].sum())
+    worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
+    with ledger.log.together():
+        known = standing(ledger, study, seat)
+        tick, before = known.ticks, known.open.get(number)
+        pending = {**known.open, number: Open(worst if before is None else max(worst, before.amount), tick)}
+        if len(pending) > _MOST_OPEN:
+            whole = sum(each.amount for each in pending.values())
+            pending = {_MERGED: Open(min(whole, int(study.budgets.cap[at])), tick)}
+        asked, batches = max(known.asked, int(ids.max()) + 1), max(known.batches, number + 1)
+        _write(ledger, study, seat, Standing(asked, batches, known.spent, pending, known.entries, tick + 1))
+    return tick
+
+
+def count_receipt(
+    ledger: Ledger, study: Study, seat: str, number: int, spent: int, *, entries: int, before_tick: int
+) -> None:
+    """Counts what a party says that it has spent in all, after it settled a batch.
+
+    entries: of its log, with its answer: an older receipt that comes late does not take the place of a newer one.
+    before_tick: its figure holds this batch, and the requests before this tick; any other may have come after it.
+    """
+    with ledger.log.together():
+        known = standing(ledger, study, seat)
+        pending = {batch: each for batch, each in known.open.items() if batch != number and each.tick >= before_tick}
+        if entries == known.entries:
+            spent = max(spent, known.spent)
+        elif entries < known.entries:
+            spent = known.spent
+        entries = max(entries, known.entries)
+        _write(ledger, study, seat, Standing(known.asked, known.batches, spent, pending, entries, known.ticks))
+
+
+def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
+    """Nano-units that each seat has spent at most; queries and batches that were asked."""
+    known = [standing(ledger, study, seat.party) for seat in study.roster]
+    spent = np.minimum(np.array([min(each.at_most, 2**62) for each in known], np.int64), study.budgets.cap)
+    return spent, max(each.asked for each in known), max(each.batches for each in known)
+
+
+def _write(ledger: Ledger, study: Study, seat: str, known: Standing) -> None:
+    pending = {number: (each.amount, each.tick) for number, each in known.open.items()}
+    value = json.dumps([known.asked, known.batches, known.spent, pending, known.entries, known.ticks]).encode()
+    ledger.forget(study.digest, _KIND + seat)
+    ledger.note(study.digest, _KIND + seat, value)

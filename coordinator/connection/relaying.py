@@ -1,0 +1,266 @@
+"""Passing a querying party's requests on to the seats of its study, and their signed answers back.
+
+The operator sees masked values and the querying party's shares, and must not collude with the guardian. Nodes are asked
+in the operator's own signed frames, as ever; the ledger here holds no account, but the heads of all logs, the receipts,
+and the outcomes that passed, which a node that was away is told later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any  # what a function that is passed in returns
+
+from cryptography import x509
+
+from coordinator.connection.open_study import OpenStudy
+from coordinator.connection.receipts import Answered, record
+from coordinator.connection.relayed_budgets import count_receipt, count_request, standing
+from coordinator.connection.sessions import Sessions
+from coordinator.store.store import Job, Store, ledger_path
+from protocols.crypto.identity import Identity
+from protocols.errors import MalformedMessage, Refused, StorageFailed
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.conversation import check_outcome
+from protocols.study.study import Study
+from protocols.wire.frames import Ask, unseal
+from protocols.wire.messages import (
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepRequest,
+    VoteRequest,
+    decode,
+    encode,
+)
+from protocols.wire.relay import passed_back
+from runtime.allowance import Allowance
+from runtime.logs import Event
+
+# Requests that are passed on at once, and in a second: a querying party that sends more waits.
+AT_ONCE = 32
+PER_SECOND = 200.0
+# Refusals of one seat to one querying party: so many at once, and so many a day. A node bears a tenfold of all askers
+# together, and then stops: what one of them sends must not end it.
+REFUSALS = 100
+_DAY_S = 86_400.0
+_NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
+# Numbers of batches are kept, for an honest querying party's every batch; looked after at each so many requests.
+_TIDY_EACH = 64
+# With these a party says that it never settles by this outcome; after any other refusal it is told it again.
+_FOR_GOOD = frozenset(
+    {
+        "unknown_batch",
+        "bad_outcome",
+        "unsigned_outcome",
+        "digest_mismatch",
+        "settled_otherwise",
+        "settles_upwards",
+        "malformed",
+        "withdrawn",
+    }
+)
+
+
+class Relay:
+    """Serves the queriers of the open studies. aside: runs a function that takes long on another thread."""
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        studies: Mapping[bytes, OpenStudy],
+        *,
+        authority: x509.Certificate,
+        aside: Callable[..., Awaitable[Any]],
+        on_event: Event,
+    ) -> None:
+        self._sessions = sessions
+        self._studies = studies
+        self._authority = authority
+        self._aside = aside
+        self._on_event = on_event
+        self.places = asyncio.Semaphore(AT_ONCE)
+        self._free_s = 0.0
+        # Ticks of the requests that are on their way, by study and seat.
+        self._under_way: dict[tuple[bytes, str], set[int]] = {}
+        # What each querying party may still have refused by each seat.
+        self._refusals: defaultdict[tuple[str, str], Allowance] = defaultdict(
+            lambda: Allowance(most=REFUSALS, each_s=_DAY_S / REFUSALS)
+        )
+
+    def check_querier(self, peer: Identity) -> None:
+        """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
+        if not any(opened.study.confidentiality.querier == peer.name for opened in list(self._studies.values())):
+            raise Refused("not_querier", f"{peer.name!r} asks; allowed: the querier of a study that is open here")
+
+    async def answer(self, data: bytes, peer: Identity) -> bytes:
+        """What goes back for one signed Ask of a querying party."""
+        try:
+            opened, seat, request, tick = await self._aside(self._read, data, peer)
+            try:
+                await self._pace()
+                answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
+            finally:
+                self._ticks(opened, seat).discard(-1 if tick is None else tick)
+            if not isinstance(answered, Answered):
+                return passed_back(b"", code="absent", reason="the party gave no answer in time")
+            await self._aside(self._keep, opened, peer, seat, request, answered)
+            return passed_back(answered.signed)
+        except (Refused, MalformedMessage, StorageFailed) as error:
+            code = error.code if isinstance(error, Refused) else "malformed"
+            if isinstance(error, StorageFailed):  # its text names files of this machine
+                code, error = "storage_failed", StorageFailed("the operator's disk cannot be written")
+            self._on_event("relay_refused", {"party": peer.name, "code": code})
+            return passed_back(b"", code=code, reason=str(error).removeprefix(f"{code}: "))
+
+    async def _pace(self) -> None:
+        """Waits for this request's turn."""
+        now = asyncio.get_running_loop().time()
+        self._free_s = max(self._free_s, now) + 1 / PER_SECOND
+        await asyncio.sleep(self._free_s - now - 1 / PER_SECOND)
+
+    def _ticks(self, opened: OpenStudy, seat: str) -> set[int]:
+        return self._under_way.setdefault((opened.study.digest, seat), set())
+
+    def _read(self, data: bytes, peer: Identity) -> tuple[OpenStudy, str, Request, int | None]:
+        now = datetime.datetime.now(datetime.UTC)
+        ask, sender = unseal(data, authority=self._authority, now=now, role="party")
+        if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
+            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+        if not isinstance(ask, Ask):
+            raise MalformedMessage(f"{type(ask).__name__} came to be relayed; allowed: Ask")
+        opened = self._studies.get(ask.study)
+        if opened is None:
+            raise Refused("unknown_study", f"study {ask.study.hex()[:16]} is not open here")
+        if opened.study.confidentiality.querier != peer.name:
+            raise Refused("not_querier", f"{peer.name!r} asks; allowed: {opened.study.confidentiality.querier!r}")
+        if ask.seat not in opened.study.seats:
+            raise Refused("wrong_seat", f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
+        request = decode(ask.envelope)
+        if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
+            raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
+        tick = None
+        if isinstance(request, Outcome):  # kept in any case: the seat is told it when it connects
+            _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
+        if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
+            raise Refused(
+                "too_many_refusals",
+                f"{ask.seat!r} refused what {peer.name!r} asks more often than is allowed: {REFUSALS} times a day",
+            )
+        if isinstance(request, VoteRequest):
+            tick = _note_asked(opened, ask.seat, request, self._ticks(opened, ask.seat))
+        return opened, ask.seat, request, tick
+
+    def _keep(self, opened: OpenStudy, peer: Identity, seat: str, request: Request, answered: Answered) -> None:
+        reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
+        if isinstance(reply, Refusal) and reply.code != "teachers_late":  # as the node counts them
+            self._refusals[peer.name, seat].take(time.monotonic())
+        if isinstance(request, Outcome):
+            note_told(opened.ledger, opened.study, seat, request, answered, reply)
+
+
+def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int:
+    """Counts a request, which is under way from then on; its tick. Raises Refused for one that every party refuses."""
+    ledger = opened.ledger
+    with ledger.log.together():
+        tick = count_request(ledger, opened.study, seat, request)
+        ledger.note(request.digest, _NUMBER, request.batch.number.to_bytes(8, "big"))
+        if tick % _TIDY_EACH == 0:
+            ledger.forget_uncharged(_NUMBER, keep=opened.study.query_limit)
+        under_way.add(tick)
+    return tick
+
+
+def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[int]) -> None:
+    """Keeps an outcome for a seat that may be away, in the place of one that the seat did not settle by.
+
+    under_way: ticks of the requests to the seat that are on their way.
+    Raises Refused("unsigned_outcome") for one that no party would take: then nothing of it is kept or passed on.
+    """
+    key = opened.study.confidentiality.signing_key
+    assert key is not None  # a study with a querier has a guardian
+    check_outcome(
+        outcome.guardian,
+        key=bytes.fromhex(key),
+        study=outcome.study,
+        request=outcome.batch_digest,
+        answered=outcome.answered,
+    )
+    with opened.ledger.log.together():
+        if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
+            opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
+            opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
+            # What is under way may come after this outcome. Sent again, the first time counts: either may be answered.
+            before = min(under_way, default=standing(opened.ledger, opened.study, seat).ticks)
+            opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
+
+
+def note_told(
+    ledger: Ledger, study: Study, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None
+) -> None:
+    """Keeps what a seat settled by, with the signed proof; forgets what it refused for good.
+
+    The first outcome that was settled by stands, as it does at the party: told another one, it settles nothing.
+    """
+    digest = outcome.batch_digest
+    with ledger.log.together():
+        if isinstance(reply, Settled):
+            ledger.note(digest, _SETTLED + seat, encode(outcome))
+            number = ledger.noted(digest, _NUMBER)
+            if number is not None:
+                before = int.from_bytes(ledger.noted(digest, _BEFORE + seat) or b"", "big")
+                count_receipt(
+                    ledger,
+                    study,
+                    seat,
+                    int.from_bytes(number, "big"),
+                    reply.spent,
+                    entries=answered.answer.own.count,
+                    before_tick=before,
+                )
+                for kind, signed in (("outcome", answered.asked), ("settled", answered.signed)):
+                    ledger.log.keep(int.from_bytes(number, "big"), seat, kind, signed)
+        elif isinstance(reply, Refusal) and reply.code in _FOR_GOOD:
+            if ledger.noted(digest, _OUTCOME + seat) == encode(outcome):
+                ledger.forget(digest, _OUTCOME + seat)
+
+
+def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None:
+    """What a seat settled by, or else the outcome that the querying party sent it last, for one that was away."""
+    noted = ledger.noted(request, _SETTLED + seat) or ledger.noted(request, _OUTCOME + seat)
+    outcome = None if noted is None else decode(noted)
+    return outcome if isinstance(outcome, Outcome) else None
+
+
+class RelayedStudy:
+    """A study that its querying party runs, and this coordinator passes on; it has no jobs."""
+
+    def __init__(self, store: Store, name: str, open_study: Callable[..., object]) -> None:
+        """Opens its ledger, and the study at the hub. Raises InvalidInput, StorageFailed."""
+        self.name = name
+        self.study = store.study(name)
+        self._store = store
+        self._ledger = Ledger(ledger_path(store.home, name))
+        self._ledger.bind(study=self.study.digest, run=b"")
+        open_study(
+            self.study,
+            self._ledger,
+            outcome_for=partial(relayed_outcome, self._ledger),
+            on_told=partial(note_told, self._ledger, self.study),
+        )
+
+    def run(self, job: Job, *, patience_s: float) -> None:
+        """Ends a job at once: the questions of this study are not the operator's."""
+        querier = self.study.confidentiality.querier
+        reason = f"{querier!r} asks in this study, with conclave-party ask; there is nothing to label here"
+        self._store.end_job(job.number, "failed", reason, None)
+
+    def close(self) -> None:
+        """Closes the ledger."""
+        self._ledger.close()

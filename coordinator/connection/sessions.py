@@ -1,0 +1,355 @@
+"""Asking the seats of a study over the sessions that are open: the transport behind the hub, without a socket in it.
+
+A request goes to the open session of each seat's party, and to one that opens before the deadline; nothing but the
+same request is ever sent again. A party has one session: a living one that serves seats stays, and who comes beside it
+is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any  # what a function that is passed in returns
+
+from coordinator.connection.admission import Admission
+from coordinator.connection.open_study import OpenStudy
+from coordinator.connection.places import Places
+from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
+from protocols.crypto.identity import Identity
+from protocols.errors import MalformedMessage, Refused
+from protocols.study.study import party_of
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
+from protocols.wire.messages import Outcome, Refusal, Request, encode
+from runtime.logs import Event
+
+# What no honest node answers to an outcome: see receipts.record.
+_FAULTS = frozenset({BAD_RECEIPT, "malformed"})
+# A session that its party ends before is a fault: an honest node may do so a hundred times.
+_BRIEF_S = 2.0
+# Frames of a session that nobody asked for; beyond them it is ended.
+UNASKED = 16
+
+
+class SessionEnded(Exception):
+    """The stream of a session is gone; whether the last frame arrived is not known."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A node that is connected: since and last_seen in seconds since 1970, where from, and what it runs."""
+
+    since: float
+    last_seen: float
+    address: str
+    software: str
+    wire_version: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """An Ask whose answer is waited for: study, seat and round that the answer must name."""
+
+    about: tuple[bytes, str, int]
+    answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
+
+
+@dataclass(eq=False)
+class Session:
+    """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
+
+    serves: whether it offered a seat that was not refused; late: questions whose answer may still come, though nobody
+    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it; writes: whether
+    a frame is on its way.
+    """
+
+    party: Identity
+    nonce: bytes
+    send: Callable[[bytes], Awaitable[None]]
+    address: str
+    software: str
+    version: int
+    since: float = field(default_factory=time.time)
+    last_seen: float = field(default_factory=time.time)
+    round: int = 0
+    refused: set[tuple[bytes, str]] = field(default_factory=set)
+    serves: bool = False
+    late: int = 0
+    unasked: int = 0
+    rivals: int = 0
+    writes: bool = False
+    waiting: dict[bytes, _Question] = field(default_factory=dict, repr=False)
+    # Set once the party was told the outcomes that it missed: heads of its log then come in order.
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    renewed_s: float = 0.0
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def connected(self) -> Connected:
+        """What an operator sees of it."""
+        return Connected(self.since, self.last_seen, self.address, self.software, self.version)
+
+    def answered(self, answer: Answer, signed: bytes) -> None:
+        """Hands an answer to whoever waits for it; a late one is dropped.
+
+        Raises MalformedMessage for the answer to another question, Refused as count_unasked does.
+        """
+        question = self.waiting.get(answer.nonce)
+        if question is not None:
+            if (answer.study, answer.seat, answer.round) != question.about:
+                raise MalformedMessage(
+                    f"the answer is about seat {answer.seat[:80]!r}, round {answer.round}; allowed: "
+                    f"{question.about[1]!r}, round {question.about[2]}, as was asked"
+                )
+            del self.waiting[answer.nonce]
+            if not question.answer.done():
+                question.answer.set_result((answer, signed))
+        elif self.late:
+            self.late -= 1
+        else:
+            self.count_unasked()
+
+    def count_unasked(self) -> None:
+        """One more frame that nobody asked for. Raises Refused("unasked_frames") beyond UNASKED of them."""
+        self.unasked += 1
+        if self.unasked > UNASKED:
+            raise Refused("unasked_frames", f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
+
+    async def until_closing(self, reading: Awaitable[object]) -> object:
+        """What was read; None when the session is to end before."""
+        read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
+        try:
+            await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
+            return read.result() if read.done() else None
+        finally:
+            read.cancel()
+            closing.cancel()
+
+    def end(self) -> None:
+        """Nobody waits for this stream any more, and whoever reads it stops."""
+        self.told.set()
+        self.closing.set()
+        for question in self.waiting.values():
+            if not question.answer.done():
+                question.answer.set_exception(SessionEnded())
+                question.answer.exception()  # looked at, though nobody may wait
+
+
+class Sessions:
+    """The sessions that are open, by party, and how their seats are asked. Lives on the hub's event loop.
+
+    seal: a frame's signed bytes; on_event: see Hub.
+    """
+
+    def __init__(self, *, seal: Callable[[Frame], bytes], on_event: Event) -> None:
+        self.open: dict[str, Session] = {}
+        self._changed = asyncio.Condition()
+        self._seal = seal
+        self._on_event = on_event
+        self.admission = Admission(on_event=on_event)
+
+    async def add(self, session: Session) -> Session | None:
+        """Takes a session in; returns the one of the same party that it replaces.
+
+        Raises Refused("another_node") while the party has a session, but where the new one serves seats and the other
+        none. One whose other end is gone is found by the stream's keepalive, and then is no more in its way.
+        """
+        name = session.party.name
+        older = self.open.get(name)
+        if older is not None and (older.serves or not session.serves):
+            older.rivals += 1
+            raise Refused(
+                "another_node",
+                f"another node answers as {name!r}, connected since "
+                f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(older.since))} UTC: stop it, or this one; if it is "
+                "gone, this node is taken within a minute; if nobody knows it, tell the operator",
+            )
+        self.open[name] = session
+        async with self._changed:
+            self._changed.notify_all()
+        return older
+
+    def remove(self, session: Session) -> bool:
+        """Ends a session; whether it was still the party's."""
+        session.end()
+        if self.open.get(session.party.name) is not session:
+            return False
+        del self.open[session.party.name]
+        return True
+
+    def count_brief(self, session: Session) -> None:
+        """Counts a session as a fault that its party ends at once: each costs signatures, and lines in the log."""
+        if not session.closing.is_set() and time.time() - session.since < _BRIEF_S:
+            self.admission.fault(session.party.name)
+
+    async def wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
+        """Waits until all these parties have a session, or the time is over; returns those that have none."""
+        try:
+            async with asyncio.timeout(timeout_s), self._changed:
+                await self._changed.wait_for(lambda: parties <= set(self.open))
+        except TimeoutError:
+            pass
+        return parties - set(self.open)
+
+    async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
+        """What each seat answered before the study's deadline; Late for one that was asked and did not, else None.
+
+        Raises Refused("coordinator_rolled_back") when a party knows more of the study's ledger than it holds: what
+        was released under the missing entries would be released again, with other noise.
+        """
+        terms = opened.study.terms
+        assert terms is not None  # open_study checked it
+        deadline = asyncio.get_running_loop().time() + terms.deadline_s
+        envelopes = {id(request): encode(request) for request in requests.values()}
+        largest = max((len(envelope) for envelope in envelopes.values()), default=0)
+        places = Places(seats=len(requests), largest=largest, deadline=deadline)
+
+        async def one(seat: str, request: Request) -> Answered | Late | None:
+            asked: Session | None = None
+            try:
+                async with asyncio.timeout_at(deadline):
+                    while True:
+                        asked = await self._session_of(opened, seat)
+                        try:
+                            return await self.ask(asked, opened, seat, request, envelopes[id(request)], places)
+                        except SessionEnded:
+                            self.remove(asked)
+                            asked = None
+            except TimeoutError:
+                if asked is None:
+                    self._on_event("absent", {"seat": seat})
+                    return None
+                if asked.writes:
+                    self._does_not_read(asked, seat)
+                else:
+                    self._on_event("late", {"seat": seat})
+                return Late(terms.deadline_s)
+
+        if opened.fault is None:
+            answers = await asyncio.gather(*(one(seat, request) for seat, request in requests.items()))
+        if opened.fault is not None:
+            raise Refused(opened.fault.code, str(opened.fault).removeprefix(f"{opened.fault.code}: "))
+        return dict(zip(requests, answers, strict=True))
+
+    async def ask(
+        self,
+        session: Session,
+        opened: OpenStudy,
+        seat: str,
+        request: Request,
+        envelope: bytes,
+        places: Places | None,
+    ) -> Answered:
+        """Asks one seat and waits for its answer. places: of a round; None for a request that is small.
+
+        Raises SessionEnded when the stream ends before, and for one that does not read in its share of the time: it
+        cannot go on after half a frame.
+        """
+        nonce = os.urandom(NONCE_BYTES)
+        waiting: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
+        try:
+            async with session.writing:
+                asked = await self._send(session, opened, seat, nonce, envelope, waiting, places)
+            # A frame that nobody needs again holds no memory while its answer is waited for.
+            asked = asked if isinstance(request, Outcome) else b""
+            answer, signed = await waiting
+        finally:
+            if session.waiting.pop(nonce, None) is not None:
+                session.late += 1
+        return Answered(asked, signed, answer)
+
+    async def _send(
+        self,
+        session: Session,
+        opened: OpenStudy,
+        seat: str,
+        nonce: bytes,
+        envelope: bytes,
+        waiting: asyncio.Future[tuple[Answer, bytes]],
+        places: Places | None,
+    ) -> bytes:
+        """Writes one Ask, in its place; its signed bytes. Raises SessionEnded."""
+        log = opened.ledger.log
+        try:
+            async with nullcontext() if places is None else places.taken():
+                if session.closing.is_set():
+                    raise SessionEnded
+                session.round += 1
+                session.waiting[nonce] = _Question((opened.study.digest, seat, session.round), waiting)
+                ask = Ask(
+                    session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
+                )
+                asked = self._seal(ask)
+                session.writes = True
+                await session.send(asked)
+                session.writes = False
+        except TimeoutError:
+            self._does_not_read(session, seat)
+            raise SessionEnded from None
+        return asked
+
+    def _does_not_read(self, session: Session, seat: str) -> None:
+        """Ends a session whose other end did not take a whole frame: it cannot go on after half of one."""
+        self._on_event("not_read", {"seat": seat})
+        self.remove(session)
+
+    async def tell(
+        self,
+        session: Session,
+        studies: Mapping[bytes, OpenStudy],
+        standings: Sequence[Standing],
+        aside: Callable[..., Awaitable[Any]],
+    ) -> None:
+        """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
+
+        Seat by seat and batch by batch: heads of its log then come in the order in which they were made. A study that
+        ended is told of no more, and a seat no more once it refused: it says why, and would say it of the next. That
+        is no fault, but of who answers what no honest node does, once for a session. aside: runs a function that looks
+        into a database on another thread.
+        """
+        at_fault = False
+        try:
+            for standing in standings:
+                opened = studies.get(standing.study)
+                if opened is not None and opened.outcome_for is not None and not opened.ended:
+                    at_fault |= await self._tell_seat(session, opened, standing, aside)
+            if at_fault and not self.admission.fault(session.party.name):
+                self.remove(session)
+        except SessionEnded:
+            return
+        finally:
+            session.told.set()
+
+    async def _tell_seat(
+        self, session: Session, opened: OpenStudy, standing: Standing, aside: Callable[..., Awaitable[Any]]
+    ) -> bool:
+        """Tells the outcomes of one seat, until it refuses one; whether it gave an answer that is a fault."""
+        seat, study, ledger = standing.seat, opened.study, opened.ledger
+        keep = partial(record, on_event=self._on_event)
+        unreceipted = await aside(last_without_receipt, ledger, seat)
+        for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
+            assert opened.outcome_for is not None  # looked at by who tells
+            outcome = await aside(opened.outcome_for, seat, digest)
+            if outcome is None:
+                continue
+            answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)
+            reply = (await aside(keep, study, ledger, {seat: outcome}, {seat: answered}))[seat]
+            if opened.on_told is not None:
+                await aside(opened.on_told, seat, outcome, answered, reply)
+            if isinstance(reply, Refusal):
+                return reply.code in _FAULTS
+        return False
+
+    async def _session_of(self, opened: OpenStudy, seat: str) -> Session:
+        """The open session of a seat's party; waits for one."""
+        name, key = party_of(seat), (opened.study.digest, seat)
+        async with self._changed:
+            await self._changed.wait_for(lambda: name in self.open and key not in self.open[name].refused)
+            session = self.open[name]
+        await session.told.wait()
+        return session

@@ -1,0 +1,1 @@
+"""From a pool of queries to labels and a student."""

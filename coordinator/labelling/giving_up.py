@@ -1,0 +1,125 @@
+"""Giving a batch up that never ends: its sharers or its guardian are gone for good, and its study waits for them.
+
+What was sent may have been opened, so all that was reserved for it stays charged, at the coordinator and at the
+parties; its queries get no label and are asked no more. The next batch is charged afresh, with noise of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+from coordinator.labelling.jobs import AWAY
+from coordinator.labelling.pool import stored_pool
+from coordinator.status import alive
+from coordinator.store.labelled import check_labelled_here
+from coordinator.store.store import Job, Store, ledger_path
+from protocols.crypto.channel import Channel
+from protocols.crypto.randomness import system_source
+from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.secure_sum.aggregation import openers
+from protocols.levels.table import aggregation_of
+from protocols.study.study import Study, party_of
+from protocols.wire.messages import Reply, Request
+
+
+@dataclass(frozen=True)
+class StuckBatch:
+    """The batch of a study that was asked and not released. charged: nano-units a seat; given_up: it was before."""
+
+    number: int
+    queries: int
+    charged: Mapping[str, int]
+    given_up: bool
+
+
+def stuck_batch(store: Store, name: str) -> StuckBatch:
+    """The batch that would be given up, or the newest one, if it was.
+
+    Raises InvalidInput for a study that is not labelled here, and Refused: "labelling_runs", "no_open_batch",
+    "can_be_finished" where those that it waited for are back.
+    """
+    study, job = store.study(name), store.job(name)
+    check_labelled_here(study)
+    if job is None or not ledger_path(store.home, name).exists():
+        raise InvalidInput(f"study {name!r} was never labelled; allowed: one with a batch that cannot be finished")
+    if not job.ended:
+        how = "wait until it stops" if alive(store) else "start serve, which goes on with it"
+        raise Refused(
+            "labelling_runs",
+            f"the labelling of {name!r} is {job.state}, and may finish its batch by itself: {how}; it waits for "
+            "patience_s of coordinator.toml",
+        )
+    with _opened(store, study) as (ledger, coordinator):
+        unsettled, number = ledger.unsettled(), coordinator.open_batch
+        if number is None and unsettled and ledger.stored(unsettled[-1] + 1) is None:
+            number = unsettled[-1]  # it was given up before, and nothing was asked since
+        stored = None if number is None else ledger.stored(number)
+        if stored is None:
+            raise Refused("no_open_batch", f"all batches of {name!r} that were asked were released or given up")
+        found = StuckBatch(stored.number, stored.queries, ledger.charged(stored.number), ledger.given_up(stored.number))
+        if not found.given_up:
+            _check_missing(store, study, job, found.number, openers(ledger, stored.digest))
+    return found
+
+
+def give_up(store: Store, name: str, number: int) -> None:
+    """Gives this batch up, if it still is the one that is stuck. Killed at any moment, it may be run again.
+
+    Raises what stuck_batch does, and Refused("other_batch").
+    """
+    study = store.study(name)
+    pool = stored_pool(store.home.study(name) / "pool.npy", study)
+    with store.together():  # nobody resumes the labelling in between
+        found = stuck_batch(store, name)
+        if found.number != number:
+            raise Refused("other_batch", f"batch {number} is not the one that is stuck; allowed: {found.number}")
+        with _opened(store, study) as (_, coordinator):
+            coordinator.give_up(number, pool)
+        # What a seat may have been charged for it stands in the coordinator's ledger too.
+        store.ledger_differences.drop(name, number)
+        entry = {"study": name, "batch": number}
+        if not any(each.event == "batch_given_up" and each.fields == entry for each in store.trail.entries()):
+            store.trail.append("batch_given_up", study=name, batch=number)
+
+
+def _check_missing(store: Store, study: Study, job: Job, number: int, openers: list[int] | None) -> None:
+    """Raises Refused where the seats for which the batch waited at last are back, and make its quorum.
+
+    A seat that was late is not back: the labelling had all its patience with it. openers: the seats that alone can
+    open it, None where any may answer.
+    """
+    needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
+    since_s, connected = store.started_s(job.number), set()
+    if alive(store) is not None:
+        connected = {each.party for each in store.sessions()}
+    faults = [each for each in store.faults(study.name) if each.number == number and each.last_s >= since_s]
+    missing = {each.seat for each in faults if each.code in AWAY} & set(needed)
+    refusing = {each.seat for each in faults if each.code not in AWAY}
+    back = {seat for seat in missing if party_of(seat) in connected}
+    able = [seat for seat in needed if seat not in refusing and (seat not in missing or seat in back)]
+    if back and len(able) >= study.quorum:
+        raise Refused(
+            "can_be_finished",
+            f"batch {number} waited for {', '.join(sorted(back))}, connected again; with them its quorum of "
+            f"{study.quorum} is there",
+        )
+
+
+@contextmanager
+def _opened(store: Store, study: Study) -> Iterator[tuple[Ledger, Coordinator]]:
+    """The ledger of a study, with a coordinator that asks nobody."""
+
+    def nobody(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        return dict.fromkeys(requests)
+
+    def nowhere() -> AbstractContextManager[Channel]:
+        raise ChannelClosed("no guardian is dialled here")
+
+    aggregation = aggregation_of(study, source=system_source, dial=nowhere)
+    with Ledger(ledger_path(store.home, study.name)) as ledger:
+        yield ledger, Coordinator(study, ledger=ledger, aggregation=aggregation, exchange=nobody, run=os.urandom(16))

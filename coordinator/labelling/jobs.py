@@ -1,0 +1,349 @@
+"""Running a labelling to its end: asking, waiting for parties that are missing, going on after a stop.
+
+All that must outlive a crash is in the study's ledger: a job that was under way is run again from the start, and the
+ledger releases what was released and asks again, as it was, what was asked.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from coordinator.labelling.job_progress import JobProgress
+from coordinator.labelling.late_seats import LATE, LateSeats
+from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.training import between_rounds
+from coordinator.store.store import Job, JobState, Store, ledger_path
+from protocols.crypto.channel import Channel
+from protocols.crypto.randomness import system_source
+from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
+from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
+from protocols.labelling.schedule import StopReason
+from protocols.ledger.ledger import Ledger
+from protocols.levels.level import Aggregation, Asked, Counted, code_of
+from protocols.levels.table import aggregation_of
+from protocols.study.study import Study, party_of
+from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
+from protocols.wire.transport import Transport
+from runtime.logs import Event
+
+# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to mend.
+AWAY = frozenset({"absent", "unknown_study"})
+_MISSING = AWAY | LATE
+_FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
+# What an operator does where asking itself is refused.
+_TO_DO = {
+    "coordinator_rolled_back": "stop serve, put the newest copy of the coordinator's home in the place of this one, "
+    "start serve"
+}
+# A round that lasts longer says what it waits for.
+_SAY_AFTER_S = 1.0
+
+
+class OpensStudies(Protocol):
+    """The part of a hub that labelling needs."""
+
+    def open_study(
+        self, study: Study, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
+    ) -> Transport:
+        """A transport to the nodes of the study."""
+
+    def connected(self) -> Mapping[str, object]:
+        """The parties that are connected now."""
+
+
+class Guardians(Protocol):
+    """The way to the guardians of studies of level two_server."""
+
+    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+        """A channel to the study's guardian for one batch."""
+
+    def check(self, study: Study) -> None:
+        """Raises ChannelClosed when the guardian is not there, Refused or InvalidInput when it is not the study's."""
+
+
+class Stopped(Exception):
+    """Serve stops: what was asked stays reserved, and the next serve goes on."""
+
+
+class OpenStudy:
+    """A study that serve has open: nodes are told late outcomes, and jobs of it are run, one at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        hub: OpensStudies,
+        *,
+        guardians: Guardians | None,
+        stop: threading.Event,
+        on_event: Event,
+    ) -> None:
+        """Opens its ledger. guardians: how studies' guardians are reached, None where none can be.
+
+        Raises InvalidInput for a study that was changed or whose guardian has no address, StorageFailed.
+        """
+        self.name = name
+        self.study = store.study(name)
+        self._store = store
+        self._hub = hub
+        self._guardians = guardians
+        self._stop = stop
+        self._on_event = on_event
+        aggregation = aggregation_of(
+            self.study,
+            source=system_source,
+            dial=None if guardians is None else partial(guardians.dial, self.study),
+        )
+        self._ledger = Ledger(ledger_path(store.home, name))
+        self._coordinator = Coordinator(
+            self.study,
+            ledger=self._ledger,
+            aggregation=_Noted(aggregation, self._counted),
+            exchange=self._exchange,
+            run=os.urandom(16),
+        )
+        self._send = hub.open_study(self.study, self._ledger, outcome_for=self._coordinator.outcome_for)
+        # Why each seat was left out of the last batch.
+        self._left_out: dict[str, str] = {}
+        self._late = self._late_seats(patience_s=0.0)
+
+    def close(self) -> None:
+        """Closes the ledger."""
+        self._ledger.close()
+
+    def run(self, job: Job, *, patience_s: float) -> None:
+        """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still under way."""
+        try:
+            self._store.start_job(job.number)
+            self._late = self._late_seats(patience_s=patience_s)
+            self._on_event("job_started", {"study": self.name, "job": job.number})
+            labelling, message = self._label(job, patience_s)
+        except Stopped:
+            self._on_event("job_interrupted", {"study": self.name, "job": job.number})
+            return
+        except StorageFailed:
+            raise
+        except ConclaveError as error:
+            reason = str(error)
+            if isinstance(error, Refused) and error.code in _TO_DO:
+                reason = f"{reason}; {_TO_DO[error.code]}, then run resume {self.name}"
+            self._store.end_job(job.number, "failed", reason, self._so_far("failed"))
+            self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
+            return
+        state: JobState = "stopped" if message else "finished"
+        said = "; ".join(filter(None, (message or _END[labelling.stop.reason], self._late.summary())))
+        self._store.end_job(job.number, state, said, labelling)
+        self._on_event(
+            "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
+        )
+
+    def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
+        """The labelling, and why it stopped before its end ("" if it did not)."""
+        pool = stored_pool(self._store.home.study(self.name) / "pool.npy", self.study)
+        train = self._train(job, pool)
+        wait_s, waited_from = _FIRST_WAIT_S, None
+        while True:
+            progress = JobProgress(self._store, self._ledger, job)
+            labelling = None
+            if self._guardian_is_there():
+                labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
+            lost = labelling is None or labelling.stop.reason == "guardian_lost"
+            if (
+                labelling is not None
+                and not lost
+                and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any())
+            ):
+                return labelling, ""
+            if progress.moved or waited_from is None:
+                wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
+            late = time.monotonic() - waited_from > patience_s
+            if lost:
+                guardian = self.study.confidentiality.guardian
+                if late:
+                    said = f"the guardian {guardian} did not come; {_back_or_never('it is', self.name)}"
+                    return labelling or self._so_far("guardian_lost"), said
+                self._store.say_job(job.number, f"waits for the guardian {guardian}")
+                self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
+                self._wait(set(), wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+                continue
+            assert labelling is not None  # the guardian is there
+            missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
+            refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
+            if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
+                said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
+                return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
+            named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
+            if late:
+                came = "answer" if "(late)" in named else "come"
+                return labelling, f"{named} did not {came}; {_back_or_never('they are', self.name)}"
+            self._store.say_job(job.number, f"waits for {named}; quorum {self.study.quorum}")
+            self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
+            self._wait({party_of(seat) for seat in missing}, wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _so_far(self, reason: StopReason) -> Labelling:
+        """What is released, for a labelling that ends without one of its own."""
+        terms = self.study.terms
+        assert terms is not None  # the hub opens no other study
+        return self._coordinator.so_far(terms.pool_size, reason=reason)
+
+    def _guardian_is_there(self) -> bool:
+        """Whether the study has no guardian, or has one that is there; looked at before any party is asked.
+
+        Raises Refused or InvalidInput for a guardian that is not the study's.
+        """
+        if self._guardians is None or self.study.confidentiality.level != "two_server":
+            return True
+        try:
+            self._guardians.check(self.study)
+        except ChannelClosed as error:
+            self._on_event("guardian_absent", {"study": self.name, "reason": str(error)[:200]})
+            return False
+        return True
+
+    def _train(self, job: Job, pool: np.ndarray) -> TrainStudent | None:
+        if not self.study.mechanism.interactive:
+            return None
+        if job.student is None:
+            raise InvalidInput(f"{self.study.mechanism_name} needs a student between its rounds; give label --student")
+        return between_rounds(self.study, pool, kind=job.student)
+
+    def _wait(self, missing: set[str], wait_s: float) -> None:
+        """Waits, at most until one of the missing parties has connected. Raises Stopped."""
+        deadline = time.monotonic() + wait_s
+        here = missing & set(self._hub.connected())
+        while time.monotonic() < deadline and not (missing & set(self._hub.connected())) - here:
+            if self._stop.wait(_LOOK_S):
+                raise Stopped
+
+    def _exchange(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """One round over the hub, in which late seats are asked again; who did not settle is written down."""
+        replies = self._late.ask(self._round, requests)
+        first = next(iter(requests.values()), None)
+        if isinstance(first, Outcome):
+            self._note_outcomes(replies, first)
+        return replies
+
+    def _late_seats(self, *, patience_s: float) -> LateSeats:
+        def pause(wait_s: float) -> None:
+            self._say_missing((), "")
+            self._wait(set(), wait_s)
+
+        return LateSeats(self.study, patience_s=patience_s, wait=pause, on_event=self._on_event)
+
+    def _round(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """One round over the hub, which serve's stop interrupts."""
+        if self._stop.is_set():
+            raise Stopped
+        sent: Future[dict[str, Reply | None]] = Future()
+        thread = threading.Thread(target=_settle_future, args=(sent, self._send, requests), daemon=True)
+        thread.start()
+        began, said = time.monotonic(), ""
+        while not sent.done():
+            if self._stop.is_set():
+                raise Stopped
+            wait({sent}, timeout=_LOOK_S)
+            if time.monotonic() - began > _SAY_AFTER_S and not sent.done():
+                said = self._say_missing(requests, said)
+        return sent.result()
+
+    def _say_missing(self, seats: Iterable[str], said: str) -> str:
+        """Tells people for whom the round waits, when that has changed; what was told."""
+        here = set(self._hub.connected())
+        missing = sorted(seat for seat in seats if party_of(seat) not in here)
+        asks = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
+        text = self._late.waiting or asks
+        if text != said:
+            job = self._store.job(self.name)
+            if job is not None and not job.ended:
+                self._store.say_job(job.number, text)
+        return text
+
+    def _counted(self, asked: Asked, counted: Counted) -> None:
+        """Writes down which seats' votes did not enter, why, and by how much their ledgers may stand higher now."""
+        number = asked.request.batch.number
+        self._left_out = dict(counted.left_out)
+        self._write_down(number, self._left_out)
+
+    def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
+        """Writes down which seats did not settle, and the exact difference of those that did."""
+        number = self._ledger.number_of(outcome.batch_digest)
+        assert number is not None  # an outcome is of a batch that was charged
+        faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
+        if self._ledger.given_up(number):
+            faults = {}  # its reservations stand here too: whoever was not told stands no higher
+        # The batch that is open may yet be settled lower here than at a seat that reserved it: it counts in full.
+        open_batch, balances = self._coordinator.open_batch, self._ledger.balances()
+        reserved = {} if open_batch is None else self._ledger.charged(open_batch)
+        exact = {
+            seat: reply.spent - balances[seat].spent + reserved.get(seat, 0)
+            for seat, reply in replies.items()
+            if isinstance(reply, Settled)
+        }
+        with self._store.together():
+            self._write_down(number, faults)
+            self._store.ledger_differences.told(self.name, exact, open_batch=open_batch)
+
+    def _write_down(self, number: int, faults: Mapping[str, str]) -> None:
+        charged, settled = self._ledger.charged(number), self._ledger.settled(number)
+        # Whoever was left out may have reserved all of the batch; whoever did not settle still has.
+        suspected = {seat: charged.get(seat, 0) - settled.get(seat, 0) for seat in faults}
+        self._store.add_faults(self.name, number, faults, suspected)
+
+
+class _Noted(Aggregation):
+    """An aggregation of which each count is written down before anything is made of it."""
+
+    def __init__(self, aggregation: Aggregation, counted: Callable[[Asked, Counted], None]) -> None:
+        self._aggregation = aggregation
+        self._counted = counted
+
+    def count(self, asked: Asked) -> Counted:
+        counted = self._aggregation.count(asked)
+        self._counted(asked, counted)
+        return counted
+
+    def released(self, asked: Asked) -> None:
+        self._aggregation.released(asked)
+
+
+def _back_or_never(who: str, study: str) -> str:
+    return f"when {who} back, run resume {study}; if never, give-up {study}"
+
+
+def _outcome_fault(reply: Reply | None) -> str | None:
+    match reply:
+        case None:
+            return "outcome_absent"
+        case Refusal():
+            return f"outcome_{code_of(reply)}"
+        case Settled():
+            return None
+        case _:
+            return "outcome_bad_reply"
+
+
+def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, requests: Mapping[str, Request]) -> None:
+    try:
+        sent.set_result(send(requests))
+    except BaseException as error:  # noqa: BLE001  # it is raised again where the future is read
+        sent.set_exception(error)
+
+
+_END = {
+    "pool_exhausted": "every query of the pool was asked",
+    "budget_exhausted": "a budget does not bear one more query",
+    "all_budgets_exhausted": "no budget bears one more query",
+    "guardian_lost": "the guardian is gone",
+    "quorum_lost": "too few budgets bear one more query",
+}

@@ -1,0 +1,122 @@
+"""Seats that are late: connected and asked, and without an answer at the deadline. They are asked again, not left out.
+
+A late hospital's teachers go on (party/voting/teacher_process.py), so the same request is soon answered. Whether a
+hospital is slow or only says so nobody can tell from here: a labelling waits for each seat no longer than its patience
+in all, and where the others are a quorum, a few deadlines only for one that does not answer then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from protocols.study.study import Study
+from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
+from protocols.wire.transport import Transport
+from runtime.logs import Event
+
+# What a seat is that has the question, and needs more time: said by the hub, and by the node itself.
+LATE = frozenset({"late", "teachers_late"})
+# A seat that was late for so long is asked again after a tenth of that, within these bounds.
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
+# Deadlines for which a seat is waited for that the quorum does not need, since it voted last.
+_SPARED_DEADLINES = 5
+
+
+class LateSeats:
+    """Asks late seats of one labelling again. patience_s: for each seat, over all batches; wait: for so many seconds.
+
+    clock: seconds. on_event is told of each seat that answered late, and after how long.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        patience_s: float,
+        wait: Callable[[float], None],
+        on_event: Event,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert study.terms is not None  # the hub opens no other study
+        self._study = study.name
+        self._deadline_s = study.terms.deadline_s
+        self._patience_s = patience_s
+        self._wait = wait
+        self._on_event = on_event
+        self._clock = clock
+        self._quorum = study.quorum
+        self._waited_s: dict[str, float] = {}
+        # The same, since the seat voted last.
+        self._in_vain_s: dict[str, float] = {}
+        # How often each seat answered late, and after how long at most.
+        self._answered: dict[str, tuple[int, float]] = {}
+        # For people: for whom a round waits that asks again, "" in a first round.
+        self.waiting = ""
+
+    def ask(self, send: Transport, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        """One exchange, in which seats that are late with votes are asked the very same again while there is patience.
+
+        A seat that is late in the end stays a Refusal that says so.
+        """
+        began = self._clock()
+        replies = send(requests)
+        votes = {seat for seat, request in requests.items() if isinstance(request, VoteRequest)}
+        try:
+            while late := self._late(votes, replies):
+                said = "; ".join(f"{seat} ({reason})" for seat, reason in late.items())
+                self.waiting = f"waits for late seats: {said}"[:1000]
+                mark = self._clock()
+                self._wait(min(max((mark - began) / 10, _FIRST_WAIT_S), _LONGEST_WAIT_S))
+                again = send({seat: requests[seat] for seat in late})
+                now = self._clock()
+                for seat, reply in again.items():
+                    replies[seat] = reply
+                    self._waited_s[seat] = self._waited_s.get(seat, 0.0) + now - mark
+                    self._in_vain_s[seat] = self._in_vain_s.get(seat, 0.0) + now - mark
+                    if not is_late(reply):
+                        self._answered_late(seat, now - began)
+                    if not isinstance(reply, Refusal | None):
+                        self._in_vain_s[seat] = 0.0
+        finally:
+            self.waiting = ""
+        return replies
+
+    def summary(self) -> str:
+        """Who answered late, for the operator; "" if nobody did."""
+        if not self._answered:
+            return ""
+        seats = ", ".join(
+            f"{seat} ({times} {'batch' if times == 1 else 'batches'}, up to {longest_s:.3g} s)"
+            for seat, (times, longest_s) in sorted(self._answered.items())
+        )
+        return (
+            f"answered after the deadline of {self._deadline_s:g} s: {seats}; a longer deadline_s or a smaller "
+            "batch_limit spares that in the next study"
+        )
+
+    def _late(self, votes: set[str], replies: Mapping[str, Reply | None]) -> dict[str, str]:
+        """The seats that are asked again, each with what it says."""
+        voted = sum(1 for seat in votes if not isinstance(replies[seat], Refusal | None))
+        late = {}
+        for seat in sorted(votes):
+            reply = replies[seat]
+            if isinstance(reply, Refusal) and is_late(reply) and self._waits_for(seat, spared=voted >= self._quorum):
+                late[seat] = reply.reason.removeprefix(f"{reply.code}: ")[:300] or reply.code
+        return late
+
+    def _waits_for(self, seat: str, *, spared: bool) -> bool:
+        """Whether a late seat is waited for still. spared: whether the others are a quorum."""
+        if spared and self._in_vain_s.get(seat, 0.0) >= _SPARED_DEADLINES * self._deadline_s:
+            return False
+        return self._waited_s.get(seat, 0.0) < self._patience_s
+
+    def _answered_late(self, seat: str, after_s: float) -> None:
+        times, longest_s = self._answered.get(seat, (0, 0.0))
+        self._answered[seat] = (times + 1, max(longest_s, after_s))
+        reason = f"answered after {after_s:.3g} s; the study's deadline is {self._deadline_s:g} s"
+        self._on_event("answered_late", {"study": self._study, "seat": seat, "reason": reason})
+
+
+def is_late(reply: Reply | None) -> bool:
+    """Whether a reply says that a seat has the question, and needs more time."""
+    return isinstance(reply, Refusal) and reply.code in LATE

@@ -1,0 +1,130 @@
+"""Students of a study's released labels: between the rounds of an interactive study, and in the end.
+
+Training is post-processing of what was released: it costs no budget and may be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+
+from coordinator.home import write
+from coordinator.store.labelled import LabelledStudy
+from coordinator.students import student_kind
+from coordinator.students.student import Student
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.labelling.coordinator import TrainStudent
+from protocols.reading import read_json
+from protocols.study.study import Study
+
+BETWEEN_ROUNDS_SEED = 0
+_FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A student and what it learned from. agreement: share of its labels that it predicts."""
+
+    student: Student
+    kind: str
+    seed: int
+    device: str
+    labels: int
+    reinforced: int
+    unlabelled: int
+    agreement: float
+
+
+def train_student(
+    labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
+) -> Trained:
+    """A student of all labels of a labelling; where the parties gave none, of reinforced ones, if there are any.
+
+    Raises InvalidInput for an unknown kind, one that does not fit the inputs, and a labelling without labels.
+    """
+    labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
+    student, has = _fit(labels, pool, classes=labelled.study.classes, kind=kind, seed=seed, device=device)
+    agreement = float((student.predict(np.asarray(pool[has])) == labels[has]).mean())
+    given = int((labelled.labels >= 0).sum())
+    return Trained(student, kind, seed, device, given, len(has) - given, len(pool) - len(has), agreement)
+
+
+def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
+    """Writes down how a student was trained, for kept_student; the file. Raises StorageFailed."""
+    values = {key: getattr(trained, key) for key in ("kind", "seed", "device", *_FIGURES)}
+    file = folder / "student.json"
+    write(file, json.dumps({**values, "labels_sha256": _digest(labelled)}, indent=2) + "\n")
+    return file
+
+
+def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> Trained:
+    """The student that `train` trained, trained again from the same labels and seed.
+
+    Raises DataUnavailable if none was, DataCorrupt for a file that is not such, InvalidInput if the labels are others.
+    """
+    file = folder / "student.json"
+    if not os.access(file, os.F_OK):
+        name = labelled.study.name
+        raise DataUnavailable(f"study {name!r} has no student; run conclave-coordinator train {name} --student KIND")
+    try:
+        values = read_json(file)
+        kind, seed, device = str(values["kind"]), int(values["seed"]), str(values["device"])
+        digest = str(values["labels_sha256"])
+    except (DataCorrupt, ValueError, KeyError, TypeError) as error:
+        raise DataCorrupt(f"{file} does not say how a student was trained: {error}; run train again") from None
+    if digest != _digest(labelled):
+        raise InvalidInput(f"{file} is of other labels than are released now; run train again")
+    return train_student(labelled, pool, kind=kind, seed=seed, device=device)
+
+
+def between_rounds(study: Study, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
+    """Trains the student of round one and predicts the pool, for Interactive-GNMax; the same labels, once.
+
+    Where round one released no label, its predictions are all alike, and round two asks as a threshold would.
+    """
+    known: dict[bytes, Float64[ndarray, "queries classes"]] = {}
+
+    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
+        key = labels.tobytes()
+        if key not in known:
+            if (labels < 0).all():
+                predicted = np.ones((len(pool), study.classes))
+            else:
+                student, _ = _fit(
+                    labels, pool, classes=study.classes, kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu"
+                )
+                predicted = student.predict_proba(np.asarray(pool)).astype(np.float64)
+            known.clear()
+            known[key] = predicted / predicted.sum(axis=1, keepdims=True)
+        return known[key]
+
+    return train
+
+
+def _digest(labelled: LabelledStudy) -> str:
+    values = labelled.labels.astype("<i8").tobytes() + labelled.reinforced.astype("<i8").tobytes()
+    return hashlib.sha256(labelled.study.digest + values).hexdigest()
+
+
+def _fit(
+    labels: Int64[ndarray, " queries"],
+    pool: Float32[ndarray, "queries ..."],
+    *,
+    classes: int,
+    kind: str,
+    seed: int,
+    device: str,
+) -> tuple[Student, Int64[ndarray, " labelled"]]:
+    """The student, and the positions whose labels it learned."""
+    has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+    student = student_kind(kind, device=device).fit(
+        np.asarray(pool[has]), labels[has], unlabelled=np.asarray(pool[rest]), classes=classes, seed=seed
+    )
+    return student, has

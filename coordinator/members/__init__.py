@@ -1,0 +1,1 @@
+"""The consortium's authority: who gets a certificate."""

@@ -1,0 +1,1 @@
+"""What the coordinator keeps: members, studies, jobs, and what came of them."""

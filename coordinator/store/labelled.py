@@ -1,0 +1,44 @@
+"""What a labelling leaves behind for a release: the labels, how it ended, and what went wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.study.study import Study
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledStudy:
+    """A study whose labelling ended.
+
+    ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
+    the public queries (.npy); labels: class ids, ABSTAIN or NOT_ASKED, one a query; reinforced: see Labelling;
+    batches: size and answered queries of each; stop: the StopReason; refusals: party to the reason for which its votes
+    were last left out; differences: party to nano-units by which its own ledger may stand higher.
+    """
+
+    study: Study
+    ledger: Path
+    pool: Path
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
+    batches: tuple[tuple[int, int], ...]
+    stop: str
+    refusals: Mapping[str, str]
+    differences: Mapping[str, int]
+
+
+def check_labelled_here(study: Study) -> None:
+    """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
+    querier = study.confidentiality.querier
+    if querier is not None:
+        raise InvalidInput(
+            f"{querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; allowed: a study "
+            "that is labelled here"
+        )

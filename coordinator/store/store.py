@@ -1,0 +1,351 @@
+"""The coordinator's store: membership, studies, jobs and what came of them, in one SQLite file with an audit log.
+
+Budgets are not here: each study has a ledger of its own. What a labelling leaves is written in the step that ends its
+job, so that whoever sees a finished job finds its labels.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from coordinator.home import Home
+from coordinator.store.labelled import LabelledStudy
+from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
+from coordinator.store.ledger_differences import LedgerDifferences
+from coordinator.store.members import SCHEMA as MEMBERSHIP
+from coordinator.store.members import Membership
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.labelling.coordinator import Labelling
+from protocols.ledger.audit_log import AuditLog, Entry
+from protocols.ledger.database import Database
+from protocols.reading import parse_json
+from protocols.study.file import read_study
+from protocols.study.study import Study
+from protocols.votes import ABSTAIN
+from runtime.steady_clock import SteadyClock
+
+JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
+ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
+
+_SCHEMA = (
+    MEMBERSHIP
+    + """
+CREATE TABLE IF NOT EXISTS study (
+    name TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32), created_s INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS job (
+    number INTEGER PRIMARY KEY, study TEXT NOT NULL REFERENCES study, student TEXT,
+    state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'finished', 'stopped', 'failed')),
+    batches INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0, answered INTEGER NOT NULL DEFAULT 0,
+    message TEXT NOT NULL DEFAULT '', CHECK (0 <= answered AND answered <= asked AND batches <= asked)
+) STRICT;
+CREATE UNIQUE INDEX IF NOT EXISTS one_open_job ON job (study) WHERE state IN ('waiting', 'running');
+CREATE TRIGGER IF NOT EXISTS job_forward BEFORE UPDATE ON job
+    WHEN old.state NOT IN ('waiting', 'running') OR (old.state = 'running' AND new.state = 'waiting')
+        OR new.asked < old.asked OR new.study <> old.study
+    BEGIN SELECT RAISE(ABORT, 'a job only moves forward'); END;
+CREATE TABLE IF NOT EXISTS labelled (
+    study TEXT PRIMARY KEY REFERENCES study, labels BLOB NOT NULL, reinforced BLOB NOT NULL, batches TEXT NOT NULL,
+    stop TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS fault (
+    study TEXT NOT NULL REFERENCES study, number INTEGER NOT NULL, seat TEXT NOT NULL, code TEXT NOT NULL,
+    times INTEGER NOT NULL DEFAULT 1, last_s INTEGER NOT NULL, PRIMARY KEY (study, number, seat, code)
+) STRICT;
+CREATE TABLE IF NOT EXISTS session (
+    party TEXT PRIMARY KEY, since_s REAL NOT NULL, last_seen_s REAL NOT NULL, address TEXT NOT NULL,
+    software TEXT NOT NULL, wire_version INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS serving (
+    one INTEGER PRIMARY KEY CHECK (one = 1), pid INTEGER NOT NULL, seen_s REAL NOT NULL,
+    port INTEGER NOT NULL, enrol_port INTEGER NOT NULL, metrics_port INTEGER NOT NULL
+) STRICT;
+"""
+    + DIFFERENCES
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A labelling that was asked for. student: of an interactive mechanism; message: where it stands, for people."""
+
+    number: int
+    study: str
+    student: str | None
+    state: JobState
+    batches: int
+    asked: int
+    answered: int
+    message: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens under this job."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A seat that was left out of a batch, why, how often, and when last, in seconds since 1970."""
+
+    number: int
+    seat: str
+    code: str
+    times: int
+    last_s: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """A party that is connected, as serve wrote it last. Times in seconds since 1970."""
+
+    party: str
+    since_s: float
+    last_seen_s: float
+    address: str
+    software: str
+    wire_version: int
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The serve of this home, as it wrote last. seen_s: seconds since 1970; metrics_port: 0 for none."""
+
+    pid: int
+    seen_s: float
+    port: int
+    enrol_port: int
+    metrics_port: int
+
+
+class Store:
+    """The store of one home. Use as a context manager; methods may be called from several threads and processes."""
+
+    def __init__(
+        self, home: Home, *, clock: Callable[[], int] = time.time_ns, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets.
+
+        Raises StorageFailed.
+        """
+        self.home = home
+        self._clock = clock
+        self.steady_clock = SteadyClock(wall=lambda: clock() / 1e9, monotonic=steady)
+        self._database = Database(home.store_file, _SCHEMA)
+        self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
+        self.members = Membership(self._database, self.trail)
+        self.ledger_differences = LedgerDifferences(self._database)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    @property
+    def now_s(self) -> int:
+        """Seconds since 1970."""
+        return self._clock() // 10**9
+
+    def together(self) -> AbstractContextManager[None]:
+        """One transaction around several steps."""
+        return self._database.transaction()
+
+    def entries(self) -> list[Entry]:
+        """The audit log, checked. Raises DataCorrupt at the first entry that does not fit."""
+        return list(self.trail.entries())
+
+    def add_study(self, study: Study) -> None:
+        """Records a study whose files are in place. Raises InvalidInput if the name or its terms are taken."""
+        with self._database.transaction():
+            rows = self._database.rows(
+                "SELECT name FROM study WHERE name = ? OR digest = ?", (study.name, study.digest)
+            )
+            if rows:
+                raise InvalidInput(f"study {rows[0][0]!r} exists, or has the same terms; allowed: a new name and terms")
+            self._database.execute("INSERT INTO study VALUES (?, ?, ?)", (study.name, study.digest, self.now_s))
+            self.trail.append("study_created", study=study.name, digest=study.digest.hex())
+
+    def studies(self) -> dict[str, bytes]:
+        """Name to digest of all studies."""
+        return dict(self._database.rows("SELECT name, digest FROM study ORDER BY created_s, name"))
+
+    def study(self, name: str) -> Study:
+        """A study from its file, whose digest must be the recorded one. Raises InvalidInput, DataUnavailable."""
+        digest = self.studies().get(name)
+        if digest is None:
+            known = ", ".join(self.studies()) or "none yet; see study create"
+            raise DataUnavailable(f"there is no study {name[:80]!r}; allowed: {known}")
+        path = self.home.study(name) / "study.toml"
+        study = read_study(path)
+        if study.digest != digest:
+            raise InvalidInput(f"{path} was changed since the study was created; allowed: the file as it was")
+        return study
+
+    def ask_job(self, study: str, *, student: str | None) -> Job:
+        """The open job of a study, or a new one."""
+        with self._database.transaction():
+            last = self.job(study)
+            if last is not None and not last.ended:
+                return last
+            done = (last.batches, last.asked, last.answered) if last else (0, 0, 0)
+            self._database.execute(
+                "INSERT INTO job (study, student, batches, asked, answered, message) VALUES (?, ?, ?, ?, ?, ?)",
+                (study, student, *done, "waits for serve"),
+            )
+            made = self.job(study)
+            assert made is not None  # it was inserted above
+            self.trail.append("job_asked", study=study, job=made.number)
+            return made
+
+    def job(self, study: str) -> Job | None:
+        """The newest job of a study, or None."""
+        rows = self._database.rows(f"{_JOBS} WHERE study = ? ORDER BY number DESC LIMIT 1", (study,))
+        return Job(*rows[0]) if rows else None
+
+    def open_jobs(self) -> list[Job]:
+        """Jobs that wait, or that were under way."""
+        return [Job(*row) for row in self._database.rows(f"{_JOBS} WHERE state IN ('waiting', 'running')")]
+
+    def start_job(self, number: int) -> None:
+        """The job is under way (again, after a stop of serve)."""
+        with self._database.transaction():
+            self._database.execute("UPDATE job SET state = 'running', message = '' WHERE number = ?", (number,))
+            self.trail.append("job_started", job=number)
+
+    def advance_job(self, number: int, *, batches: int, asked: int, answered: int) -> None:
+        """So much is released."""
+        with self._database.transaction():
+            self._database.execute(
+                "UPDATE job SET batches = ?, asked = ?, answered = ?, message = '' WHERE number = ?",
+                (batches, asked, answered, number),
+            )
+
+    def say_job(self, number: int, message: str) -> None:
+        """What the job waits for, for people."""
+        with self._database.transaction():
+            self._database.execute("UPDATE job SET message = ? WHERE number = ?", (message, number))
+
+    def end_job(self, number: int, state: JobState, message: str, labelling: Labelling | None) -> None:
+        """Ends a job, with what was released; all in one step.
+
+        Of a labelling that does not say what a student reinforced, that is kept as it was said of the same batches.
+        """
+        with self._database.transaction():
+            ((study,),) = self._database.rows("SELECT study FROM job WHERE number = ?", (number,))
+            if labelling is not None:
+                rows = self._database.rows("SELECT reinforced, batches FROM labelled WHERE study = ?", (study,))
+                reinforced = labelling.reinforced.astype("<i8").tobytes()
+                if not reinforced:
+                    same = bool(rows) and rows[0][1] == json.dumps(labelling.batches)
+                    reinforced = rows[0][0] if same else np.full(len(labelling.labels), ABSTAIN, "<i8").tobytes()
+                self._database.execute(
+                    "INSERT OR REPLACE INTO labelled VALUES (?, ?, ?, ?, ?)",
+                    (
+                        study,
+                        labelling.labels.astype("<i8").tobytes(),
+                        reinforced,
+                        json.dumps(labelling.batches),
+                        labelling.stop.reason,
+                    ),
+                )
+            self._database.execute("UPDATE job SET state = ?, message = ? WHERE number = ?", (state, message, number))
+            self.trail.append("job_ended", study=study, job=number, state=state, message=message)
+
+    def started_s(self, number: int) -> int:
+        """When a job was last begun, in seconds since 1970; 0 for one that never was."""
+        begun = (each for each in self.trail.entries() if each.event == "job_started")
+        return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
+
+    def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:
+        """Which seats were left out of a batch and why; and what they may have charged themselves for it."""
+        if not faults and not suspected:
+            return
+        with self._database.transaction():
+            for seat, code in faults.items():
+                self._database.execute(
+                    "INSERT INTO fault (study, number, seat, code, last_s) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT DO UPDATE SET times = times + 1, last_s = excluded.last_s",
+                    (study, number, seat, code, self.now_s),
+                )
+            self.ledger_differences.suspect(study, number, suspected)
+            for code in sorted(set(faults.values())):
+                seats = sorted(seat for seat, each in faults.items() if each == code)
+                self.trail.append("left_out", study=study, batch=number, code=code, seats=",".join(seats))
+
+    def faults(self, study: str) -> list[Fault]:
+        """All faults of a study, by batch."""
+        query = "SELECT number, seat, code, times, last_s FROM fault WHERE study = ? ORDER BY number, seat, last_s"
+        return [Fault(*row) for row in self._database.rows(query, (study,))]
+
+    def differences(self, study: str) -> dict[str, int]:
+        """Seats whose own ledger stands, or may stand, higher than the coordinator's, by so many nano-units."""
+        return self.ledger_differences.of(study)
+
+    def labelled(self, name: str) -> LabelledStudy:
+        """What the labelling of a study left. Raises DataUnavailable if it has not ended."""
+        study = self.study(name)
+        rows = self._database.rows("SELECT labels, reinforced, batches, stop FROM labelled WHERE study = ?", (name,))
+        if not rows:
+            raise DataUnavailable(f"study {name!r} is not labelled; run conclave-coordinator label {name}")
+        labels, reinforced, batches, stop = rows[0]
+        folder = self.home.study(name)
+        return LabelledStudy(
+            study=study,
+            ledger=folder / "ledger.sqlite",
+            pool=folder / "pool.npy",
+            labels=np.frombuffer(labels, dtype="<i8").astype(np.int64),
+            reinforced=np.frombuffer(reinforced, dtype="<i8").astype(np.int64),
+            batches=tuple(
+                (size, answered) for size, answered in parse_json(batches, where="store.sqlite: a labelling")
+            ),
+            stop=stop,
+            refusals={fault.seat: fault.code for fault in self.faults(name)},
+            differences=self.differences(name),
+        )
+
+    def write_sessions(self, sessions: list[Session], serving: Serving) -> None:
+        """Who is connected now, and that serve is alive."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM session")
+            for each in sessions:
+                self._database.execute(
+                    "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)",
+                    (each.party, each.since_s, each.last_seen_s, each.address, each.software, each.wire_version),
+                )
+            self._database.execute(
+                "INSERT OR REPLACE INTO serving VALUES (1, ?, ?, ?, ?, ?)",
+                (serving.pid, serving.seen_s, serving.port, serving.enrol_port, serving.metrics_port),
+            )
+
+    def clear_sessions(self) -> None:
+        """Serve has ended, or begins: nobody is connected."""
+        with self._database.transaction():
+            self._database.execute("DELETE FROM session")
+            self._database.execute("DELETE FROM serving")
+
+    def sessions(self) -> list[Session]:
+        """Who was connected when serve wrote last."""
+        query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
+        return [Session(*row) for row in self._database.rows(query)]
+
+    def serving(self) -> Serving | None:
+        """The serve that wrote last and has not ended cleanly, or None."""
+        rows = self._database.rows("SELECT pid, seen_s, port, enrol_port, metrics_port FROM serving")
+        return Serving(*rows[0]) if rows else None
+
+
+_JOBS = "SELECT number, study, student, state, batches, asked, answered, message FROM job"
+
+
+def ledger_path(home: Home, study: str) -> Path:
+    """Where the coordinator's ledger of a study lies."""
+    return home.study(study) / "ledger.sqlite"

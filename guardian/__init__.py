@@ -1,0 +1,1 @@
+"""The guardian: the second server of two_server, which another organisation runs."""

@@ -1,0 +1,268 @@
+"""guardian: what another organisation runs at level two_server, and how the coordinator's operator certifies it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.home import Home, read, write
+from coordinator.members.authority import Authority, authority_pem
+from coordinator.store.store import Store
+from guardian.home import (
+    DEFAULT_HOME,
+    HOME_VARIABLE,
+    GuardianHome,
+    GuardianSettings,
+    accept_certificate,
+    create_guardian,
+)
+from protocols.crypto.randomness import system_source
+from protocols.errors import InvalidInput, Refused
+from protocols.study.file import read_study
+from runtime.logs import Log
+from runtime.printing import print_json, table
+
+_REQUEST_BYTES = 2**20
+_guardian_home_option = click.option(
+    "--home",
+    "home_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar=HOME_VARIABLE,
+    default=DEFAULT_HOME,
+    show_envvar=True,
+    help=f"The guardian's folder [{DEFAULT_HOME}].",
+)
+
+
+@click.group(epilog=EPILOG)
+def guardian() -> None:
+    """Hold the second share of every vote, for a coordinator of another organisation.
+
+    \b
+    Example, from nothing to a study:
+      conclave-coordinator guardian init --name notary --coordinator centre
+      conclave-coordinator guardian certify request.pem --fingerprint AA:BB:...     (at the coordinator)
+      conclave-coordinator guardian accept notary.pem authority.pem
+      conclave-coordinator guardian show                                            (for the study's file)
+      conclave-coordinator guardian approve study.toml
+      conclave-coordinator guardian serve
+    """
+
+
+@guardian.command(epilog=EPILOG)
+@click.option("--name", required=True, help="Name of this guardian, as studies name it.")
+@click.option("--coordinator", required=True, help="Name of the coordinator that may converse with it.")
+@click.option("--listen", default="0.0.0.0:7445", show_default=True, help="Where it listens, HOST:PORT.")
+@click.option("--metrics-port", type=int, default=9465, show_default=True, help="Port on 127.0.0.1; 0 for none.")
+@_guardian_home_option
+@json_option
+def init(name: str, coordinator: str, listen: str, metrics_port: int, home_folder: Path, as_json: bool) -> None:
+    """Make a guardian's keys and its request for a certificate.
+
+    \b
+    Example:
+      conclave-coordinator guardian init --name notary --coordinator centre
+    """
+    home = GuardianHome(home_folder)
+    settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
+    made = create_guardian(home, settings)
+    if as_json:
+        figures = {"home": str(home.folder), "fingerprint": made, "request": str(home.request_file)}
+        print_json(figures | asdict(settings) | home.public_keys())
+        return
+    click.echo(f"guardian {name!r} in {home.folder}")
+    click.echo(f"fingerprint {made}")
+    click.echo(
+        f"next: send {home.request_file} to the operator of {coordinator!r}, and read the fingerprint out to them"
+    )
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("request_file", type=click.Path(path_type=Path))
+@click.option("--fingerprint", required=True, help="The fingerprint as the guardian read it out.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
+@home_option
+@json_option
+def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, as_json: bool) -> None:
+    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
+
+    Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
+
+    \b
+    Example:
+      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
+    """
+    home = Home(home_folder)
+    settings = home.settings()
+    with Store(home) as store:
+        issued = Authority(home, store, settings).certify_guardian(_file(request_file), key_fingerprint=fingerprint)
+    certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
+    write(certificate, issued.pem)
+    write(authority, authority_pem(home))
+    until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
+    if as_json:
+        print_json(
+            {
+                "guardian": issued.name,
+                "serial": issued.serial,
+                "not_after_s": issued.not_after_s,
+                "certificate": str(certificate),
+                "authority": str(authority),
+            }
+        )
+        return
+    click.echo(f"{issued.name} has a certificate as a guardian until {until:%Y-%m-%d %H:%M UTC}")
+    click.echo(f"next: send {certificate} and {authority} to it, and set guardian in {home.settings_file}")
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("certificate_file", type=click.Path(path_type=Path))
+@click.argument("authority_file", type=click.Path(path_type=Path))
+@_guardian_home_option
+@json_option
+def accept(certificate_file: Path, authority_file: Path, home_folder: Path, as_json: bool) -> None:
+    """Check and keep the certificate that came back, and the consortium's.
+
+    \b
+    Example:
+      conclave-coordinator guardian accept notary.pem authority.pem
+    """
+    home = GuardianHome(home_folder)
+    identity = accept_certificate(
+        home, _file(certificate_file), _file(authority_file), now=datetime.datetime.now(datetime.UTC)
+    )
+    until = identity.certificate.not_valid_after_utc
+    if as_json:
+        print_json({"guardian": identity.name, "serial": str(identity.serial), "not_after_s": int(until.timestamp())})
+        return
+    click.echo(f"{identity.name!r} is certified as a guardian until {until:%Y-%m-%d %H:%M UTC}")
+    click.echo("next: send the lines of conclave-coordinator guardian show to whoever writes the study")
+
+
+@guardian.command(epilog=EPILOG)
+@_guardian_home_option
+@json_option
+def show(home_folder: Path, as_json: bool) -> None:
+    """Print what the [confidentiality] of a study says of this guardian.
+
+    \b
+    Example:
+      conclave-coordinator guardian show
+    """
+    home = GuardianHome(home_folder)
+    lines = {"guardian": home.settings().name, **home.public_keys()}
+    if as_json:
+        print_json(lines)
+        return
+    for key, value in lines.items():
+        click.echo(f"{key} = {json.dumps(value)}")
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("study_file", type=click.Path(path_type=Path))
+@click.option("--yes", is_flag=True, help="Approve without asking.")
+@_guardian_home_option
+@json_option
+def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> None:
+    """Say in plain words what a study asks of this guardian, ask, and open a ledger for it.
+
+    \b
+    Example:
+      conclave-coordinator guardian approve study.toml
+    """
+    from guardian.studies import approve_study, check_study, describe
+
+    home = GuardianHome(home_folder)
+    study, today = read_study(study_file), datetime.datetime.now(datetime.UTC).date()
+    terms = check_study(home, study, today=today)
+    click.echo("\n".join(describe(study, terms)), err=as_json)
+    if not yes and not click.confirm("Approve?", err=as_json):
+        raise Refused("not_confirmed", "nothing was approved")
+    new = approve_study(home, study, today=today, source=system_source)
+    if as_json:
+        print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
+        return
+    click.echo(f"approved: {study.name}" if new else f"{study.name} was approved before; nothing was changed")
+    click.echo("next: conclave-coordinator guardian serve")
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("fingerprint")
+@_guardian_home_option
+@json_option
+def deny(fingerprint: str, home_folder: Path, as_json: bool) -> None:
+    """Deny a coordinator's key from now on, for instance one that was read by others.
+
+    \b
+    Example:
+      conclave-coordinator guardian deny 0A:1B:2C:...
+    """
+    home = GuardianHome(home_folder)
+    home.settings()
+    denied = home.deny(fingerprint)
+    if as_json:
+        print_json({"denied": denied})
+        return
+    click.echo(f"denied from now on: {denied}")
+
+
+@guardian.command(epilog=EPILOG)
+@click.option("--listen", help="Where it listens, HOST:PORT [as guardian.toml says].")
+@_guardian_home_option
+def serve(listen: str | None, home_folder: Path) -> int:
+    """Converse with the coordinator about batches, until Ctrl-C or SIGTERM.
+
+    One JSON object a line on standard error says what happens; no votes, shares or labels. On 127.0.0.1 there are
+    /healthz and /metrics.
+
+    \b
+    Example:
+      conclave-coordinator guardian serve
+    """
+    from coordinator.commands.serve import until_signalled
+    from guardian.serving import serve_guardian
+
+    home = GuardianHome(home_folder)
+    return until_signalled(lambda stop: serve_guardian(home, listen=listen, stop=stop, log=Log(sys.stderr)))
+
+
+@guardian.command(epilog=EPILOG)
+@_guardian_home_option
+@json_option
+def status(home_folder: Path, as_json: bool) -> None:
+    """Show the approved studies: batches, queries answered, answers left.
+
+    \b
+    Example:
+      conclave-coordinator guardian status
+    """
+    from guardian.serving import guardian_status
+
+    figures = guardian_status(GuardianHome(home_folder))
+    if as_json:
+        print_json(figures)
+        return
+    click.echo(
+        f"guardian {figures['guardian']!r} for coordinator {figures['coordinator']!r}; its certificate ends in "
+        f"{figures['days_left']:.0f} days"
+    )
+    columns = ["seat", "answers left", "epsilon used", "epsilon guaranteed", "delta"]
+    for study in figures["studies"]:
+        click.echo(
+            f"\nstudy {study['study']}: {study['asked']} of {study['pool']} queries asked in {study['batches']} "
+            f"batches ({study['unsettled']} without outcome), {study['answered']} answered; until {study['ends']}"
+        )
+        click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
+
+
+def _file(path: Path) -> bytes:
+    """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
+    if path.exists() and path.stat().st_size > _REQUEST_BYTES:
+        raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_REQUEST_BYTES}")
+    return read(path)

@@ -1,0 +1,224 @@
+"""A guardian's folder: its keys and certificate, its settings, and the studies that it approved.
+
+A guardian is another organisation than the coordinator. What it makes here stays here: it sends a certificate request
+and public keys, and gets a certificate back.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from coordinator.home import check_address, read, write
+from coordinator.members.authority import normal_fingerprint
+from protocols.crypto.identity import (
+    Identity,
+    certificate_from_pem,
+    certificate_request,
+    check_name,
+    fingerprint,
+    identify,
+    key_from_pem,
+    key_to_pem,
+    new_key,
+    to_pem,
+)
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.reading import read_text, read_toml
+
+HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
+DEFAULT_HOME = Path("~/.conclave-guardian")
+KEY_BYTES = 32
+_DENIED_BYTES = 2**20
+
+_COMMENTS = {
+    "name": "Name in this guardian's certificate; studies name it in [confidentiality].",
+    "coordinator": "Name in the certificate of the one coordinator that may converse with this guardian.",
+    "listen": "Where that coordinator dials in (mutual TLS), HOST:PORT.",
+    "metrics_port": "Port on 127.0.0.1 of /healthz and /metrics; 0 for none.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardianSettings:
+    """What guardian.toml says. Raises InvalidInput, with the value and the allowed range."""
+
+    name: str
+    coordinator: str
+    listen: str
+    metrics_port: int
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_name(self.coordinator)
+        check_address("listen", self.listen)
+        if not 0 <= self.metrics_port <= 65_535:
+            raise InvalidInput(f"metrics_port is {self.metrics_port}; allowed: 0 to 65535")
+        if self.name == self.coordinator:
+            raise Refused(
+                "same_organisation", f"guardian and coordinator are both {self.name!r}; allowed: two organisations"
+            )
+
+
+class GuardianHome:
+    """The folder of one guardian."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.expanduser()
+        self.settings_file = self.folder / "guardian.toml"
+        self.key_file = self.folder / "key.pem"
+        self.request_file = self.folder / "request.pem"
+        self.certificate_file = self.folder / "certificate.pem"
+        self.authority_file = self.folder / "authority.pem"
+        self.sealing_file = self.folder / "sealing.key"
+        self.signing_file = self.folder / "signing.key"
+        self.denied_file = self.folder / "denied"
+        self.lock_file = self.folder / "serve.lock"
+        self.studies = self.folder / "studies"
+
+    def settings(self) -> GuardianSettings:
+        """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
+        try:
+            table = read_toml(self.settings_file)
+        except DataUnavailable:
+            raise DataUnavailable(
+                f"{self.folder} holds no guardian; run conclave-coordinator guardian init, or give --home"
+            ) from None
+        kinds = {"name": str, "coordinator": str, "listen": str, "metrics_port": int}
+        for key, value in table.items():
+            if key not in kinds:
+                raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
+            if type(value) is not kinds[key]:
+                raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
+        missing = [field.name for field in fields(GuardianSettings) if field.name not in table]
+        if missing:
+            raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
+        return GuardianSettings(**table)
+
+    def key(self) -> ec.EllipticCurvePrivateKey:
+        """The key of the certificate."""
+        return key_from_pem(read(self.key_file))
+
+    def sealing_key(self) -> X25519PrivateKey:
+        """The key to which parties seal their shares."""
+        return X25519PrivateKey.from_private_bytes(self._raw(self.sealing_file))
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """The key that signs which queries were answered."""
+        return Ed25519PrivateKey.from_private_bytes(self._raw(self.signing_file))
+
+    def public_keys(self) -> dict[str, str]:
+        """sealing_key and signing_key of a study's [confidentiality]."""
+        return {
+            "sealing_key": self.sealing_key().public_key().public_bytes_raw().hex(),
+            "signing_key": self.signing_key().public_key().public_bytes_raw().hex(),
+        }
+
+    def authority(self) -> x509.Certificate:
+        """The consortium's certificate. Raises DataUnavailable before `accept`."""
+        self._check_accepted()
+        return certificate_from_pem(read(self.authority_file))
+
+    def certificate(self) -> x509.Certificate:
+        """The guardian's certificate, whatever it says. Raises DataUnavailable before `accept`."""
+        self._check_accepted()
+        return certificate_from_pem(read(self.certificate_file))
+
+    def identity(self, *, now: datetime.datetime) -> Identity:
+        """Who this guardian is by its certificate. now: UTC.
+
+        Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role", and
+        "bad_certificate" for one of another name or key.
+        """
+        return check_certificate(self, self.certificate(), self.authority(), now=now)
+
+    def deny(self, key_fingerprint: str) -> str:
+        """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
+        denied = normal_fingerprint(key_fingerprint)
+        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
+        return denied
+
+    def denied(self) -> frozenset[str]:
+        """The fingerprints of the keys that are denied. Raises DataCorrupt: then nobody may converse."""
+        try:
+            lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
+            return frozenset(normal_fingerprint(line) for line in lines)
+        except DataUnavailable:
+            return frozenset()
+        except ValueError as error:
+            raise DataCorrupt(f"{self.denied_file} is no list of fingerprints: {error}") from None
+
+    def _check_accepted(self) -> None:
+        if not self.certificate_file.exists() or not self.authority_file.exists():
+            raise DataUnavailable(
+                f"{self.folder} holds no certificate; send request.pem to the coordinator's operator, then run "
+                "conclave-coordinator guardian accept"
+            )
+
+    def _raw(self, path: Path) -> bytes:
+        data = read(path)
+        if len(data) != KEY_BYTES:
+            raise DataCorrupt(f"{path} has {len(data)} bytes; allowed: a key of {KEY_BYTES}, restore it from a backup")
+        return data
+
+
+def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
+    """Makes keys and a certificate request in a new home; the fingerprint that is read out by telephone.
+
+    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is one whose
+    init was interrupted, and init may be run again.
+    """
+    if home.settings_file.exists():
+        raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
+    key = new_key()
+    write(home.key_file, key_to_pem(key))
+    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
+    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
+    write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
+    lines = ["# Settings of a Conclave guardian. Read when `guardian serve` starts."]
+    for name, value in asdict(settings).items():
+        lines += ["", f"# {_COMMENTS[name]}", f"{name} = {json.dumps(value)}"]
+    write(home.settings_file, "\n".join(lines) + "\n")
+    return fingerprint(key.public_key())
+
+
+def accept_certificate(
+    home: GuardianHome, certificate_pem: bytes, authority_pem: bytes, *, now: datetime.datetime
+) -> Identity:
+    """Checks and keeps what the coordinator's operator sent back. now: UTC.
+
+    Raises InvalidInput for what is no certificate, Refused as GuardianHome.identity does, and "other_authority" for a
+    consortium other than the one that was accepted before.
+    """
+    authority = certificate_from_pem(authority_pem)
+    identity = check_certificate(home, certificate_from_pem(certificate_pem), authority, now=now)
+    if home.authority_file.exists() and certificate_from_pem(read(home.authority_file)) != authority:
+        raise Refused(
+            "other_authority",
+            f"{home.authority_file} is another consortium's; allowed: the one that was accepted, or another --home",
+        )
+    write(home.authority_file, to_pem(authority))
+    write(home.certificate_file, to_pem(identity.certificate))
+    return identity
+
+
+def check_certificate(
+    home: GuardianHome, certificate: x509.Certificate, authority: x509.Certificate, *, now: datetime.datetime
+) -> Identity:
+    """Who the certificate says this guardian is; raises as GuardianHome.identity does."""
+    identity = identify(certificate, authority=authority, now=now, role="guardian")
+    name = home.settings().name
+    if identity.name != name or identity.fingerprint != fingerprint(home.key().public_key()):
+        raise Refused(
+            "bad_certificate",
+            f"the certificate is for {identity.name!r} and the key {identity.fingerprint}; allowed: {name!r} and the "
+            "key of this home",
+        )
+    return identity

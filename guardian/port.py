@@ -1,0 +1,252 @@
+"""The guardian's port: conversations with the one certified coordinator, over gRPC with mutual TLS.
+
+One bidirectional stream is one conversation, about one study; each has a thread of its own, which runs what the study's
+guardian says. A second conversation about the same study is refused while one is open.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.crypto.identity import Identity, certificate_from_pem, fingerprint, identify, key_to_pem, to_pem
+from protocols.errors import (
+    BudgetExceeded,
+    ChannelClosed,
+    ConclaveError,
+    InvalidInput,
+    MalformedMessage,
+    Refused,
+    StorageFailed,
+)
+from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
+from protocols.wire.guardian.line import SILENCE_S
+from protocols.wire.guardian.stream import CARRIED_BYTES, Stream
+
+Event = Callable[[str, dict[str, str | int]], None]
+
+_OPENING_WAIT_S = 10.0
+_LAST_WORDS_S = 30.0
+_CONVERSATIONS = 16
+STREAM_OPTIONS = [
+    ("grpc.max_receive_message_length", CARRIED_BYTES),
+    ("grpc.max_send_message_length", CARRIED_BYTES),
+    # So much is on its way before the other side has read: what a fast line with 40 ms of round trip needs.
+    ("grpc.http2.lookahead_bytes", 8 * 2**20),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+]
+_OPTIONS = [
+    *STREAM_OPTIONS,
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+]
+
+
+class GuardianPort:
+    """Listens for the coordinator.
+
+    key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the
+    approved study, or Refused; on_event(event, fields): for logs, with names, codes and counts alone; silence_s: how
+    long the coordinator may say nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        denied: Callable[[Identity], str | None],
+        find: Callable[[bytes], Guarded],
+        on_event: Event,
+        silence_s: float = SILENCE_S,
+    ) -> None:
+        self._key = key
+        self._certificate = certificate
+        self._authority = authority
+        self._denied = denied
+        self._find = find
+        self._on_event = on_event
+        self._silence_s = silence_s
+        self._open: dict[Stream, threading.Thread] = {}
+        self._threads = ThreadPoolExecutor(_CONVERSATIONS, thread_name_prefix="guardian-port")
+        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=_CONVERSATIONS)
+        _, service, method = CONVERSE_METHOD.split("/")
+        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._converse)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+
+    def start(self, listen: str) -> int:
+        """Opens the port ("127.0.0.1:0" takes a free one); returns it. Raises InvalidInput for one that is taken."""
+        pair = [(key_to_pem(self._key), to_pem(self._certificate))]
+        mutual = grpc.ssl_server_credentials(pair, to_pem(self._authority), require_client_auth=True)
+        try:
+            port = self._server.add_secure_port(listen, mutual)
+        except RuntimeError:
+            raise InvalidInput(f"cannot listen at {listen!r}; allowed: HOST:PORT that is free") from None
+        self._server.start()
+        return port
+
+    def stop(self) -> None:
+        """Ends every conversation and closes the port: what was reserved stands, and a coordinator asks again.
+
+        A conversation that computes sees it at its next message, and is waited for.
+        """
+        open_now = dict(self._open)
+        for stream in open_now:
+            stream.say_goodbye("going_away", "the guardian stops; ask again when it is back")
+        self._server.stop(grace=1.0).wait()
+        for holder in open_now.values():
+            holder.join(_LAST_WORDS_S)
+        self._threads.shutdown()
+
+    def _converse(self, pieces: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """Carries one conversation, which a thread of its own holds."""
+        stream = Stream(silence_s=self._silence_s)
+        context.add_callback(lambda: stream.abort("the coordinator is gone"))
+        reader = threading.Thread(target=stream.feed, args=(_carried(pieces),), name="guardian-reader", daemon=True)
+        holder = threading.Thread(target=self._hold, args=(stream, context), name="guardian-conversation", daemon=True)
+        self._open[stream] = holder
+        reader.start()
+        holder.start()
+        yield from stream.outgoing()
+
+    def _hold(self, stream: Stream, context: grpc.ServicerContext) -> None:
+        try:
+            self._greet_and_serve(stream, context)
+        finally:
+            stream.close()
+            # One that does not read its last words is not waited for.
+            if not stream.carried(timeout_s=_LAST_WORDS_S):
+                context.cancel()
+            self._open.pop(stream, None)
+
+    def _greet_and_serve(self, stream: Stream, context: grpc.ServicerContext) -> None:
+        address = context.peer()
+        try:
+            peer = self._identify(context)
+            opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
+            guarded = self._find_for(peer, opening)
+        except ChannelClosed:
+            return
+        except ConclaveError as error:
+            code = code_of(error)
+            self._on_event("turned_away", {"address": address, "code": code, "reason": str(error)[:200]})
+            stream.say_goodbye(code, _said(error))
+            return
+        if opening.purpose == "check":
+            self._on_event("checked", {"address": address, "study": guarded.study.name})
+            self._welcome(stream, opening)
+        elif guarded.busy.acquire(blocking=False):
+            try:
+                self._serve(stream, opening, guarded, address)
+            finally:
+                guarded.busy.release()
+        else:
+            self._on_event("turned_away", {"address": address, "code": "busy", "study": guarded.study.name})
+            stream.say_goodbye("busy", "another conversation about this study is open; ask again when it has ended")
+
+    def _serve(self, stream: Stream, opening: Opening, guarded: Guarded, address: str) -> None:
+        about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
+        self._on_event("conversation_began", about)
+        try:
+            self._welcome(stream, opening)
+            guarded.guardian.serve(stream)
+        except ChannelClosed as error:
+            self._on_event("conversation_broke", about | {"reason": str(error)[:200]})
+        except (Refused, BudgetExceeded) as error:
+            self._on_event("conversation_refused", about | {"code": code_of(error), "reason": str(error)[:200]})
+        except MalformedMessage:
+            # What a check of shares says may quote them.
+            self._on_event("conversation_refused", about | {"code": "malformed"})
+        except StorageFailed as error:
+            self._on_event("storage_failed", about | {"reason": str(error)[:300]})
+            stream.say_goodbye("storage_failed", _said(error))
+        except Exception as error:  # noqa: BLE001  # its text may hold shares: only its kind is told, to anybody
+            self._on_event("conversation_failed", about | {"code": type(error).__name__})
+            stream.say_goodbye("error", "something unexpected happened at the guardian; its log says what kind")
+        else:
+            self._on_event("conversation_ended", about)
+
+    def _welcome(self, stream: Stream, opening: Opening) -> None:
+        stream.send(welcome(opening, key=self._key, certificate=self._certificate))
+
+    def _identify(self, context: grpc.ServicerContext) -> Identity:
+        """Who dials, by the certificate of the connection. Raises Refused for who may not."""
+        pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
+        assert isinstance(pem, bytes)  # the stubs do not say so
+        certificate = certificate_from_pem(pem)
+        now = datetime.datetime.now(datetime.UTC)
+        try:
+            peer = identify(certificate, authority=self._authority, now=now, role="coordinator")
+        except Refused as refused:
+            if refused.code != "wrong_role":
+                raise
+            # A party may be the querier of a study.
+            peer = identify(certificate, authority=self._authority, now=now, role="party")
+        if peer.fingerprint == fingerprint(self._key.public_key()):
+            raise Refused(
+                "same_organisation", "the coordinator has this guardian's own key; allowed: two that are apart"
+            )
+        reason = self._denied(peer)
+        if reason is not None:
+            raise Refused("revoked", f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
+        return peer
+
+    def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
+        """The study that is asked about. Raises Refused unless it may be asked about now, by who dials."""
+        guarded = self._find(opening.study)
+        terms, querier = guarded.study.terms, guarded.study.confidentiality.querier
+        role = "coordinator" if querier is None else "party"
+        if peer.role != role:
+            raise Refused("wrong_role", f"the certificate is not that of a {role}")
+        if terms is None or peer.name != (querier or terms.coordinator):
+            expected = "none" if terms is None else repr(querier or terms.coordinator)
+            raise Refused("other_coordinator", f"{peer.name!r} asks; allowed: {expected}, as the study says")
+        if terms.ended(datetime.datetime.now(datetime.UTC).date()):
+            raise Refused("study_ended", f"the study ended on {terms.ends}")
+        return guarded
+
+
+def code_of(error: ConclaveError) -> str:
+    """The code under which an error is told to the other side and to logs."""
+    match error:
+        case Refused():
+            return error.code
+        case BudgetExceeded():
+            return "budget_exceeded"
+        case StorageFailed():
+            return "storage_failed"
+        case MalformedMessage():
+            return "malformed"
+        case _:
+            return "error"
+
+
+def _said(error: ConclaveError) -> str:
+    """What the coordinator is told: what names files of this machine stays here."""
+    match error:
+        case StorageFailed():
+            return "the guardian's disk cannot be written; nothing was released"
+        case Refused() | MalformedMessage():
+            return str(error).removeprefix(f"{code_of(error)}: ")
+        case _:
+            return "something is wrong with the study at the guardian; its operator's log says what"
+
+
+def _carried(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """What gRPC brings; where it breaks, ChannelClosed."""
+    try:
+        yield from pieces
+    except grpc.RpcError:
+        raise ChannelClosed("the coordinator is gone") from None

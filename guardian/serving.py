@@ -1,0 +1,130 @@
+"""guardian serve: one guardian's port, its studies and its figures, until somebody stops it."""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any  # the values of a JSON object
+
+from guardian.home import GuardianHome
+from guardian.port import GuardianPort
+from guardian.studies import ApprovedStudies, study_figures
+from protocols.crypto.identity import Identity
+from protocols.crypto.randomness import system_source
+from protocols.errors import DataCorrupt, Refused, StorageFailed
+from protocols.private_files import open_private, tighten
+from runtime.logs import Log
+from runtime.metrics import Monitor
+
+_LOOK_S = 0.5
+_HEALTHY_S = 10.0
+_DAY_S = 86_400.0
+
+
+def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Event, log: Log) -> None:
+    """Serves until `stop` is set; a certificate that is accepted meanwhile is used at once, on the same port.
+
+    listen: HOST:PORT in the place of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
+    InvalidInput for a port that is taken.
+    """
+    settings = home.settings()
+    address, looked = listen or settings.listen, time.monotonic()
+    with _alone(home), ExitStack() as opened:
+        studies = ApprovedStudies(home, source=system_source)
+        opened.callback(studies.close)
+        studies.listed()
+        metrics_port = 0
+        if settings.metrics_port:
+            monitor = Monitor(
+                settings.metrics_port,
+                healthy=lambda: time.monotonic() - looked < _HEALTHY_S and not stop.is_set(),
+                metrics=lambda: _metrics(guardian_status(home), log.counts),
+            )
+            opened.callback(monitor.close)
+            metrics_port = monitor.port
+        while not stop.is_set():
+            own = home.identity(now=datetime.datetime.now(datetime.UTC))
+            port = GuardianPort(
+                key=home.key(),
+                certificate=own.certificate,
+                authority=home.authority(),
+                denied=lambda identity: _denied(home, identity),
+                find=studies.find,
+                on_event=log,
+            )
+            number = port.start(address)
+            # A free port that was taken is kept.
+            address = f"{address.rpartition(':')[0]}:{number}"
+            log(
+                "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
+            )
+            try:
+                while not stop.wait(_LOOK_S) and home.certificate() == own.certificate:
+                    looked = time.monotonic()
+            finally:
+                port.stop()
+    log("served", {"pid": os.getpid()})
+
+
+def guardian_status(home: GuardianHome) -> dict[str, Any]:
+    """Everything that `guardian status` shows, also when the certificate has ended. Raises DataUnavailable before
+    `accept`, and as study_figures does."""
+    studies = ApprovedStudies(home, source=system_source)
+    settings, now = home.settings(), datetime.datetime.now(datetime.UTC)
+    return {
+        "guardian": settings.name,
+        "coordinator": settings.coordinator,
+        "days_left": (home.certificate().not_valid_after_utc - now).total_seconds() / _DAY_S,
+        "studies": [study_figures(home, study) for study in studies.listed()],
+    }
+
+
+def _denied(home: GuardianHome, identity: Identity) -> str | None:
+    try:
+        return "this key is on the guardian's list" if identity.fingerprint in home.denied() else None
+    except DataCorrupt as error:
+        raise Refused("data_corrupt", str(error)) from None
+
+
+def _metrics(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
+    """The figures of a status, and counts of events, in Prometheus' text format."""
+    lines: list[str] = []
+
+    def family(name: str, kind: str, text: str, rows: list[tuple[str, float]]) -> None:
+        lines.extend([f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
+        lines.extend(f"{name}{labels} {value:.17g}" for labels, value in rows)
+
+    family("conclave_guardian_certificate_days_left", "gauge", "Days until the guardian's certificate ends.",
+           [("", status["days_left"])])  # fmt: skip
+    for key, text in (
+        ("batches", "Batches that were submitted."),
+        ("unsettled", "Batches that were submitted and have no outcome."),
+        ("asked", "Queries asked."),
+        ("answered", "Queries answered."),
+    ):
+        rows = [(f'{{study="{each["study"]}"}}', each[key]) for each in status["studies"]]
+        family(f"conclave_guardian_study_{key}", "gauge", text, rows)
+    counted = [(f'{{event="{event}"}}', float(count)) for event, count in sorted(dict(events).items())]
+    family("conclave_guardian_events_total", "counter", "Events of this serve.", counted)
+    return "\n".join(lines) + "\n"
+
+
+@contextmanager
+def _alone(home: GuardianHome) -> Iterator[None]:
+    """One serve a home, as long as the process lives, however it ends. Raises Refused("already_serving")."""
+    try:
+        file = open_private(home.lock_file, "ab")
+    except OSError as error:
+        raise StorageFailed(f"cannot open {home.lock_file}: {error.strerror}; check who owns the home") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused("already_serving", f"another serve runs on {home.folder}; allowed: one a home") from None
+        tighten(home.folder)
+        yield

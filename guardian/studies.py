@@ -1,0 +1,200 @@
+"""The studies that a guardian approved: what approving one means, and each with its ledger, opened when asked for.
+
+The file of the terms and the ledger lie in one folder a study, put there in one step.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+
+from coordinator.home import make_folder, sync_folder, write
+from guardian.home import GuardianHome
+from protocols.crypto.identity import check_name
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Guardian
+from protocols.study.file import read_study, write_study
+from protocols.study.study import Study
+from protocols.study.terms import Terms
+from protocols.wire.guardian.greeting import Guarded, check_terms_apart
+
+
+def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, source: RandomSource) -> bool:
+    """Checks and keeps a study, with a new ledger; whether it is new. Nothing is kept when anything is wrong.
+
+    today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
+    """
+    check_study(home, study, today=today)
+    folder = home.studies / study.name
+    if folder.exists():
+        if read_study(folder / "study.toml").digest != study.digest:
+            raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
+        return False
+    make_folder(home.studies)
+    try:
+        part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=home.studies))
+    except OSError as error:
+        raise StorageFailed(f"cannot create a folder in {home.studies}: {error.strerror}; free space") from error
+    try:
+        write(part / "study.toml", write_study(study))
+        with Ledger(part / "ledger.sqlite") as ledger:
+            _guardian(home, study, ledger, source)
+        part.rename(folder)
+        sync_folder(home.studies)
+    except OSError as error:
+        raise StorageFailed(f"cannot keep the study in {folder}: {error.strerror}; free space") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return True
+
+
+def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Terms:
+    """The terms of a study that this guardian may serve in. today: in UTC.
+
+    Raises InvalidInput for another level or without terms; Refused: "other_coordinator", "study_ended",
+    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
+    """
+    settings, named, terms = home.settings(), study.confidentiality, study.terms
+    check_name(study.name)
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    if named.level != "two_server":
+        raise InvalidInput(f"level is {named.level!r}; allowed: 'two_server', the one that has a guardian")
+    if terms.coordinator != settings.coordinator:
+        raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {settings.coordinator!r}")
+    if terms.ended(today):
+        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+    own = {"guardian": settings.name, **home.public_keys()}
+    for key, value in own.items():
+        if getattr(named, key) != value:
+            raise Refused(
+                "wrong_guardian", f"{key} is {getattr(named, key)!r}; allowed: {value!r}, which is this home's"
+            )
+    check_terms_apart(study)
+    _ = study.budgets
+    return terms
+
+
+def describe(study: Study, terms: Terms) -> list[str]:
+    """Lines for people: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
+    budgets = study.budgets
+    answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
+    noise = f"sigma {study.sigma:g} votes on each label"
+    if study.sigma_threshold is not None:
+        noise += f" and {study.sigma_threshold:g} on the threshold"
+    seats = [
+        f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
+        f"a vote; enough for {int(answers[at])} answers if every query is answered"
+        for at, seat in enumerate(study.roster)
+    ]
+    querier = study.confidentiality.querier
+    asks, kind = (terms.coordinator, "public") if querier is None else (querier, "hidden")
+    return [
+        f"Study        {study.name}, digest {study.digest.hex()}",
+        f"Task         {terms.task}",
+        f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
+        f"Asked        {terms.pool_size} {kind} queries, in batches of up to {study.batch_limit}, until {terms.ends}",
+        f"Your part    hold the second share of each vote, check the votes, add noise of your own ({noise}), and sign "
+        "which queries were answered",
+        "You will see which seats answered, whose votes were malformed, and which queries were answered; no vote, no "
+        "count and no label",
+        "",
+        f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses beyond it:",
+        *seats,
+        "",
+        "Not covered:",
+        "  - If you and the coordinator put together what you hold, votes are in the clear; nobody else prevents that.",
+        "  - A server that departs from the protocol can spoil labels, or learn a bit of a vote for each attempt.",
+        "  - Without your keys and ledger the study cannot go on: back the home up, and never run two copies of it.",
+        "",
+        "Compare the digest with each hospital by telephone: whoever exchanges your keys in their file exchanges you.",
+    ]
+
+
+class ApprovedStudies:
+    """The studies of a home. Methods may be called from several threads; those approved later are found too."""
+
+    def __init__(self, home: GuardianHome, *, source: RandomSource) -> None:
+        """source: of the guardian's randomness; the operating system's where labels are released for real."""
+        self._home = home
+        self._source = source
+        self._lock = threading.Lock()
+        self._open: dict[bytes, tuple[Guarded, Ledger]] = {}
+
+    def find(self, digest: bytes) -> Guarded:
+        """The study with this digest. Raises Refused("unknown_study"), StorageFailed, InvalidInput."""
+        with self._lock:
+            if digest not in self._open:
+                for study in self.listed():
+                    if study.digest == digest:
+                        ledger = Ledger(self._home.studies / study.name / "ledger.sqlite")
+                        guardian = _guardian(self._home, study, ledger, self._source)
+                        self._open[digest] = (Guarded(study, guardian, threading.Lock()), ledger)
+            if digest not in self._open:
+                raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved by this guardian")
+            return self._open[digest][0]
+
+    def listed(self) -> list[Study]:
+        """All approved studies, by name. Raises InvalidInput for a file that was changed into none."""
+        files = sorted(self._home.studies.glob("[!.]*/study.toml"))
+        return [read_study(file) for file in files]
+
+    def close(self) -> None:
+        """Closes the ledgers."""
+        with self._lock:
+            for _, ledger in self._open.values():
+                ledger.close()
+            self._open.clear()
+
+
+def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
+    """How a study stands, from its ledger. Raises StorageFailed."""
+    with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
+        balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
+        while (stored := ledger.stored(number)) is not None:
+            asked += stored.queries
+            answered += int(np.frombuffer(stored.payload, dtype=np.bool_).sum()) if stored.settled else 0
+            open_batches += not stored.settled
+            number += 1
+    spent = np.array([balances[seat.party].spent for seat in study.roster], np.int64)
+    used, guaranteed = study.budgets.epsilon_of(spent), study.budgets.epsilon_guaranteed
+    left = study.budgets.affordable(spent, limit=study.query_limit)
+    return {
+        "study": study.name,
+        "digest": study.digest.hex(),
+        "ends": "" if study.terms is None else study.terms.ends,
+        "batches": number,
+        "unsettled": open_batches,
+        "asked": asked,
+        "answered": answered,
+        "pool": study.query_limit if study.terms is None else study.terms.pool_size,
+        "seats": [
+            {
+                "seat": seat.party,
+                "answers_left": int(left[at]),
+                "epsilon_used": float(used[at]),
+                "epsilon_guaranteed": float(guaranteed[at]),
+                "delta": seat.delta,
+            }
+            for at, seat in enumerate(study.roster)
+        ],
+    }
+
+
+def _guardian(home: GuardianHome, study: Study, ledger: Ledger, source: RandomSource) -> Guardian:
+    """What speaks in a study; its ledger is closed again where it is of another one."""
+    try:
+        return Guardian(
+            study, ledger=ledger, sealing_key=home.sealing_key(), signing_key=home.signing_key(), source=source
+        )
+    except ConclaveError:
+        ledger.close()
+        raise

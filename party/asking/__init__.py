@@ -1,0 +1,1 @@
+"""This hospital asks the others about records of its own."""

@@ -1,0 +1,214 @@
+"""A hospital asks the consortium about records of its own: the Coordinator in its hands, over the operator's relay.
+
+All that must outlive a stop is in a ledger of its own in the study's folder: running again goes on with the batch that
+was under way, and costs nobody anything more. See protocols/levels/hidden_queries/querier.py for who sees what.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from party.connection.dialling import RelayLine, Unreachable, carry_to_guardian
+from party.home import Home
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+from protocols.crypto.randomness import system_source
+from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
+from protocols.labelling.coordinator import Coordinator, Labelling
+from protocols.ledger.audit_log import EMPTY
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.querier import PrivateQueries, check_same_queries
+from protocols.levels.level import code_of
+from protocols.reading import read_bytes
+from protocols.study.study import Study, party_of
+from protocols.votes import NOT_ASKED
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
+from protocols.wire.guardian.line import GuardianLine, conversation
+from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
+
+# Requests on their way at once; a hub passes no more on.
+_AT_ONCE = 16
+# Beyond the study's deadline, for what is on its way.
+_ROOM_S = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """How a querying party reaches the others. hub, guardian: HOST:PORT; key, certificate: its own."""
+
+    hub: str
+    guardian: str
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    certificate: x509.Certificate
+    authority: x509.Certificate
+
+
+def line_of(home: Home, *, guardian: str) -> Line:
+    """The line of a home that is enrolled. Raises InvalidInput, Refused("not_enrolled")."""
+    if not home.certificate.exists():
+        raise Refused("not_enrolled", f"{home.path} has no certificate; run: conclave-party enrol")
+    invitation = home.invitation()
+    return Line(
+        hub=invitation.address,
+        guardian=guardian,
+        key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+        certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
+        authority=certificate_from_pem(invitation.authority),
+    )
+
+
+def check_querier(study: Study, party: str) -> None:
+    """Raises InvalidInput for a study without terms, Refused for one that this party may not ask in, or no more."""
+    terms, querier = study.terms, study.confidentiality.querier
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+    if querier != party:
+        raise Refused("not_querier", f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}")
+    if terms.ended(datetime.datetime.now(datetime.UTC).date()):
+        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+
+
+def ledger_path(home: Home, study: Study) -> Path:
+    """Where a querying party keeps what it asked."""
+    return home.study_folder(study.digest) / "asked.sqlite"
+
+
+def ask(
+    study: Study,
+    queries: Float32[ndarray, "queries ..."],
+    line: Line,
+    *,
+    ledger: Path,
+    on_batch: Callable[[int, int], None],
+) -> Labelling:
+    """Asks until all queries are labelled or a budget is out; what stopped it otherwise, its `stop` says.
+
+    The guardian is looked for first: without the study's own one no party is asked, and nothing more is reserved.
+    Raises InvalidInput for other queries than were asked before; Unreachable, also for a guardian that is not there
+    before anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
+    """
+    terms = study.terms
+    assert terms is not None  # check_querier lets no other through
+    if len(queries) > terms.pool_size:
+        raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, as the terms say")
+    absent = _absent(study, line)
+    if absent and not ledger.exists():
+        raise Unreachable(f"{absent}; nothing was asked. If the address is right, ask who runs it")
+    with Ledger(ledger) as own, _relay(line) as relay:
+        check_same_queries(own, queries)
+        aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), source=system_source)
+        coordinator = Coordinator(
+            study,
+            ledger=own,
+            aggregation=aggregation,
+            exchange=Relayed(study, line, own, relay),
+            run=os.urandom(16),
+        )
+        if absent:
+            so_far = coordinator.so_far(len(queries), reason="guardian_lost")
+            if (so_far.labels == NOT_ASKED).any():
+                return so_far
+        return coordinator.label(aggregation.positions, on_batch=on_batch)
+
+
+def reserved(study: Study, ledger: Path) -> Int64[ndarray, " parties"]:
+    """What of a labelling's `spent` is reserved and may never be charged: nano-units, seat by seat."""
+    with Ledger(ledger) as own:
+        balances = own.balances()
+    return np.array([balances[seat.party].reserved for seat in study.roster], dtype=np.int64)
+
+
+class Relayed:
+    """A transport to the seats of a study over an operator's hub. Whose answer it is, its party's signature says."""
+
+    def __init__(self, study: Study, line: Line, ledger: Ledger, relay: RelayLine) -> None:
+        assert study.terms is not None  # only such a study is asked in over a line
+        self._study = study
+        self._line = line
+        self._ledger = ledger
+        self._relay = relay
+        self._timeout_s = study.terms.deadline_s + _ROOM_S
+
+    def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
+        threads = ThreadPoolExecutor(_AT_ONCE)
+        try:
+            answers = threads.map(lambda seat: self._asked(seat, requests[seat]), requests)
+            return dict(zip(requests, answers, strict=True))
+        except BaseException:  # Ctrl-C too, also while they are being sent: nobody waits for what is on its way
+            self._relay.close()
+            raise
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _asked(self, seat: str, request: Request) -> Reply | None:
+        nonce, log = os.urandom(NONCE_BYTES), self._ledger.log
+        ask = Ask(os.urandom(NONCE_BYTES), 1, nonce, self._study.digest, seat, log.head(), EMPTY, encode(request))
+        frame = seal(ask, key=self._line.key, certificate=self._line.certificate)
+        signed = self._relay.passed(frame, timeout_s=self._timeout_s)
+        if signed is None:
+            return None
+        try:
+            return self._read(seat, signed)
+        except MalformedMessage as error:
+            return Refusal("malformed", str(error))
+        except Refused as error:
+            return Refusal(error.code, str(error))
+
+    def _read(self, seat: str, signed: bytes) -> Reply:
+        now = datetime.datetime.now(datetime.UTC)
+        answer, sender = unseal(signed, authority=self._line.authority, now=now, role="party")
+        if not isinstance(answer, Answer) or (answer.study, answer.seat) != (self._study.digest, seat):
+            raise MalformedMessage("what was passed back is no answer of this seat")
+        if sender.name != party_of(seat):
+            raise Refused("wrong_signer", f"an answer of {sender.name!r} came for {seat!r}")
+        reply = decode(answer.envelope)
+        if not isinstance(reply, HiddenVotes | StepReply | Settled | Refusal):
+            raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+        if isinstance(reply, Settled):
+            number = self._ledger.number_of(reply.batch_digest)
+            if number is not None:
+                self._ledger.log.keep(number, seat, "settled", signed)
+        if isinstance(reply, Refusal):
+            self._ledger.log.append("refused_by", seat=seat, code=code_of(reply))
+        return reply
+
+
+def _relay(line: Line) -> AbstractContextManager[RelayLine]:
+    return RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority)
+
+
+def _absent(study: Study, line: Line) -> str:
+    """Why the guardian is not there, "" where it is. Raises Refused for one that is not the study's."""
+    try:
+        with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
+            return ""
+    except ChannelClosed as error:
+        return str(error)
+
+
+@contextmanager
+def _dial(study: Study, line: Line) -> Iterator[Channel]:
+    with conversation(study, _to_guardian(line), carry_to_guardian, purpose="batch") as (stream, _):
+        yield stream
+
+
+def _to_guardian(line: Line) -> GuardianLine:
+    return GuardianLine(
+        address=line.guardian,
+        key=line.key,
+        certificate=line.certificate,
+        authority=line.authority,
+        denied=lambda identity: None,  # the operator's list is not a hospital's to see
+    )

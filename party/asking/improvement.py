@@ -1,0 +1,140 @@
+"""What labels do for the hospital that asked for them: its own model before and after, on records that it kept back.
+
+This is CaPC's experiment (Choquette-Choo et al. 2021, section 4): the model is trained on the hospital's own labelled
+records, and again with the answered queries beside them. Figures are of the hospital's own data and stay with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from numpy import ndarray
+
+from party.data.records import Records
+from party.teachers.own import trained_kind
+from party.teachers.teacher import Teacher
+from protocols.errors import InvalidInput
+from protocols.levels.hidden_queries.inference.architecture import Precision
+from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+
+# Two-sided 95 % of a normal deviate.
+_DEVIATIONS = 1.959964
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """Accuracies on the test records, with standard errors and 95 % intervals, and what each model was trained on.
+
+    gained, lost: test records that only the later, only the earlier model has right; both see the same ones, so it is
+    these that say whether the change is more than chance. agreement: the share of queries of which the later model
+    says the same in the study's fixed point, None for a kind that cannot be computed so.
+    """
+
+    model: str
+    own_records: int
+    answered: int
+    test_records: int
+    accuracy_before: float
+    accuracy_after: float
+    error_before: float
+    error_after: float
+    interval_before: tuple[float, float]
+    interval_after: tuple[float, float]
+    gained: int
+    lost: int
+    agreement: float | None
+
+    def lines(self) -> list[str]:
+        """For people."""
+        before = _percent(self.accuracy_before, self.interval_before)
+        after = _percent(self.accuracy_after, self.interval_after)
+        return [
+            f"A {self.model} of this hospital, on {self.test_records} test records:",
+            f"  before, from {self.own_records} own records: {before}",
+            f"  after, with {self.answered} labels of others: {after}",
+            f"  {self.gained} test records are right only after, {self.lost} only before",
+            f"  {fixed_point(self.agreement)}",
+        ]
+
+
+def fixed_point(agreement: float | None) -> str:
+    """What rounding as models of others are rounded changes in the own one. For people."""
+    if agreement is None:
+        return "a model of this kind cannot be computed in fixed point: nothing is known of what rounding changes"
+    return f"in fixed point, as models of others answer, it says the same of {100 * agreement:.1f} % of your records"
+
+
+def check_model(kind: str) -> None:
+    """Raises InvalidInput for a kind of model that cannot be trained here, before anything is asked."""
+    trained_kind(kind, setting="--model", others=())
+
+
+def improve(
+    kind: str,
+    own: Records,
+    test: Records,
+    queries: Float32[ndarray, "queries ..."],
+    labels: Int64[ndarray, " queries"],
+    *,
+    classes: int,
+    seed: int,
+    precision: Precision,
+) -> Improvement:
+    """Trains both models. labels: below 0 where there is none. Raises InvalidInput for an unknown kind."""
+    if len(test.labels) == 0:
+        raise InvalidInput("there are no test records; allowed: one or more")
+    answered = labels >= 0
+    both = (
+        np.concatenate([own.inputs, queries[answered]]),
+        np.concatenate([own.labels, labels[answered]]),
+    )
+    trainer = trained_kind(kind, setting="--model", others=())
+    before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own.inputs, own.labels), both))
+    right_before, right_after = (each.predict(test.inputs) == test.labels for each in (before, after))
+    return Improvement(
+        model=kind,
+        own_records=len(own.labels),
+        answered=int(answered.sum()),
+        test_records=len(test.labels),
+        accuracy_before=float(right_before.mean()),
+        accuracy_after=float(right_after.mean()),
+        error_before=_error(right_before),
+        error_after=_error(right_after),
+        interval_before=_interval(right_before),
+        interval_after=_interval(right_after),
+        gained=int((right_after & ~right_before).sum()),
+        lost=int((right_before & ~right_after).sum()),
+        agreement=_agreement(after, queries, classes=classes, precision=precision),
+    )
+
+
+def _agreement(
+    model: Teacher, queries: Float32[ndarray, "queries ..."], *, classes: int, precision: Precision
+) -> float | None:
+    try:
+        quantised = quantise(model.private_model(classes=classes), precision)
+    except InvalidInput:
+        return None
+    return float((plain_inference(quantised, queries) == model.predict(queries)).mean())
+
+
+def _error(right: Bool[ndarray, " records"]) -> float:
+    """The standard error of a share."""
+    share = float(right.mean())
+    return sqrt(share * (1 - share) / len(right))
+
+
+def _interval(right: Bool[ndarray, " records"]) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share (Wilson 1927), which holds near 0 and 1 too."""
+    share, records, square = float(right.mean()), len(right), _DEVIATIONS**2
+    middle = (share + square / (2 * records)) / (1 + square / records)
+    half = _DEVIATIONS / (1 + square / records) * sqrt(share * (1 - share) / records + square / (4 * records**2))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _percent(share: float, interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{100 * share:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"

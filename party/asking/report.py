@@ -1,0 +1,152 @@
+"""What `ask` reports: figures as JSON has them, and from these alone the lines and the page of Markdown for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import exp
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from party.asking.improvement import Improvement
+from protocols.labelling.coordinator import Labelling
+from protocols.study.study import ADJACENCY, Study
+from protocols.votes import ABSTAIN
+
+Figures = Mapping[str, Any]
+
+_STOPPED = {
+    "pool_exhausted": "every record was asked about",
+    "budget_exhausted": "a hospital's budget does not bear one more query",
+    "all_budgets_exhausted": "no hospital's budget bears one more query",
+    "quorum_lost": "too few hospitals answer",
+    "guardian_lost": "the guardian is gone",
+}
+UNITS = {
+    "record": "one record (one patient, where the hospital names the patient's column) of a hospital that answers",
+    "party": "all data of a hospital that answers",
+}
+OWN = "Accuracies are of this hospital's own records: no study releases them, and they stay here."
+ELSEWHERE = (
+    "What the hospitals have spent in other studies is not known here; their own lifetime caps count all of it. Your "
+    "own records are protected by private inference: no epsilon covers them."
+)
+
+
+def ask_figures(
+    study: Study,
+    labelling: Labelling,
+    improved: Improvement | None,
+    *,
+    reserved: Int64[ndarray, " parties"],
+    data_set: str,
+) -> dict[str, Any]:
+    """All figures of a report, as JSON has them. reserved: nano-units of `labelling.spent` that are not settled."""
+    terms = study.terms
+    assert terms is not None  # nobody asks in a study without terms
+    most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
+    labels = labelling.labels
+    answered = labels[labels >= 0]
+    return {
+        "study": study.digest.hex(),
+        "name": study.name,
+        "task": terms.task,
+        "queries": len(labels),
+        "asked": int(sum(size for size, _ in labelling.batches)),
+        "answered": len(answered),
+        "unanswered": int((labels == ABSTAIN).sum()),
+        "classes": dict(zip(terms.class_names, np.bincount(answered, minlength=study.classes).tolist(), strict=True)),
+        "stop": labelling.stop.reason,
+        "left_out": dict(sorted(labelling.refusals.items())),
+        "unit": study.unit,
+        "adjacency": ADJACENCY,
+        "view": study.view,
+        "accounting": study.accountant_name,
+        "parties": [
+            {
+                "party": seat.party,
+                "epsilon_used": float(settled),
+                "epsilon_reserved": float(largest - settled),
+                "epsilon_cap": seat.epsilon,
+                "delta": seat.delta,
+            }
+            for seat, settled, largest in zip(study.roster, used, most, strict=True)
+        ],
+        "data_set": data_set,
+        "improvement": None if improved is None else asdict(improved),
+    }
+
+
+def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
+    """For a terminal."""
+    lines = [
+        f"{figures['answered']} of {figures['asked']} queries answered, {figures['queries']} in the file: "
+        f"{stopped(figures)}",
+        cost(figures),
+        *(f"left out of the last batches: {seat} ({code})" for seat, code in figures["left_out"].items()),
+    ]
+    return lines + ([] if improved is None else improved.lines())
+
+
+def stopped(figures: Figures) -> str:
+    """Why no more was asked."""
+    return _STOPPED.get(figures["stop"], str(figures["stop"]))
+
+
+def cost(figures: Figures) -> str:
+    """What the labels cost those who answered, in this study and by its accounting."""
+    used, reserved, caps, deltas = (
+        [each[name] for each in figures["parties"]]
+        for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
+    )
+    return (
+        f"{len(used)} hospitals have spent epsilon {_between(used)} of the {_between(caps)} that they allow "
+        f"in this study, at delta {_between(deltas)}"
+        + (f"; at most {max(reserved):.3g} more is reserved" if any(reserved) else "")
+    )
+
+
+def meaning(figures: Figures) -> str:
+    """What the largest of these epsilons promises, and to whom."""
+    largest = max(each["epsilon_cap"] for each in figures["parties"])
+    sure = 100 / (1 + exp(-largest))
+    bound = (
+        "may come to know which it is: an epsilon so large promises next to nothing"
+        if sure > 99
+        else f"can become at most {sure:.0f} % sure which it is, but for a chance of delta"
+    )
+    return (
+        f"The unit is {UNITS.get(figures['unit'], figures['unit'])}. Whoever sees these labels, and all that is made "
+        f"of them, and thought two values of it equally likely, {bound} (epsilon {largest:.3g}, the most that a "
+        f"hospital allows here; adjacency {figures['adjacency']}, view {figures['view']}, accounting "
+        f"{figures['accounting']}). That holds as long as you and the guardian do not work together."
+    )
+
+
+def markdown(figures: Figures, improved: Improvement | None) -> str:
+    """The report as a page of Markdown."""
+    rows = [
+        f"| {each['party']} | {each['epsilon_used']:.4g} | {each['epsilon_reserved']:.4g} | {each['epsilon_cap']:g} "
+        f"| {each['delta']:g} |"
+        for each in figures["parties"]
+    ]
+    counts = [f"| {_cell(name)} | {count} |" for name, count in figures["classes"].items()]
+    return "\n".join([
+        "# What the consortium answered", "", *(f"- {line.strip()}" for line in report_lines(figures, improved)), "",
+        "| class | labels |", "|---|---|", *counts, "",
+        "| party | epsilon used | more, reserved | epsilon at most | delta |", "|---|---|---|---|---|", *rows, "",
+        meaning(figures), "", ELSEWHERE, "", OWN, "",
+    ])  # fmt: skip
+
+
+def _between(values: list[float]) -> str:
+    low, high = (f"{value:.3g}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _cell(text: str) -> str:
+    """In a table of Markdown."""
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

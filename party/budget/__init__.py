@@ -1,0 +1,1 @@
+"""What this hospital allowed, in its own words, and that it cannot be rolled back."""

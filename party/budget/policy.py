@@ -1,0 +1,329 @@
+"""What this hospital allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
+
+Approving a study reserves its whole cap, in the transaction that records the approval; withdrawing it gives back what
+its ledger never spent, and only the home that approved it may: it has the ledger. Everything is written to an audit log
+like a ledger's. Several homes of one hospital, each with a coordinator of its own, share this file where they share a
+data set.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import fsum
+from pathlib import Path
+from types import TracebackType
+from typing import Any  # SQLite's values
+
+import numpy as np
+
+from party.budget.standing import Forecast, Standing, too_much
+from party.budget.watermarks import Watermarks, check_policy
+from party.home import Home
+from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
+from protocols.errors import Refused, StorageFailed
+from protocols.ledger.audit_log import AuditLog
+from protocols.ledger.transactions import Transactions
+from protocols.private_files import private_database
+from protocols.study.study import Study
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS lifetime (
+    data_set TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, currency REAL,
+    noise_room REAL NOT NULL CHECK (noise_room >= 0), PRIMARY KEY (data_set, unit)
+) STRICT;
+CREATE TABLE IF NOT EXISTS approval (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, place TEXT NOT NULL, party TEXT NOT NULL,
+    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
+) STRICT;
+CREATE TABLE IF NOT EXISTS reservation (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
+    noise_distance REAL NOT NULL CHECK (noise_distance >= 0),
+    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime,
+    FOREIGN KEY (study, data_set) REFERENCES approval
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON reservation
+    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NOT EXISTS (
+        SELECT 1 FROM approval WHERE study = OLD.study AND data_set = OLD.data_set AND withdrawn_ns IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
+CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
+    WHEN OLD.withdrawn_ns IS NOT NULL OR NEW.study != OLD.study OR NEW.data_set != OLD.data_set OR NEW.home != OLD.home
+    BEGIN SELECT RAISE(ABORT, 'an approval is withdrawn once, and changes in nothing else'); END;
+CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
+    BEGIN SELECT RAISE(ABORT, 'a lifetime cap stands for ever'); END;
+""" + "".join(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_is_never_deleted BEFORE DELETE ON {table} "
+    f"BEGIN SELECT RAISE(ABORT, 'what was reserved is never deleted'); END;\n"
+    for table in ("lifetime", "approval", "reservation")
+)
+
+
+@dataclass(frozen=True)
+class Approval:
+    """A study that was approved for a data set, by which home, and whether it was withdrawn since.
+
+    home: the identity of the home; place: where it lay then.
+    """
+
+    study: bytes
+    data_set: str
+    home: str
+    place: str
+    party: str
+    name: str
+    withdrawn: bool
+
+
+class Policy:
+    """The approvals and lifetime caps of a hospital. Use as a context manager, from any thread."""
+
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
+        """Opens or creates the file. Raises StorageFailed. clock: nanoseconds since 1970."""
+        self._lock = threading.RLock()
+        self._clock = clock
+        try:
+            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA foreign_keys = ON")
+            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
+            self._database.executescript(_SCHEMA)
+            self._transaction = Transactions(
+                self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
+            )
+            self.log = AuditLog(self._database, self._transaction, clock=clock)
+            self.marks = Watermarks(self._database, self._transaction, self.log)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
+
+    def __enter__(self) -> Policy:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._database.close()
+
+    def forecast(self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap]) -> list[Forecast]:
+        """What approving `study` would do to the caps of this data set; nothing is written.
+
+        caps: by unit, from the settings; the study's own unit must have one. Raises Refused("no_lifetime_cap"),
+        ("lifetime_cap_changed"), ("lifetime_currency"), or ("lifetime_cap") where even alone it passes a cap.
+        """
+        if study.unit not in caps:
+            raise Refused(
+                "no_lifetime_cap",
+                f"the study protects the unit {study.unit!r}, for which no lifetime cap is set; allowed: set "
+                f"[lifetime.{study.unit}] in node.toml first",
+            )
+        self._check_units(data_set, caps)
+        return [
+            self._forecast(data_set, unit, cap, study_cost(study, party, unit=unit, spent=None))
+            for unit, cap in caps.items()
+        ]
+
+    def approve(
+        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: Home
+    ) -> list[Forecast]:
+        """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
+
+        Raises as `forecast` does; Refused("lifetime_cap") where the reservation would pass a cap, ("withdrawn") for a
+        study that was withdrawn, ("approved_elsewhere") for one of another home; as `check_newest` does. Approving
+        again changes nothing.
+        """
+        with self._transaction():
+            self.check_newest(home.path)
+            if self.check_approvable(study, data_set=data_set, home=home):
+                return []
+            forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
+            for each in forecasts:
+                if not each.fits:
+                    raise Refused("lifetime_cap", too_much(each))
+            self._database.execute(
+                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
+                (study.digest, data_set, home.identity, str(home.path), party, study.name, self._clock()),
+            )
+            for each in forecasts:
+                after, order = each.after, each.after.currency
+                assert order is not None  # chosen by the forecast
+                self._database.execute(
+                    "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?, ?)",
+                    (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(order), after.noise_room),
+                )
+                cost = study_cost(study, party, unit=after.unit, spent=None)
+                self._database.execute(
+                    "INSERT INTO reservation (study, data_set, unit, nano, noise_distance) VALUES (?, ?, ?, ?, ?)",
+                    (study.digest, data_set, after.unit, cost.at(order), cost.noise_distance),
+                )
+                self.log.append(
+                    "approved",
+                    study=study.digest.hex(),
+                    data_set=data_set,
+                    unit=after.unit,
+                    nano=cost.at(order),
+                )
+            return forecasts
+
+    def check_approvable(self, study: Study, *, data_set: str, home: Home) -> bool:
+        """Whether this home has approved a study already. Raises Refused as `approve` does, lifetime caps aside."""
+        known = self.approval(study.digest, data_set)
+        if known is None:
+            self._check_one_name(study, data_set, home)
+            return False
+        self._check_own(known, home)
+        if known.withdrawn:
+            raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
+        return True
+
+    def check_newest(self, home: Path) -> None:
+        """Raises Refused("policy_rolled_back") if a ledger of this home knows more than this file does."""
+        approved = {each.study for each in self.approvals()}
+        check_policy(home, approved=approved, log=self.log)
+
+    def withdraw(self, study: Study, *, data_set: str, home: Home) -> None:
+        """Ends a study here for ever; its reservation stands until `release`.
+
+        Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
+        """
+        with self._transaction():
+            known = self._known(study.digest, data_set, home)
+            if not known.withdrawn:
+                self._database.execute(
+                    "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?",
+                    (self._clock(), study.digest, data_set),
+                )
+                self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
+
+    def release(self, study: Study, *, data_set: str, home: Home, spent: Mapping[str, int]) -> None:
+        """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
+
+        spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
+        That is no odometer: the filter's currency was fixed before, and realised spends may be summed in it.
+        Raises as `withdraw` does, and Refused("not_withdrawn").
+        """
+        with self._transaction():
+            known = self._known(study.digest, data_set, home)
+            if not known.withdrawn:
+                raise Refused("not_withdrawn", f"study {study.name!r} still runs; allowed: after `withdraw`")
+            for unit, currency in self._database.execute(
+                "SELECT unit, currency FROM reservation JOIN lifetime USING (data_set, unit) "
+                "WHERE study = ? AND data_set = ?",
+                (study.digest, data_set),
+            ).fetchall():
+                nano = study_cost(study, known.party, unit=unit, spent=spent).at(_order(currency))
+                self._database.execute(
+                    "UPDATE reservation SET nano = min(nano, ?) WHERE study = ? AND data_set = ? AND unit = ?",
+                    (nano, study.digest, data_set, unit),
+                )
+                self.log.append("released", study=study.digest.hex(), data_set=data_set, unit=unit, nano=nano)
+
+    def approval(self, digest: bytes, data_set: str) -> Approval | None:
+        """The approval of one study for a data set, if there is one."""
+        found = [each for each in self.approvals() if each.study == digest and each.data_set == data_set]
+        return found[0] if found else None
+
+    def approvals(self) -> list[Approval]:
+        """All approvals, withdrawn ones too, oldest first."""
+        rows = self._rows(
+            "SELECT study, data_set, home, place, party, name, withdrawn_ns IS NOT NULL FROM approval "
+            "ORDER BY approved_ns",
+            (),
+        )
+        return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
+
+    def own_approvals(self, home: Home) -> list[Approval]:
+        """The approvals of one home, withdrawn ones too, oldest first: of these alone it has the ledgers."""
+        return [each for each in self.approvals() if each.home == home.identity]
+
+    def standings(self) -> list[Standing]:
+        """Every lifetime cap that a study was approved under."""
+        rows = self._rows("SELECT data_set, unit, epsilon, delta FROM lifetime ORDER BY data_set, unit", ())
+        return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
+
+    def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
+        """A cap that came later would not know of earlier studies; one that is gone would not be kept."""
+        rows = self._rows("SELECT unit FROM lifetime WHERE data_set = ? ORDER BY unit", (data_set,))
+        units = [str(row[0]) for row in rows]
+        if units and set(units) != set(caps):
+            raise Refused(
+                "lifetime_cap_changed",
+                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: {', '.join(units)}, as when the "
+                f"first study of {data_set!r} was approved",
+            )
+
+    def _known(self, digest: bytes, data_set: str, home: Home) -> Approval:
+        known = self.approval(digest, data_set)
+        if known is None:
+            raise Refused("unknown_study", f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
+        self._check_own(known, home)
+        return known
+
+    def _check_own(self, known: Approval, home: Home) -> None:
+        if known.home != home.identity:
+            raise Refused(
+                "approved_elsewhere",
+                f"study {known.name!r} was approved by home {known.home}, then at {known.place}; this is home "
+                f"{home.identity}; allowed: that home, which has its ledger (if it is this one and home.id was lost, "
+                "write the first number into it)",
+            )
+
+    def _check_one_name(self, study: Study, data_set: str, home: Home) -> None:
+        """A home has one ledger of a study: under two names of the data, marks would be of the same ledger."""
+        for each in self.own_approvals(home):
+            if each.study == study.digest and each.data_set != data_set:
+                raise Refused(
+                    "approved_elsewhere",
+                    f"study {study.name!r} was approved here for data set {each.data_set!r}, not {data_set!r}; "
+                    "allowed: that name in node.toml",
+                )
+
+    def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
+        before = self._standing(data_set, unit, cap)
+        if before.currency is None:
+            currency, room = first_order(cap, cost)
+            before = Standing(data_set, unit, cap, currency, noise_room=room)
+        assert before.currency is not None
+        nano, distance = self._reserved(data_set, unit)
+        added = cost.at(before.currency)
+        after = replace(before, reserved=nano + added, noise_used=distance + cost.noise_distance)
+        fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
+        return Forecast(before, after, fits=fits)
+
+    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> Standing:
+        rows = self._rows(
+            "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",
+            (data_set, unit),
+        )
+        if not rows:
+            return Standing(data_set, unit, cap, None)
+        epsilon, delta, currency, room = rows[0]
+        if (epsilon, delta) != (cap.epsilon, cap.delta):
+            raise Refused(
+                "lifetime_cap_changed",
+                f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
+                f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
+            )
+        return Standing(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit), room)
+
+    def _reserved(self, data_set: str, unit: str) -> tuple[int, float]:
+        query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"
+        rows = self._rows(query, (data_set, unit))
+        return sum(int(row[0]) for row in rows), fsum(float(row[1]) for row in rows)
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise StorageFailed(f"policy: {error}") from error
+
+
+def _column(currency: float) -> float | None:
+    return None if np.isnan(currency) else currency
+
+
+def _order(column: float | None) -> float:
+    return float("nan") if column is None else column

@@ -1,0 +1,1 @@
+"""The node's connections: it dials out, and nobody dials in."""

@@ -1,0 +1,165 @@
+"""Calls that end by themselves: to enrol, before there is a certificate; to say hello, for `doctor`; and for `ask`, to
+pass a request on to a party, and to converse with the guardian."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.crypto.identity import COORDINATOR_HOST, GUARDIAN_HOST, key_to_pem, to_pem
+from protocols.errors import ChannelClosed, ConclaveError, MalformedMessage, Refused
+from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
+from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, WIRE_VERSIONS, Goodbye, Hello, Welcome, seal, unseal
+from protocols.wire.guardian.greeting import CONVERSE_METHOD
+from protocols.wire.guardian.line import Carried, GuardianLine
+from protocols.wire.guardian.stream import CARRIED_BYTES
+from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
+
+_SOFTWARE = "conclave-party doctor"
+_OPTIONS = [
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.max_receive_message_length", 2**20),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_RELAY_OPTIONS = [
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.max_receive_message_length", 2 * PIECE_BYTES),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+_GUARDIAN_OPTIONS = [
+    ("grpc.ssl_target_name_override", GUARDIAN_HOST),
+    ("grpc.max_receive_message_length", CARRIED_BYTES),
+    ("grpc.max_send_message_length", CARRIED_BYTES),
+    ("grpc.http2.lookahead_bytes", 8 * 2**20),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Unreachable(ConclaveError):
+    """The other side does not answer; nothing was sent that matters."""
+
+
+def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:
+    """Asks for the certificate over TLS, in which the server alone shows one. Raises Unreachable, MalformedMessage."""
+    credentials = grpc.ssl_channel_credentials(to_pem(authority))
+    options = [*_OPTIONS, ("grpc.max_receive_message_length", ENROL_BYTES)]
+    with grpc.secure_channel(address, credentials, options=options) as channel:
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(ENROL_METHOD)
+        try:
+            return decode_enrolled(call(encode_enrol(message), timeout=timeout_s))
+        except grpc.RpcError as error:
+            raise _unreachable(address, error) from None
+
+
+def say_hello(
+    *,
+    address: str,
+    key: ec.EllipticCurvePrivateKey,
+    certificate: x509.Certificate,
+    authority: x509.Certificate,
+    now: datetime.datetime,
+    timeout_s: float,
+) -> Welcome | Goodbye:
+    """What the coordinator answers to a node without seats; a Goodbye with "another_node" where one is connected.
+
+    now: UTC datetime. Raises Unreachable, MalformedMessage, Refused.
+    """
+    nonce = os.urandom(NONCE_BYTES)
+    credentials = grpc.ssl_channel_credentials(to_pem(authority), key_to_pem(key), to_pem(certificate))
+    hello = seal(Hello(WIRE_VERSIONS, _SOFTWARE, nonce, ()), key=key, certificate=certificate)
+    with grpc.secure_channel(address, credentials, options=_OPTIONS) as channel:
+        open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
+        call = open_stream(iter([hello]), timeout=timeout_s)
+        try:
+            for data in call:
+                frame, _ = unseal(data, authority=authority, now=now, role="coordinator")
+                if isinstance(frame, Goodbye):
+                    return frame
+                if isinstance(frame, Welcome) and frame.session == nonce:
+                    return frame
+                raise MalformedMessage(f"{type(frame).__name__} came where a welcome was due")
+        except grpc.RpcError as error:
+            raise _unreachable(address, error) from None
+        finally:
+            call.cancel()
+    raise Unreachable(f"{address} closed the connection without a word; allowed: a coordinator")
+
+
+class RelayLine:
+    """A line to an operator's hub that passes signed frames on. Use as a context manager, from any thread."""
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+    ) -> None:
+        self._address = address
+        credentials = grpc.ssl_channel_credentials(to_pem(authority), key_to_pem(key), to_pem(certificate))
+        self._channel = grpc.secure_channel(address, credentials, options=_RELAY_OPTIONS)
+        self._open: grpc.StreamStreamMultiCallable[bytes, bytes] = self._channel.stream_stream(RELAY_METHOD)
+
+    def __enter__(self) -> RelayLine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends what is on its way."""
+        self._channel.close()
+
+    def passed(self, frame: bytes, *, timeout_s: float) -> bytes | None:
+        """The signed answer to a frame; None where the party gave none in time.
+
+        Raises Unreachable, MalformedMessage, and Refused for what the operator refuses.
+        """
+        joined = Joined()
+        try:
+            for piece in self._open(iter(pieces(frame)), timeout=timeout_s):
+                joined.add(piece)
+        except grpc.RpcError as error:
+            raise _unreachable(self._address, error) from None
+        answer, code, reason = read_passed_back(joined.data)
+        if code and code != "absent":
+            raise Refused(code, f"the operator refuses to pass a request on: {reason}")
+        return None if code else answer
+
+
+@contextmanager
+def carry_to_guardian(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
+    """A stream to a guardian, for protocols.wire.guardian.line."""
+    credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
+    with grpc.secure_channel(line.address, credentials, options=_GUARDIAN_OPTIONS) as channel:
+        open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONVERSE_METHOD)
+        call = open_stream(outgoing)
+        yield Carried(_from_guardian(call, line.address), call.cancel)
+
+
+def _from_guardian(call: Iterator[bytes], address: str) -> Iterator[bytes]:
+    try:
+        yield from call
+    except grpc.RpcError as error:
+        raise ChannelClosed(
+            f"the guardian at {address} does not answer: {error.code().name}, {str(error.details())[:200]}"
+        ) from None
+
+
+def _unreachable(address: str, error: grpc.RpcError) -> Unreachable:
+    return Unreachable(f"{address} does not answer: {error.code().name}, {str(error.details())[:200]}")

@@ -1,0 +1,356 @@
+"""The node: dials out to the coordinator over one mutually authenticated stream and answers for its seats.
+
+No port is opened. What a party says is decided by Party.handle; this file moves frames, checks who signed them and in
+which session, and keeps the two audit logs in step: charge, reply, evidence and heads are written in one transaction
+before anything leaves.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from party.connection.outgoing import Outgoing
+from party.connection.renewal import Renewal
+from party.connection.seat import COORDINATOR, Seat, standing
+from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
+from protocols.errors import MalformedMessage, Refused, StorageFailed
+from protocols.ledger.audit_log import EMPTY
+from protocols.wire.frames import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    SESSION_METHOD,
+    WIRE_VERSIONS,
+    Answer,
+    Ask,
+    Frame,
+    Goodbye,
+    Hello,
+    Renewed,
+    Welcome,
+    seal,
+    unseal,
+)
+from protocols.wire.messages import (
+    Outcome,
+    Refusal,
+    Reply,
+    Settled,
+    StepReply,
+    StepRequest,
+    VoteRequest,
+    decode,
+    encode,
+)
+from runtime.allowance import Allowance
+from runtime.steady_clock import SteadyClock
+
+# What a person must mend: trying again would change nothing.
+_FATAL = frozenset(
+    {"revoked", "wire_version", "wrong_role", "wrong_authority", "ledger_rolled_back"}
+    | {"peer_rolled_back", "too_many_refusals"}
+)
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
+# A session that ends before, and asked nothing, is no reason to dial again at once.
+_A_WHILE_S = 10.0
+_WELCOME_WAIT_S = 30.0
+_LOOK_S = 0.1
+_RENEWAL_LOOK_S = 3600.0
+_CLOCK_TOLERANCE_MS = 60_000
+# A coordinator that only sends what must be refused would fill the audit log: so many at once, and so many a day.
+_REFUSALS = 1000
+_DAY_S = 86_400.0
+_SOFTWARE = f"conclave {version('conclave')}"
+_OPTIONS = [
+    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
+    ("grpc.max_receive_message_length", FRAME_BYTES),
+    ("grpc.max_send_message_length", FRAME_BYTES),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_retries", 0),
+]
+
+
+@dataclass(eq=False)
+class _Session:
+    """One connection: its nonce, whether it was welcomed and when, the last round."""
+
+    nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+    welcomed: bool = False
+    welcomed_at: float = 0.0
+    round: int = 0
+
+    def served(self) -> bool:
+        """Whether it was of use: it was asked something, or stayed a while."""
+        return self.welcomed and (self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S)
+
+
+class Node:
+    """A party's connection to one coordinator.
+
+    key, certificate: the party's; authority: the consortium's; address: "host:port"; seats: the approved seats, asked
+    at every connection; save_certificate: called with a renewed certificate (PEM); on_event(event, fields): for logs,
+    with names, codes and counts alone; renew_days_left: days of validity at which a certificate is renewed.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        address: str,
+        seats: Callable[[], Sequence[Seat]],
+        save_certificate: Callable[[bytes], None],
+        on_event: Callable[[str, dict[str, str | int]], None],
+        renew_days_left: int,
+    ) -> None:
+        self._key = key
+        self._authority = authority
+        self._address = address
+        self._list_seats = seats
+        self._on_event = on_event
+        self._renewal = Renewal(
+            key=key,
+            certificate=certificate,
+            authority=authority,
+            save=save_certificate,
+            on_event=on_event,
+            days_left=renew_days_left,
+        )
+        self._jitter = random.Random(os.urandom(8))
+        # Over all sessions: a coordinator that closes the stream has not earned them anew.
+        self._refusals = Allowance(most=_REFUSALS, each_s=_DAY_S / _REFUSALS)
+        self._clock = SteadyClock(wall=lambda: _now().timestamp(), monotonic=time.monotonic)
+        # What the coordinator said last before it welcomed nobody, and how often in a row.
+        self._turned_away = ("", 0)
+
+    def run(self, stop: threading.Event) -> None:
+        """Answers until `stop` is set, dialling again with growing waits whenever the connection ends.
+
+        Raises Refused for what a person must mend (its code says what), StorageFailed when the ledger cannot be read.
+        """
+        wait_s = _FIRST_WAIT_S
+        while not stop.is_set():
+            served = self._certificate_holds() and self._connect(stop)
+            wait_s = _FIRST_WAIT_S if served else min(2 * wait_s, _LONGEST_WAIT_S)
+            stop.wait(wait_s * self._jitter.uniform(0.5, 1))
+
+    def _certificate_holds(self) -> bool:
+        """Whether the certificate is valid; False while a clock that jumped says that it is not. Raises Refused."""
+        try:
+            self._renewal.check()
+        except Refused as error:
+            jumped_s = self._clock.jumped_s()
+            if error.code != "certificate_expired" or not jumped_s:
+                raise
+            self._on_event("clock_jumped", {"seconds": round(jumped_s), "reason": str(error)[:200]})
+            return False
+        self._clock.jumped_s()
+        return True
+
+    def _said_goodbye(self, goodbye: Goodbye, session: _Session) -> None:
+        """Logs a goodbye; one that turns the node away again and again, the 1st, 2nd, 4th, 8th ... time."""
+        times = 1
+        if not session.welcomed and self._turned_away[0] == goodbye.code:
+            times = self._turned_away[1] + 1
+        self._turned_away = ("", 0) if session.welcomed else (goodbye.code, times)
+        if not times & (times - 1):
+            self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
+
+    def _connect(self, stop: threading.Event) -> bool:
+        """One connection, until it ends; whether it was of use."""
+        credentials = grpc.ssl_channel_credentials(
+            to_pem(self._authority), key_to_pem(self._key), to_pem(self._renewal.certificate)
+        )
+        outgoing = Outgoing()
+        session = _Session()
+        ended = threading.Event()
+        with grpc.secure_channel(self._address, credentials, options=_OPTIONS) as channel:
+            open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
+            call = open_stream(outgoing)
+
+            def send(frame: Frame) -> None:
+                signed = seal(frame, key=self._key, certificate=self._renewal.certificate)
+                outgoing.put(signed, waits=lambda: call.is_active() and not stop.is_set())
+
+            watch = threading.Thread(target=self._watch, args=(call, session, send, stop, ended), daemon=True)
+            watch.start()
+            try:
+                self._converse(call, send, session)
+            except grpc.RpcError as error:
+                if not stop.is_set():
+                    self._on_event("disconnected", {"code": error.code().name, "reason": str(error.details())[:200]})
+            finally:
+                ended.set()
+                outgoing.close()
+                call.cancel()
+                watch.join()
+        return session.served()
+
+    def _watch(
+        self,
+        call: grpc.Call,
+        session: _Session,
+        send: Callable[[Frame], None],
+        stop: threading.Event,
+        ended: threading.Event,
+    ) -> None:
+        """Ends a call when the node is to stop, or when no welcome comes; renews on a stream that stays open."""
+        welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
+        while not ended.wait(_LOOK_S):
+            if stop.is_set() or (not session.welcomed and time.monotonic() > welcome_by):
+                call.cancel()
+                return
+            if session.welcomed and time.monotonic() > look_at:
+                look_at = time.monotonic() + _RENEWAL_LOOK_S
+                try:
+                    self._renewal.ask(send)
+                except Refused as error:  # the stream ends as well, and says why
+                    self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
+
+    def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
+        seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
+
+        standings = tuple(standing(seat) for seat in seats.values())
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
+        for data in frames:
+            try:
+                frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
+                if isinstance(frame, Goodbye):
+                    self._said_goodbye(frame, session)
+                    if frame.code in _FATAL:
+                        raise Refused(frame.code, frame.reason)
+                    return
+                if isinstance(frame, Welcome):
+                    self._welcome(frame, session)
+                    session.welcomed, session.welcomed_at = True, time.monotonic()
+                    self._renewal.ask(send)
+                elif isinstance(frame, Renewed):
+                    self._renewal.take(frame)
+                elif isinstance(frame, Ask) and session.welcomed:
+                    send(self._answer(frame, data, sender, session, seats))
+                else:
+                    raise MalformedMessage(f"{type(frame).__name__} has no place here")
+            except MalformedMessage as error:
+                self._on_event("malformed", {"reason": str(error)[:200]})
+                return
+            except Refused as error:
+                if error.code in _FATAL:
+                    self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
+                    with suppress(Refused):  # it does not read: then it is not told
+                        send(Goodbye(error.code, str(error)))
+                    raise
+                self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
+                return
+
+    def _welcome(self, welcome: Welcome, session: _Session) -> None:
+        if welcome.session != session.nonce:
+            raise Refused("replayed", "the welcome is of another session")
+        skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
+        self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
+        if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
+            self._on_event("clock_skew", {"skew_ms": skew_ms})
+        for refused in welcome.refused:
+            self._on_event("seat_refused", {"seat": refused.seat, "code": refused.code, "reason": refused.reason})
+            if refused.code == "peer_rolled_back":  # the coordinator's peer is this node
+                raise Refused("ledger_rolled_back", refused.reason)
+            if refused.code in _FATAL:
+                raise Refused(refused.code, refused.reason)
+
+    def _answer(
+        self,
+        ask: Ask,
+        signed: bytes,
+        sender: Identity,
+        session: _Session,
+        seats: dict[tuple[bytes, str], Seat],
+    ) -> Answer:
+        """The answer to one request: all that must outlive a crash is on disk when it is returned."""
+        if ask.session != session.nonce or ask.round <= session.round:
+            raise Refused("replayed", f"round {ask.round} after {session.round}, or of another session")
+        session.round = ask.round
+        seat = seats.get((ask.study, ask.seat))
+        if seat is None:
+            refusal = Refusal(
+                "unknown_study", f"seat {ask.seat!r} of study {ask.study.hex()[:16]} is not approved here"
+            )
+            self._count_refusal(refusal)
+            return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
+        log = seat.ledger.log
+        try:
+            reply = seat.answer(partial(self._reply, ask, signed, sender, seat))
+        except StorageFailed as error:
+            # The reason names files of the hospital: it stays here.
+            self._on_event("storage_failed", {"reason": str(error)[:300]})
+            reply = Refusal(
+                "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was answered"
+            )
+        if isinstance(reply, Refusal):
+            self._count_refusal(reply)
+        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(reply))
+
+    def _reply(self, ask: Ask, signed: bytes, sender: Identity, seat: Seat) -> Reply:
+        log = seat.ledger.log
+        log.check_known(ask.seen, by="the coordinator")
+        log.remember(COORDINATOR, ask.own, proof=signed)
+        terms = seat.study.terms
+        if terms is not None and sender.name != terms.coordinator:
+            return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
+        if terms is not None and terms.ended(_now().date()):
+            return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
+        try:
+            request = decode(ask.envelope)
+        except MalformedMessage as error:
+            return _refuse(seat, "malformed", str(error))
+        if not isinstance(request, VoteRequest | StepRequest | Outcome):
+            return _refuse(
+                seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome"
+            )
+        if terms is not None and isinstance(request, VoteRequest):
+            # Of queries that are hidden nothing comes but their number.
+            hidden = seat.study.confidentiality.querier is not None
+            shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
+            if shape != allowed:
+                return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")
+        reply = seat.party.handle(request)
+        if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
+            digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
+            number = seat.ledger.number_of(digest)
+            assert number is not None  # a batch that was answered or settled was charged
+            kind = "outcome" if isinstance(reply, Settled) else "request"
+            seat.ledger.log.keep(number, COORDINATOR, kind, signed)
+        return reply
+
+    def _count_refusal(self, refusal: Refusal) -> None:
+        self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
+        if refusal.code == "teachers_late":  # which is not the coordinator's fault
+            return
+        if not self._refusals.take(time.monotonic()):
+            raise Refused(
+                "too_many_refusals", f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused"
+            )
+
+
+def _refuse(seat: Seat, code: str, reason: str) -> Refusal:
+    seat.ledger.log.append("refused", code=code, request="Ask")
+    return Refusal(code, f"{code}: {reason}")
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

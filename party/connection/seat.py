@@ -1,0 +1,62 @@
+"""A seat that a node answers for: the order of commits in which it may speak, and where it stands at a Hello."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from party.party import Party
+from protocols.errors import Refused
+from protocols.ledger.ledger import Ledger
+from protocols.study.study import Study
+from protocols.wire.frames import Standing
+from protocols.wire.messages import Refusal, Reply, Settled
+
+# The name under which a ledger's log knows the coordinator.
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One approved seat of one study, with its party and that party's ledger.
+
+    anchor: called when a charge is on disk and before anything of it leaves; what it raises keeps it from leaving.
+    """
+
+    study: Study
+    party: Party
+    ledger: Ledger
+    anchor: Callable[[], None]
+
+    def answer(self, reply: Callable[[], Reply]) -> Reply:
+        """What `reply` gives, which it makes within the ledger's transaction: said when its charge cannot be forgotten.
+
+        A Refusal in its place where that cannot be promised. Raises what `reply` does, with nothing charged, and
+        StorageFailed: nothing may be said then.
+        """
+        with self.ledger.log.together():
+            said = reply()
+        if isinstance(said, Refusal | Settled):  # a settlement that is forgotten lowers nothing
+            return said
+        try:
+            self.anchor()
+        except Refused as error:
+            self.ledger.log.append("refused", code=error.code, request="anchor")
+            return Refusal(error.code, str(error))
+        return said
+
+
+def standing(seat: Seat) -> Standing:
+    """The heads that the seat knows, and the requests whose outcome it has to be told.
+
+    An outcome that it was told and did not settle by, as it lets reservations stand, is not among them.
+    """
+    log = seat.ledger.log
+    unsettled = []
+    for number in seat.ledger.unsettled():
+        if not seat.party.settles and log.kept(number, COORDINATOR, "outcome"):
+            continue
+        stored = seat.ledger.stored(number)
+        assert stored is not None  # it was listed
+        unsettled.append(stored.digest)
+    return Standing(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))

@@ -1,0 +1,56 @@
+"""The study's public questions, as the hospital got them: what a node holds each batch against.
+
+The study names the pool by its hash. A hospital that was sent the file can have its node refuse any query that is not
+the one of its position; without the file, shape and number are all that can be checked.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.array_files import read_array
+from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.study.queries import QueryBatch, pool_digest
+from protocols.study.terms import Terms
+from runtime.files import write_atomically
+
+
+def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
+    """The queries in a .npy file, as float32, mapped into memory where they are that already.
+
+    Raises DataUnavailable, and InvalidInput unless they are the study's.
+    """
+    try:
+        pool = read_array(path, mapped=True)
+    except DataCorrupt as error:
+        raise InvalidInput(f"pool file {error}") from None
+    if pool.dtype.kind not in "fiu":
+        raise InvalidInput(f"pool file {path} does not hold numbers; allowed: the study's pool, .npy")
+    if pool.dtype != np.dtype("<f4"):
+        with np.errstate(over="ignore"):
+            pool = pool.astype("<f4")
+    wanted = (terms.pool_size, *terms.input_shape)
+    if pool.shape != wanted or pool_digest(pool) != terms.pool_sha256:
+        raise InvalidInput(
+            f"pool file {path} (shape {pool.shape}) is not the study's pool; allowed: shape {wanted} with "
+            f"SHA-256 {terms.pool_sha256}"
+        )
+    return pool
+
+
+def keep_pool(source: Path, target: Path, terms: Terms) -> None:
+    """Copies the study's pool beside the study. Raises as read_pool does, and StorageFailed."""
+    content = io.BytesIO()
+    np.save(content, read_pool(source, terms), allow_pickle=False)
+    write_atomically(target, content.getvalue())
+
+
+def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
+    """Raises Refused("other_pool") unless every query of a batch is the pool's at its position."""
+    if batch.ids.min() < 0 or batch.ids.max() >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
+        raise Refused("other_pool", f"batch {batch.number} asks what is not in the study's pool")

@@ -1,0 +1,1 @@
+"""A whole consortium on one machine."""

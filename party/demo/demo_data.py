@@ -1,0 +1,159 @@
+"""The data of the demo: four hospitals' records, public questions without answers, and answers to judge the student.
+
+The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi
+10.24432/C52P4X) where they are at hand, otherwise the breast cancer data set that scikit-learn carries (Wolberg,
+Mangasarian, Street & Street 1993, doi 10.24432/C5DW2B), dealt to four hospitals.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from party.data.features import table_records
+from party.settings import DataSettings
+from protocols.errors import DataUnavailable
+from protocols.study.terms import Feature, Terms
+
+HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+_FILES = "heart_disease/processed.{}.data"
+_HEADER = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
+# Codes as in heart-disease.names; centres and scales are round clinical constants.
+_FEATURES = (
+    Feature(column="age", kind="numeric", centre=55.0, scale=10.0),
+    Feature(column="sex", kind="categorical", categories=("0", "1")),
+    Feature(column="cp", kind="categorical", categories=("1", "2", "3", "4")),
+    Feature(column="trestbps", kind="numeric", centre=130.0, scale=20.0, may_miss=True),
+    Feature(column="thalach", kind="numeric", centre=140.0, scale=25.0, may_miss=True),
+    Feature(column="exang", kind="categorical", categories=("0", "1"), may_miss=True),
+    Feature(column="oldpeak", kind="numeric", centre=1.0, scale=1.0, may_miss=True),
+)
+_PUBLIC, _TEST = 250, 170
+
+
+@dataclass(frozen=True, eq=False)
+class DemoData:
+    """What each hospital holds (header and rows of a CSV), and what is public.
+
+    source: in words; task: of the study; pool: public queries; test: inputs and labels to judge the student with.
+    """
+
+    source: str
+    task: str
+    class_names: tuple[str, str]
+    label: str
+    features: tuple[Feature, ...]
+    header: list[str]
+    rows: dict[str, list[list[str]]] = field(repr=False)
+    pool: Float32[ndarray, "queries features"] = field(repr=False)
+    test_inputs: Float32[ndarray, "tests features"] = field(repr=False)
+    test_labels: Int64[ndarray, " tests"] = field(repr=False)
+
+
+def demo_data(folder: Path | None) -> DemoData:
+    """The hearts of four hospitals from `folder`, if they are there; what scikit-learn carries otherwise."""
+    if folder is not None and all((folder / _FILES.format(name)).is_file() for name in HOSPITALS):
+        return _hearts(folder)
+    return _breasts()
+
+
+def _hearts(folder: Path) -> DemoData:
+    rows = {}
+    for name in HOSPITALS:
+        with (folder / _FILES.format(name)).open(encoding="utf-8", newline="") as file:
+            read = [row for row in csv.reader(file) if len(row) == len(_HEADER)]
+        # Hospitals write the same code as 1 or 1.0.
+        plain = [[value.removesuffix(".0") for value in row] for row in read]
+        rows[name] = [row[:-1] + ["no disease" if row[-1] == "0" else "disease"] for row in plain]
+    return _cut(
+        source="UCI Heart Disease: the records of four real hospitals",
+        task="Tell patients with narrowed coronary vessels from patients without.",
+        class_names=("no disease", "disease"),
+        features=_FEATURES,
+        header=_HEADER,
+        rows=rows,
+    )
+
+
+def _breasts() -> DemoData:
+    try:
+        from sklearn.datasets import load_breast_cancer
+    except ModuleNotFoundError:
+        raise DataUnavailable(
+            "the demo needs the four hospitals' heart disease data (--data-dir) or scikit-learn: pip install "
+            "'conclave[party,coordinator,sklearn]'"
+        ) from None
+    bunch = load_breast_cancer()
+    names = [str(name).replace(" ", "_") for name in bunch.feature_names[:10]]
+    values = bunch.data[:, :10]
+    # Public knowledge in a real study; here round figures near those of the whole data set.
+    features = tuple(
+        Feature(column=name, kind="numeric", centre=float(f"{column.mean():.1g}"), scale=float(f"{column.std():.1g}"))
+        for name, column in zip(names, values.T, strict=True)
+    )
+    texts = [
+        [*(f"{value:g}" for value in row), "benign" if label else "malignant"]
+        for row, label in zip(values, bunch.target, strict=True)
+    ]
+    order = np.random.default_rng(0).permutation(len(texts))
+    rows = {name: [texts[at] for at in order[number::4]] for number, name in enumerate(HOSPITALS)}
+    return _cut(
+        source="Breast Cancer Wisconsin (Diagnostic), carried by scikit-learn, dealt to four hospitals",
+        task="Tell malignant from benign tumours.",
+        class_names=("benign", "malignant"),
+        features=features,
+        header=[*names, "num"],
+        rows=rows,
+    )
+
+
+def _cut(
+    *,
+    source: str,
+    task: str,
+    class_names: tuple[str, str],
+    features: tuple[Feature, ...],
+    header: list[str],
+    rows: dict[str, list[list[str]]],
+) -> DemoData:
+    """Takes public questions and test records out, in proportion from every hospital; the rest stays private."""
+    rng, total = np.random.default_rng(1), sum(len(each) for each in rows.values())
+    public: list[list[str]] = []
+    tests: list[list[str]] = []
+    private = {}
+    for name, each in rows.items():
+        order = rng.permutation(len(each))
+        asked, kept = (round(size * len(each) / total) for size in (min(_PUBLIC, total // 3), min(_TEST, total // 5)))
+        public += [each[at] for at in order[:asked]]
+        tests += [each[at] for at in order[asked : asked + kept]]
+        private[name] = [each[at] for at in order[asked + kept :]]
+    label = header[-1]
+    pool, _ = _encoded(public, header, features, class_names)
+    test_inputs, test_labels = _encoded(tests, header, features, class_names)
+    return DemoData(source, task, class_names, label, features, header, private, pool, test_inputs, test_labels)
+
+
+def _encoded(
+    rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, str]
+) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"]]:
+    """Rows as the hospitals' nodes would read them."""
+    terms = Terms(
+        task="demo",
+        class_names=class_names,
+        label=header[-1],
+        input_shape=(sum(feature.width for feature in features),),
+        pool_size=1,
+        pool_sha256="0" * 64,
+        deadline_s=1.0,
+        coordinator="centre",
+        ends="2999-12-31",
+        features=features,
+    )
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
+    records = table_records(columns, DataSettings(name="demo", path=Path("demo"), loader="csv"), terms)
+    return records.inputs, records.labels

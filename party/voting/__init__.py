@@ -1,0 +1,1 @@
+"""From trained teachers to votes."""

@@ -1,0 +1,245 @@
+"""The seats of a node: every approved study of its home, with ledger, teachers and the checks before each vote."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from party.budget.policy import Policy
+from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy, rolled_back
+from party.connection.seat import Seat
+from party.data.pool import check_batch, read_pool
+from party.home import Home
+from party.lifetime import seats_of
+from party.party import Party
+from party.settings import Settings
+from party.voting.private_file import PRIVATE_FILE, load_model
+from party.voting.teacher_process import TeacherProcess
+from protocols.crypto.identity import PEM_BYTES, key_from_pem
+from protocols.crypto.randomness import system_source
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.ballot import PrivateModel
+from protocols.levels.hidden_queries.dealing import precision_of
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
+from protocols.levels.table import ballot_of
+from protocols.reading import read_bytes
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+
+OnEvent = Callable[[str, dict[str, str | int]], None]
+
+
+@dataclass(eq=False)
+class _Voter:
+    """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`.
+
+    pool: what queries are held against; None if the hospital was not sent it.
+    """
+
+    policy: Policy
+    study: Study
+    seat: str
+    data_set: str
+    ledger: Ledger
+    teachers: TeacherProcess
+    pool: Float32[ndarray, "queries ..."] | None = field(repr=False)
+
+    def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
+        self.admit(batch)
+        if self.pool is not None:
+            check_batch(batch, self.pool)
+        return self.teachers(batch)
+
+    def admit(self, batch: QueryBatch) -> None:
+        """Whether anything may be charged: of a private model, too, for which no teacher is asked."""
+        self._check_approved()
+        check_believed(self.ledger, self._mark, seat=self.seat)
+        check_remembered(self.ledger, self.policy.log)
+
+    def anchor(self) -> None:
+        """Lets the policy know of all that the ledger charged, before anything of it leaves (party.budget.watermarks).
+
+        Outside of the ledger's transaction. Again changes nothing. Raises Refused("withdrawn"), ("ledger_rolled_back"),
+        ("policy_rolled_back"), or StorageFailed: what was charged stands, and nothing of it may leave.
+        """
+        known = self._mark
+        check_believed(self.ledger, known, seat=self.seat)
+        reached = Mark(self.ledger.log.head(), self.ledger.ever_reserved(self.seat))
+        with self.policy.log.together():
+            self._check_approved()
+            if reached.head != known.head:
+                self.policy.marks.move(
+                    self.study.digest, data_set=self.data_set, seat=self.seat, known=known, to=reached
+                )
+        remember_policy(self.ledger, self.policy.log)
+
+    @property
+    def _mark(self) -> Mark:
+        return self.policy.marks.of(self.study.digest, data_set=self.data_set, seat=self.seat)
+
+    def _check_approved(self) -> None:
+        approval = self.policy.approval(self.study.digest, self.data_set)
+        if approval is None or approval.withdrawn:
+            raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+
+
+class Answering:
+    """Opens each approved seat once and keeps it. Use as a context manager.
+
+    Teachers are loaded when the node starts, and a process without a question for teachers.idle_s is ended: an idle
+    node holds no teachers.
+    """
+
+    def __init__(self, home: Home, settings: Settings, policy: Policy, *, party: str, on_event: OnEvent) -> None:
+        self._home = home
+        self._settings = settings
+        self._policy = policy
+        self._party = party
+        self._on_event = on_event
+        self._open: dict[tuple[bytes, str], tuple[Seat, TeacherProcess]] = {}
+        self._warmed: set[tuple[bytes, str]] = set()
+        self._warming: threading.Thread | None = None
+
+    def __enter__(self) -> Answering:
+        """Raises Refused("policy_rolled_back")."""
+        self._policy.check_newest(self._home.path)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+        if self._warming is not None:
+            self._warming.join()
+        for seat, _ in self._open.values():
+            seat.ledger.close()
+
+    def stop(self) -> None:
+        """Ends all teachers, and refuses the vote that waits for them."""
+        for _, teachers in list(self._open.values()):
+            teachers.close()
+
+    def end_withdrawn(self) -> None:
+        """Ends the teachers of studies that were withdrawn, and refuses the vote that waits for them."""
+        for (study, _), (_, teachers) in list(self._open.items()):
+            approval = self._policy.approval(study, self._settings.data.name)
+            if approval is None or approval.withdrawn:
+                teachers.close()
+
+    def warm(self, seats: Sequence[Seat]) -> None:
+        """Begins to load the teachers of seats, each once in the node's life, on a thread of its own.
+
+        One study after the other: those of the one before are ended first, unless they were asked, so that no more are
+        in memory than one study's and those that are at work. The last study's stay until teachers.idle_s is over.
+        """
+        studies: dict[bytes, list[TeacherProcess]] = {}
+        for seat in seats:
+            key = seat.study.digest, seat.party.name
+            if key not in self._warmed and seat.study.confidentiality.querier is None:  # else no teacher is asked
+                self._warmed.add(key)
+                studies.setdefault(seat.study.digest, []).append(self._open[key][1])
+        if studies:
+            waits = (self._warming, list(studies.values()))
+            self._warming = threading.Thread(target=_warm, args=waits, name="warming", daemon=True)
+            self._warming.start()
+
+    def seats(self) -> list[Seat]:
+        """The seats that may vote now: approved by this home, not withdrawn. What cannot be opened is reported."""
+        result = []
+        for approval in self._policy.own_approvals(self._home):
+            if approval.withdrawn or approval.party != self._party:
+                continue
+            try:
+                study = self._home.study(approval.study)
+                names = seats_of(study, self._party)
+            except ConclaveError as error:
+                self._failed(approval.study, error)
+                continue
+            for name in names:
+                try:
+                    result.append(self._seat(study, name))
+                except ConclaveError as error:  # the other groups of the party go on
+                    self._failed(approval.study, error)
+        return result
+
+    def _failed(self, study: bytes, error: ConclaveError) -> None:
+        self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
+
+    def _seat(self, study: Study, name: str) -> Seat:
+        known = self._open.get((study.digest, name))
+        if known is not None:
+            return known[0]
+        assert study.terms is not None  # approve lets no other through
+        teachers = TeacherProcess(
+            self._home.teachers(study.digest, name),
+            study=study.digest,
+            deadline_s=study.terms.deadline_s,
+            idle_s=self._settings.teachers.idle_s,
+            stalled_s=self._settings.teachers.stalled_s,
+            on_event=lambda event, fields: self._on_event(event, {"study": study.name, "seat": name, **fields}),
+        )
+        pool_file = self._home.pool(study.digest)
+        pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
+        path, data_set = self._home.ledger(study.digest, name), self._settings.data.name
+        mark = self._policy.marks.of(study.digest, data_set=data_set, seat=name)
+        if mark != Mark() and not path.exists():
+            raise rolled_back(name, mark)
+        ledger = Ledger(path)
+        key = key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)) if study.confidentiality.signs else None
+        voter = _Voter(self._policy, study, name, data_set, ledger, teachers, pool)
+        private = None
+        if study.confidentiality.querier is not None:
+            assert key is not None  # parties sign in such a study
+            file = self._home.teachers(study.digest, name) / PRIVATE_FILE
+            private = PrivateModel(lambda: _private_model(file, study, self._on_event), voter.admit, key)
+        try:
+            check_believed(ledger, mark, seat=name)
+            party = Party(
+                name,
+                study=study,
+                ledger=ledger,
+                voter=voter,
+                coins_from=system_source if study.participation_name == "secret" else None,
+                settles=self._settings.settle,
+                on_failure=lambda why: self._on_event("could_not_vote", {"seat": name, "reason": why[:500]}),
+                ballot=ballot_of(
+                    study,
+                    name,
+                    ledger=ledger,
+                    source=system_source,
+                    key=key,
+                    private=private,
+                ),
+            )
+        except BaseException:
+            ledger.close()
+            raise
+        seat = Seat(study, party, ledger, voter.anchor)
+        self._open[study.digest, name] = (seat, teachers)
+        return seat
+
+
+def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]]) -> None:
+    if earlier is not None:
+        earlier.join()
+    before: list[TeacherProcess] = []
+    for seats in studies:
+        for teachers in before:
+            teachers.rest()
+        for teachers in seats:
+            teachers.warm()
+        before = seats
+
+
+def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedModel:
+    """The private model of a seat, as it answers. Raises Refused("no_teachers")."""
+    try:
+        return quantise(load_model(file), precision_of(study))
+    except (DataUnavailable, DataCorrupt, InvalidInput) as error:
+        # The reason names files of the hospital: it stays here.
+        on_event("teachers_failed", {"code": "no_teachers", "reason": str(error)[:500]})
+        raise Refused("no_teachers", "there is no private model of this study") from None

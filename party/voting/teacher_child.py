@@ -1,0 +1,102 @@
+"""What runs in the teachers' process: it loads the teachers of a folder, and each votes when it is asked to.
+
+`python -m party.voting.teacher_child FOLDER STUDY`. Both ways, a message is its bytes after their number in 8 bytes.
+The node (teacher_process.py) sends a VoteRequest, or nothing at all, which asks the next teacher. Back come, each
+after a byte that says which: how many teachers are loaded, and of how many; the votes of one teacher; why there are
+none.
+
+The process ends when its input does, in the middle of a prediction too: it never outlives its node.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final, Never
+
+from protocols.errors import ConclaveError
+from protocols.wire.messages import Message, Refusal, VoteReply, VoteRequest, decode, encode
+
+LENGTH_BYTES: Final = 8
+LOADED, SAID = b"L", b"S"
+# In a message of LOADED: teachers loaded, and of how many.
+COUNT_BYTES: Final = 4
+NEXT: Final = b""
+
+
+def framed(message: bytes) -> bytes:
+    """A message after its length."""
+    return len(message).to_bytes(LENGTH_BYTES, "big") + message
+
+
+def main(arguments: list[str]) -> int:
+    """The child: loads the teachers of a folder and votes until standard input ends."""
+    # Ctrl-C in a terminal reaches both: it is the node that ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sink = os.dup(1)
+    # Whatever a hospital's own teacher prints must not get between the messages.
+    os.dup2(2, 1)
+    orders: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read, args=(orders,), daemon=True).start()
+
+    def loaded(count: int, teachers: int) -> None:
+        _send(sink, LOADED + count.to_bytes(COUNT_BYTES, "big") + teachers.to_bytes(COUNT_BYTES, "big"))
+
+    def say(message: Message) -> None:
+        _send(sink, SAID + encode(message))
+
+    from party.voting.trained import load_teachers
+
+    try:
+        teachers = load_teachers(Path(arguments[0]), study=bytes.fromhex(arguments[1]), loaded=loaded)
+    except ConclaveError as error:
+        say(Refusal("teachers_failed", str(error)))
+        return 1
+    request: VoteRequest | None = None
+    number = 0
+    while True:
+        order = orders.get()
+        if order != NEXT:
+            number = 0
+            received = decode(order)
+            assert isinstance(received, VoteRequest)
+            request = received
+        assert request is not None  # the node asks for a batch first
+        try:
+            votes = teachers[number].predict(request.batch.inputs)
+            say(VoteReply(request.digest, votes[None]))
+        except ConclaveError as error:
+            say(Refusal("teachers_failed", str(error)))
+        number += 1
+
+
+def _read(orders: SimpleQueue[bytes]) -> Never:
+    """Hands on what the node asks; ends the process, whatever it does, when the node closes the pipe or is gone."""
+    while True:
+        orders.put(_exactly(int.from_bytes(_exactly(LENGTH_BYTES), "big")))
+
+
+def _exactly(count: int) -> bytes:
+    """So many bytes of standard input."""
+    parts: list[bytes] = []
+    while count:
+        part = os.read(0, min(count, 2**20))
+        if not part:
+            os._exit(0)
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def _send(sink: int, message: bytes) -> None:
+    left = memoryview(framed(message))
+    while left:
+        left = left[os.write(sink, left) :]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

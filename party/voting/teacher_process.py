@@ -1,0 +1,315 @@
+"""Teachers in a process of their own, so that an idle node stays small and a crash of theirs is not the node's.
+
+The process starts when the node does, or at a vote, and ends when nothing was asked for a while. A deadline ends
+nothing: votes that are late are kept, and serve the same question when it is asked again. What does end the process
+is that it makes no progress: no teacher loaded, or voting, for a stated time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from party.voting.teacher_pipe import LOG, TeacherPipe
+from protocols.errors import CannotVote, MalformedMessage, Refused
+from protocols.study.queries import QueryBatch
+from protocols.wire.messages import Refusal, VoteReply, VoteRequest
+
+Votes = Int64[ndarray, "teachers queries"]
+# Batches whose votes are kept, in case that they are asked for again.
+_KEPT: Final = 2
+# A node that is late says so this long before the coordinator's deadline, or after four fifths of a short one.
+_SAY_LATE_S: Final = 5.0
+
+
+@dataclass(eq=False)
+class _Task:
+    """A batch that the teachers predict. request: None once it was sent; began: by the clock."""
+
+    digest: bytes
+    queries: int
+    request: VoteRequest | None = field(repr=False)
+    began: float
+    votes: Votes | None = field(default=None, repr=False)
+    refused: Refused | None = None
+    late: bool = False
+
+
+@dataclass(eq=False)
+class _Wishes:
+    """What the thread that owns the process is to do."""
+
+    task: _Task | None = None
+    warm: bool = False
+    rest: bool = False
+    close: bool = False
+
+
+class TeacherProcess:
+    """A Voter whose teachers vote in a child process.
+
+    A vote raises Refused("no_teachers"), ("teachers_late") shortly before the deadline, or CannotVote; nothing was
+    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers go on;
+    asked again, the same batch gets their votes. A newer batch takes the place of one that is not done, after the
+    teacher that is voting: a coordinator asks for its newest alone. At most two batches' votes are kept, in memory.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        study: bytes,
+        deadline_s: float,
+        idle_s: float,
+        stalled_s: float,
+        on_event: Callable[[str, dict[str, str | int]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """folder: of party.voting.training; study: digest; deadline_s: of the study, for one batch.
+
+        idle_s: after which the child is ended; stalled_s: without progress, after which it is ended; clock: seconds, to
+        say how long predicting took.
+        """
+        self._folder = folder
+        self._study = study
+        self._deadline_s = deadline_s
+        self._idle_s = idle_s
+        self._stalled_s = stalled_s
+        self._on_event = on_event
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._wishes = _Wishes()
+        self._kept: dict[bytes, Votes] = {}
+        self._asked = False
+        # Owns the child: no other thread reads from it or writes to it.
+        self._thread: threading.Thread | None = None
+        self._pipe: TeacherPipe | None = None
+        self._teachers = 0
+
+    def __call__(self, batch: QueryBatch) -> Votes:
+        """The teachers' votes."""
+        with self._changed:
+            self._check_open()
+            self._asked = True
+            kept = self._kept.get(batch.digest)
+            if kept is not None:
+                return kept
+            task = self._wishes.task
+            if task is None or task.digest != batch.digest:
+                request = VoteRequest(self._study, b"", batch)
+                task = _Task(batch.digest, len(batch.ids), request, self._clock())
+                if self._wishes.task is not None:
+                    self._wishes.task.refused = Refused("teachers_late", "a newer batch was asked")
+                self._wishes.task = task
+                self._wake()
+            by_s = self._deadline_s - min(_SAY_LATE_S, self._deadline_s / 5)
+            self._changed.wait_for(lambda: task.votes is not None or task.refused is not None, by_s)
+            if task.votes is not None:
+                return task.votes
+            if task.refused is not None:
+                raise task.refused
+            task.late = True
+            so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and goes on"
+            reason = f"{so_far}; {self._advice()}; the votes are for the next time the batch is asked"
+        self._on_event("teachers_late", {"reason": reason})
+        raise Refused("teachers_late", reason)
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the child, while it runs."""
+        pipe = self._pipe
+        return None if pipe is None else pipe.process.pid
+
+    def warm(self) -> None:
+        """Loads the teachers, unless they are; returns when they are loaded, or cannot be."""
+        with self._changed:
+            if self._wishes.close:
+                return
+            self._wishes.warm = True
+            self._wake()
+            self._changed.wait_for(lambda: not self._wishes.warm)
+
+    def rest(self) -> None:
+        """Ends the child now, unless something was ever asked: teachers that were only made warm."""
+        with self._changed:
+            if not self._asked and self._thread is not None:
+                self._wishes.rest = True
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._wishes.rest)
+
+    def close(self) -> None:
+        """Ends the child, if there is one, and refuses whatever is asked, or waited for, from now on."""
+        with self._changed:
+            self._wishes.close = True
+            self._changed.notify_all()
+            thread, pipe = self._thread, self._pipe
+        if pipe is not None:
+            pipe.terminate()
+        if thread is not None:
+            thread.join()
+
+    def _check_open(self) -> None:
+        if self._wishes.close:
+            raise _closed()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="teachers", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        """Does what is wished for until nothing is for a while."""
+        wishes = self._wishes
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: wishes.close or wishes.rest or wishes.warm or wishes.task is not None, self._idle_s
+                    )
+                    task = wishes.task
+                    if wishes.close or (task is None and not wishes.warm):
+                        self._stop()
+                        return
+                    wishes.rest = False
+                self._do(task)
+        finally:
+            with self._changed:
+                if self._thread is threading.current_thread():
+                    self._stop()
+
+    def _stop(self) -> None:
+        """Ends the child and, with it, what anybody waits for."""
+        self._end()
+        self._thread = None
+        self._finish(self._wishes.task, _closed())
+        self._wishes.warm = self._wishes.rest = False
+        self._changed.notify_all()
+
+    def _do(self, task: _Task | None) -> None:
+        """Starts the child if there is none, then predicts the task. Whatever fails ends in the task."""
+        done: Votes | Refused | None
+        try:
+            pipe = self._started()
+            with self._changed:
+                self._wishes.warm = False
+                self._changed.notify_all()
+            done = None if task is None else self._predicted(pipe, task)
+        except TimeoutError:
+            done = self._failed(
+                f"the teachers made no progress for {self._stalled_s:g} s and were ended", "see teachers.stalled_s"
+            )
+        except (EOFError, MalformedMessage, OSError):
+            if self._wishes.close:
+                return
+            code = None if self._pipe is None else self._pipe.process.poll()
+            what = f"the teachers' process ended{'' if code is None else f' with {code}'}"
+            done = self._failed(what, f"see {self._folder / LOG}")
+        except Refused as refused:
+            done = refused
+        with self._changed:
+            if isinstance(done, Refused):
+                self._end()
+            self._wishes.warm = False
+            self._finish(task, done)
+            self._changed.notify_all()
+
+    def _finish(self, task: _Task | None, done: Votes | Refused | None) -> None:
+        """Keeps the votes of a task, or why there are none; one that a newer batch took the place of has neither."""
+        if task is None or done is None or self._wishes.task is not task:
+            return
+        self._wishes.task = None
+        if isinstance(done, Refused):
+            task.refused = done
+            return
+        task.votes = self._kept[task.digest] = done
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        took_s = self._clock() - task.began
+        if task.late:
+            reason = f"predicting {task.queries} queries took {took_s:.3g} s; {self._advice()}"
+            self._on_event("teachers_slow", {"reason": reason})
+
+    def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
+        """The votes, teacher by teacher; None as soon as another batch is wanted, or none."""
+        rows: list[Votes] = []
+        request, task.request = task.request, None
+        assert request is not None  # it is sent once
+        for number in range(self._teachers):
+            if self._wishes.task is not task or self._wishes.close:
+                return None
+            pipe.ask(None if number else request, stalled_s=self._stalled_s)
+            reply = pipe.read(stalled_s=self._stalled_s)
+            if isinstance(reply, Refusal):
+                raise self._failed("the teachers cannot be used", reply.reason)
+            if (
+                not isinstance(reply, VoteReply)
+                or reply.batch_digest != request.digest
+                or reply.votes.shape != (1, task.queries)
+            ):
+                raise MalformedMessage("the teachers' process answered another request")
+            rows.append(reply.votes)
+        return np.concatenate(rows)
+
+    def _started(self) -> TeacherPipe:
+        """The child, with its teachers loaded."""
+        if self._pipe is not None and self._pipe.process.poll() is None:
+            return self._pipe
+        self._end()
+        if not self._folder.is_dir():
+            raise self._failed(
+                "there are no teachers of this study",
+                f"{self._folder} does not exist; run: conclave-party train STUDY",
+                code="no_teachers",
+            )
+        began = self._clock()
+        try:
+            pipe = TeacherPipe(self._folder, study=self._study)
+        except OSError as error:
+            raise self._failed("the teachers' process cannot be started", str(error)) from None
+        with self._changed:
+            self._pipe = pipe
+        self._check_open()  # if it was closed before it could know of the child, nobody else ends that
+        self._on_event("teachers_started", {"process": pipe.process.pid})
+        loaded, teachers = 0, 1
+        while loaded < teachers:
+            said = pipe.read(stalled_s=self._stalled_s)
+            if isinstance(said, Refusal):
+                raise self._failed("the teachers cannot be used", said.reason)
+            if not isinstance(said, tuple):
+                raise MalformedMessage("the teachers' process voted before it was asked")
+            loaded, teachers = said
+        self._teachers = teachers
+        self._on_event("teachers_ready", {"teachers": teachers, "seconds": round(self._clock() - began)})
+        return pipe
+
+    def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
+        """The refusal, which goes to the coordinator; both texts go to the hospital's log alone."""
+        self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
+        if code == "no_teachers":
+            return Refused(code, "there are no teachers of this study; the hospital's own log says more")
+        return CannotVote(f"{what}: {detail}")
+
+    def _advice(self) -> str:
+        return (
+            f"the study's deadline is {self._deadline_s:g} s: ask the operator for a longer deadline_s, or a smaller "
+            "batch_limit, in the next study"
+        )
+
+    def _end(self) -> None:
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            status = pipe.end()
+            self._on_event("teachers_ended", {"process": pipe.process.pid, "status": status})
+
+
+def _closed() -> Refused:
+    return CannotVote("this node stops, or answers for the study no more")

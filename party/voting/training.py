@@ -1,0 +1,187 @@
+"""Training a node's teachers for a study, from this hospital's records: one folder a seat, see trained.py."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from party.data import load_records
+from party.data.records import Records
+from party.data.shards import deal, key_of, units_of
+from party.home import Home
+from party.lifetime import seats_of
+from party.settings import Settings, TeacherSettings
+from party.teachers.own import kind_of
+from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
+from party.voting.private_file import PRIVATE_FILE, save_model
+from party.voting.trained import MANIFEST, Manifest, read_manifest, teacher_file
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
+from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
+from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+from protocols.levels.hidden_queries.inference.model import Model
+from protocols.private_files import private_folder, tighten
+from protocols.study.study import Study
+from runtime.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Deal:
+    """How one seat's records go to its teachers. rows: positions of its records; teacher: of each of them."""
+
+    seat: str
+    rows: np.ndarray = field(repr=False)
+    teacher: np.ndarray = field(repr=False)
+
+    def sizes(self, teachers: int) -> list[int]:
+        """Records of each teacher."""
+        return [int(count) for count in np.bincount(self.teacher, minlength=teachers)]
+
+
+def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal]:
+    """The deal of each of a party's seats. Raises InvalidInput, also for a patient in two groups or unknown groups."""
+    seats = seats_of(study, party)
+    grouped = seats != (party,)
+    if grouped != (records.groups is not None):
+        raise InvalidInput(
+            f"the study has {'privacy groups' if grouped else 'one seat'} for {party!r} and data.group is "
+            f"{'not set' if grouped else 'set'}; allowed: data.group with privacy groups alone"
+        )
+    units = units_of(records.patients, len(records.labels))
+    known = [seat.partition("/")[2] for seat in seats]
+    for row, name in enumerate(records.groups or ()):
+        if name not in known:
+            raise InvalidInput(
+                f"data.group, row {row + 1}: {name[:60]!r} is no privacy group of the study; allowed: "
+                f"{', '.join(known)}"
+            )
+    result = []
+    for seat in seats:
+        rows = np.arange(len(units))
+        if records.groups is not None:
+            group = seat.partition("/")[2]
+            rows = np.array([row for row, name in enumerate(records.groups) if name == group], np.int64)
+        chosen = units_of([str(unit) for unit in units[rows]], len(rows))
+        key = key_of(seed, "deal", study.digest.hex(), seat)
+        result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
+    holders = [set(units[each.rows].tolist()) for each in result]
+    if sum(map(len, holders)) != len(set().union(*holders)):
+        raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has a budget of its own")
+    return result
+
+
+def train(
+    home: Home, settings: Settings, study: Study, party: str, *, say: Callable[[str], None]
+) -> list[tuple[str, list[int]]]:
+    """Trains all teachers of a party's seats that are not there yet; returns records per teacher of each seat.
+
+    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is whole or absent.
+    """
+    terms = study.terms
+    if terms is None:
+        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: one between organisations")
+    check_private(study, settings)
+    kind = kind_of(settings.teachers.kind)
+    say(f"reading {settings.data.path}")
+    records = load_records(settings.data, terms)
+    done = []
+    for each in deals_of(records, study, party, settings.teachers.seed):
+        sizes = each.sizes(study.teachers)
+        manifest = Manifest(study.digest.hex(), each.seat, records.digest, settings.teachers.kind, study.teachers)
+        folder = home.teachers(study.digest, each.seat)
+        done.append((each.seat, sizes))
+        if _same(folder, manifest) and settings.teachers.kind != "onnx":
+            say(f"seat {each.seat}: {study.teachers} teachers are trained on these records already")
+            continue
+        teachers = _teachers(kind, settings.teachers, records, each, study, say)
+        _check(teachers, records, study)
+        private = None
+        if study.confidentiality.querier is not None:
+            private = _private(teachers[0], records.inputs[each.rows], study, say)
+        _write(folder, teachers, manifest, private)
+        say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
+    return done
+
+
+def _teachers(
+    kind: TeacherKind,
+    settings: TeacherSettings,
+    records: Records,
+    each: Deal,
+    study: Study,
+    say: Callable[[str], None],
+) -> list[Teacher]:
+    if settings.kind == "onnx":
+        if len(settings.files) != study.teachers:
+            raise InvalidInput(
+                f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one a teacher"
+            )
+        return [kind.load(path) for path in settings.files]
+    teachers: list[Teacher] = []
+    for number in range(study.teachers):
+        rows = each.rows[each.teacher == number]
+        seed = int.from_bytes(key_of(settings.seed, "train", study.digest.hex(), each.seat, str(number))[:7], "big")
+        teachers += kind.fit([(records.inputs[rows], records.labels[rows])], classes=study.classes, seeds=[seed])
+        say(f"seat {each.seat}: teacher {number + 1} of {study.teachers} trained on {len(rows)} records")
+    return teachers
+
+
+def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
+    """Each teacher answers a few of the records with class ids. Raises InvalidInput."""
+    few = records.inputs[: min(3, len(records.inputs))]
+    for number, teacher in enumerate(teachers):
+        given = teacher.predict(few)
+        if given.shape != (len(few),) or given.min() < 0 or given.max() >= study.classes:
+            raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
+
+
+def check_private(study: Study, settings: Settings) -> None:
+    """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
+    if study.confidentiality.querier is not None and settings.teachers.kind not in PRIVATE:
+        raise InvalidInput(
+            f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
+            "hides its queries, and other models cannot be computed on them"
+        )
+
+
+def _private(teacher: Teacher, inputs: np.ndarray, study: Study, say: Callable[[str], None]) -> Model:
+    """The teacher as it answers hidden queries. Raises InvalidInput where it does not fit what was agreed."""
+    model = teacher.private_model(classes=study.classes)
+    precision = precision_of(study)
+    quantised = quantise(model, precision)
+    check_architecture(quantised.architecture, study)
+    rows = inputs.reshape(len(inputs), -1)
+    within = (np.abs(rows) <= precision.input_bound).all(axis=1)
+    if within.any():
+        same = plain_inference(quantised, inputs[within]) == teacher.predict(inputs[within])
+        say(
+            f"in fixed point the model says the same as the teacher of {100 * same.mean():.1f} % of {within.sum()} "
+            f"records; {len(rows) - within.sum()} others have values beyond the study's {precision.input_bound:g}"
+        )
+    return model
+
+
+def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
+    """Writes beside and renames, the manifest last: a folder with a manifest is whole."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+        private_folder(folder)
+        for number, teacher in enumerate(teachers):
+            teacher.save(folder / teacher_file(number))
+        if private is not None:
+            save_model(folder / PRIVATE_FILE, private)
+        tighten(folder)  # a hospital's own teachers write as they like
+        write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
+    except OSError as error:
+        raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _same(folder: Path, manifest: Manifest) -> bool:
+    try:
+        return read_manifest(folder) == manifest
+    except (DataUnavailable, DataCorrupt):
+        return False

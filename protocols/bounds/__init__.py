@@ -1,0 +1,1 @@
+"""Bounds of a mechanism's cost: a number in, a number out."""

@@ -1,0 +1,98 @@
+"""Noise that is the sum of many parties' discrete Gaussian shares: how large a share, what the sum costs, its tails.
+
+Kairouz, Liu, Steinke 2021, "The Distributed Discrete Gaussian Mechanism" (arXiv 2102.06387): a sum of discrete
+Gaussians is no discrete Gaussian, but nearly; the difference is charged. View: histogram. Adjacency: replace-one.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, exp, inf, isfinite, isqrt, nextafter
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.bounds.lattice_smoothing import ripple
+from protocols.bounds.rdp import check_orders
+from protocols.crypto.discrete_gaussian import sampler_denominator
+from protocols.errors import InvalidInput
+
+_LEAST_SHARE_SIGMA = 0.5
+_ROUNDING_UP = 1.0 + 1e-12
+
+
+def share_sigma(*, sigma_units: float | int | Fraction, parties: int, dropouts: int, colluders: int) -> Fraction:
+    """sigma of each party's share, so that what honest survivors add has variance sigma_units^2 or more.
+
+    At least parties - dropouts - colluders honest shares stay in the sum, whoever drops out and whoever colludes;
+    rounded up to a fraction that the sampler takes. Raises InvalidInput where none stay, or a count is negative.
+    """
+    honest = parties - dropouts - colluders
+    if min(parties, dropouts, colluders) < 0 or honest < 1:
+        raise InvalidInput(
+            f"{parties} parties, of which {dropouts} may drop out and {colluders} collude, leave {honest} honest "
+            "shares of noise; allowed: at least 1"
+        )
+    if not (isfinite(sigma_units) and sigma_units > 0):
+        raise InvalidInput(f"sigma = {sigma_units} lattice units; allowed: finite, > 0")
+    total = Fraction(sigma_units)
+    denominator = sampler_denominator(total)
+    # The least integer n with honest * (n/denominator)^2 >= sigma^2.
+    square = ceil(total**2 * denominator**2 / honest)
+    return Fraction(isqrt(square - 1) + 1, denominator)
+
+
+def distributed_gaussian_rdp(
+    votes_units: Int64[ndarray, " units"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    share_sigma: float | int | Fraction,
+    honest: int,
+    dimension: int,
+) -> Float64[ndarray, "units orders"]:
+    """RDP of one noisy histogram whose noise is the sum of `honest` independent N_Z(0, share_sigma^2) a cell.
+
+    a k^2/(n s^2) + c x: k = votes_units >= 0, the unit's total weight, moved in any way (L2 sensitivity sqrt(2) k);
+    n = honest; c = min(dimension, 2 k), the cells that change; x = sum_(j < n) ln((1 + r_j)/(1 - r_j)),
+    r_j = ripple(s sqrt(j/(j+1))). The form of Kairouz, Liu, Steinke 2021, Prop. 14 (whose tau = 10 sum
+    exp(-2 pi^2 s^2 j/(j+1)) is 2.5 times x); proof with this constant in docs/explanation/lattice-noise.md, section 7.
+    Further shares, of survivors beyond the least number, only post-process the sum. dimension >= 1: the histogram's
+    cells. Raises InvalidInput for share_sigma < 0.5 or a value out of range.
+    """
+    check_orders(orders)
+    sigma = float(share_sigma)
+    if not (isfinite(sigma) and sigma >= _LEAST_SHARE_SIGMA):
+        raise InvalidInput(f"sigma of a share = {sigma} lattice units; allowed: finite, at least {_LEAST_SHARE_SIGMA}")
+    if honest < 1 or dimension < 1:
+        raise InvalidInput(f"{honest} honest shares in {dimension} cells; allowed: at least 1 of each")
+    if len(votes_units) and votes_units.min() < 0:
+        raise InvalidInput(f"votes of {votes_units.min()} units; allowed: 0 or more")
+    gaussian = orders[None, :] * (votes_units[:, None] / sigma) ** 2 / honest
+    cells = np.minimum(2 * votes_units, dimension)
+    return _ROUNDING_UP * (gaussian + cells[:, None] * _sum_correction(sigma, honest))
+
+
+def tail_mass(*, bound_units: int, sigma_units: float | int | Fraction, draws: int) -> float:
+    """An upper bound of the probability that any of `draws` discrete Gaussians exceeds bound_units in absolute value.
+
+    draws * 2 exp(-(bound_units + 1)^2/(2 sigma^2)): a discrete Gaussian is subgaussian with its sigma (Canonne, Kamath,
+    Steinke 2020: E e^(l Z) = e^(l^2 sigma^2/2) Theta(l sigma^2)/Theta(0), and Theta is largest at 0), so a sum of
+    independent ones is with the root of its sigmas' squares, which may be given here. Goes into delta. Raises
+    InvalidInput for a negative bound or count, or sigma out of range.
+    """
+    sigma = float(sigma_units)
+    if not (isfinite(sigma) and sigma > 0):
+        raise InvalidInput(f"sigma = {sigma} lattice units; allowed: finite, > 0")
+    if bound_units < 0 or draws < 0:
+        raise InvalidInput(f"bound = {bound_units} units for {draws} draws; allowed: 0 or more of each")
+    if draws == 0:
+        return 0.0
+    mass = _ROUNDING_UP * 2.0 * draws * exp(-(((bound_units + 1) / sigma) ** 2) / 2.0 * (1.0 - 1e-15))
+    return min(1.0, nextafter(mass, inf))
+
+
+def _sum_correction(sigma: float, shares: int) -> float:
+    """sum_(j < shares) ln((1 + r_j)/(1 - r_j)), r_j = ripple(sigma sqrt(j/(j+1)))."""
+    j = np.arange(1, shares, dtype=np.float64)
+    return float((2.0 * np.arctanh(ripple(sigma * np.sqrt(j / (j + 1.0))))).sum())

@@ -1,0 +1,1 @@
+"""Budgets: what a query costs each party, what a budget affords, and what it guarantees."""

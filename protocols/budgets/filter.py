@@ -1,0 +1,185 @@
+"""Budget filters: one order, one integer cap and one integer cost rule per party.
+
+At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that
+order would pass the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman
+& Zrnic 2021, arXiv 2008.11193, the Renyi filter and its individual version; mu^2 in place of the order for Gaussian
+DP, Smith & Thakurta 2022). The guarantee is the CAP. What was spent on the answers that came out is an
+odometer's reading, not an epsilon: operators see it as budget used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.bounds.rdp import check_budget
+from protocols.budgets.accountant import Accountant
+from protocols.errors import InvalidInput
+from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, View
+from protocols.ranges import LARGEST_CAP
+
+# Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
+# covers the rounding of the few float64 products in between; caps by as much absolutely, too (`cap_nano`).
+NANO = 1e9
+_MARGIN = 1e-12
+
+
+def cap_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """Whole nano-units that a filter may spend of a cap, rounded down; 0 where there is none.
+
+    A cap is a difference: it is positive only where epsilon exceeds the other terms of the conversion, so its float64
+    error is a few last places of epsilon, below 1e-12 for epsilons up to 500, and bounded absolutely.
+    """
+    return np.maximum(np.floor(spend * (NANO * (1 - _MARGIN)) - NANO * _MARGIN), 0.0)
+
+
+@dataclass(frozen=True)
+class BudgetFilter:
+    """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
+
+    order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
+    ask, answer: spend a query at that order, not rounded.
+    """
+
+    accountant: Accountant
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+    order: Float64[ndarray, " parties"]
+    cap: Int64[ndarray, " parties"]
+    ask: Float64[ndarray, " parties"]
+    answer: Float64[ndarray, " parties"]
+
+    def amount(
+        self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]
+    ) -> Int64[ndarray, " parties"]:
+        """Nano-units that a batch costs each party when it took part in `asked` queries and `answered` of them were.
+
+        Rounded UP, once. What no cap bears, and int64 might not, is one more than the largest cap.
+        """
+        spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
+        return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
+
+    def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
+        """How many queries, at most `limit`, fit what is left of each cap: with a part in all, all answered."""
+        per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
+        size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
+        # The quotient may be one too many where it was rounded up: what is charged decides.
+        too_many = self.amount(size, size) > self.cap - spent
+        return np.maximum(size - too_many, 0)
+
+    def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
+        """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""
+        return self.accountant.to_epsilon(spent / NANO, self.order, self.delta)
+
+    @cached_property
+    def epsilon_guaranteed(self) -> Float64[ndarray, " parties"]:
+        """The cap converted at each party's own fixed order: the epsilon that may be published. Not writeable."""
+        guaranteed = self.epsilon_of(self.cap)
+        guaranteed.flags.writeable = False
+        return guaranteed
+
+
+def budget_filters(
+    *,
+    accountant: Accountant,
+    mechanism: Mechanism,
+    sensitivity: Sensitivity,
+    epsilon: Float64[ndarray, " parties"],
+    delta: Float64[ndarray, " parties"],
+    view: View,
+    classes: int,
+    query_limit: int,
+    total_weight: float,
+    answer_rate: float,
+) -> BudgetFilter:
+    """Turns each party's (epsilon, delta) into one order and one integer cap.
+
+    The order maximises the number of queries that the cap affords when a share `answer_rate` (in [0, 1], public
+    planning figure) of them is answered. Under the view "label" the distance of float64
+    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`).
+
+    Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
+    """
+    check_budget(epsilon, delta)
+    if not 0 <= answer_rate <= 1:
+        raise InvalidInput(f"answer_rate is {answer_rate}; allowed: in [0, 1]")
+    reserve = noise_reserve(
+        mechanism, epsilon=epsilon, view=view, classes=classes, query_limit=query_limit, total_weight=total_weight
+    )
+    if (reserve >= delta).any():
+        worst = int((reserve / delta).argmax())
+        distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
+        # Where the reserve takes half of delta.
+        largest = max(0.0, np.log(delta[worst] / (2 * distance)))
+        raise InvalidInput(
+            f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
+            f"for float64 noise over {query_limit} queries; allowed: a larger delta, fewer queries, or an epsilon "
+            f"of at most {largest:.4g}"
+        )
+    # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
+    key = np.stack([epsilon, delta, sensitivity.votes, sensitivity.rate])
+    distinct, member = np.unique(key, axis=1, return_inverse=True)
+    distinct_reserve = np.zeros(distinct.shape[1])
+    distinct_reserve[member] = reserve
+    caps = accountant.affords(distinct[0], distinct[1] - distinct_reserve)
+    each = Sensitivity(distinct[2], distinct[3])
+    cost = accountant.query_cost(mechanism, each, view=view, classes=classes)
+    best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
+    row = np.arange(len(best))
+    cap_spend, ask, answer = caps[row, best], cost.ask[row, best], cost.answer[row, best]
+    cap = cap_nano(cap_spend)
+    if (cap < 1).any():
+        worst = int(cap.argmin())
+        raise InvalidInput(
+            f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g} with Renyi orders "
+            f"up to {accountant.orders[-1]:g}; allowed: a larger epsilon or delta"
+        )
+    if (cap > LARGEST_CAP).any():
+        raise InvalidInput(f"epsilon is {distinct[0, int(cap.argmax())]:g}; allowed: at most 4e6")
+    orders = accountant.orders[best]
+    return BudgetFilter(
+        accountant=accountant,
+        epsilon=epsilon,
+        delta=delta - reserve,
+        order=orders[member],
+        cap=cap.astype(np.int64)[member],
+        ask=ask[member],
+        answer=answer[member],
+    )
+
+
+def affordable_queries(
+    caps: Float64[ndarray, "... orders"], cost: QueryCost, *, answer_rate: float
+) -> Float64[ndarray, "... units orders"]:
+    """How many queries each cap affords at each order when a share `answer_rate` is answered (a real number).
+
+    caps: one row a unit, or [budgets, 1, orders] to hold every budget against every unit.
+    """
+    per_query = cost.ask + answer_rate * cost.answer
+    return np.maximum(caps, 0.0) / per_query
+
+
+def noise_reserve(
+    mechanism: Mechanism,
+    *,
+    epsilon: Float64[ndarray, " parties"],
+    view: View,
+    classes: int,
+    query_limit: int,
+    total_weight: float,
+) -> Float64[ndarray, " parties"]:
+    """The part of delta set aside for float64 noise: (1 + e^epsilon) times the total variation distance.
+
+    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under
+    the view "histogram" of real-valued noise: a node's is integer there, and a simulation's protects nobody. Integer
+    noise is drawn exactly; what is set aside for it is the chance that a ring does not hold it.
+    """
+    if view == "histogram" and mechanism.lattice is None:
+        return np.zeros_like(epsilon)
+    distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
+    with np.errstate(over="ignore"):
+        return (1.0 + np.exp(epsilon)) * distance

@@ -1,0 +1,141 @@
+"""A worst-case epsilon at delta with what it was converted from, float64 noise included; and what several add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.bounds.gaussian import gdp_epsilon
+from protocols.bounds.label_only import ORDERS
+from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.errors import InvalidInput
+
+_STEPS = 100
+# The fixed point is approached from below; this much above it, the condition holds and is checked.
+_ABOVE = 1e-9
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """(epsilon, delta)-DP of all that a release shows, for one person. Adjacency: replace-one.
+
+    epsilon: infinite where delta does not cover the distance of float64 noise from ideal noise at that epsilon;
+    order: the Renyi order, NaN for Gaussian DP; spend: the RDP at that order, or mu squared, of ideal noise;
+    noise_distance: total variation distance of what was released from what ideal noise releases.
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    spend: float
+    noise_distance: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.delta < 1:
+            raise InvalidInput(f"delta is {self.delta}; allowed: in (0, 1)")
+        if not (self.epsilon >= 0 and 0 <= self.spend < np.inf and 0 <= self.noise_distance <= 1):
+            raise InvalidInput(
+                f"epsilon {self.epsilon}, spend {self.spend}, noise distance {self.noise_distance}; allowed: >= 0, "
+                "a finite spend and a distance up to 1"
+            )
+        if not (np.isnan(self.order) or 1 < self.order < np.inf):
+            raise InvalidInput(f"order is {self.order}; allowed: finite and > 1, NaN for Gaussian DP")
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What several releases guarantee together at `delta`: the lesser of two bounds.
+
+    basic: epsilons and deltas add up; renyi: RDP adds up at one common order (mu squared where all are Gaussian DP),
+    NaN order then.
+    """
+
+    delta: float
+    basic: float
+    renyi: float
+    order: float
+
+    @property
+    def epsilon(self) -> float:
+        """The lesser bound: the epsilon of all releases together."""
+        return min(self.basic, self.renyi)
+
+
+def compose(parts: Sequence[Guarantee]) -> Composition:
+    """All releases together, for a person whose data were in each of them. parts: at least one.
+
+    delta is the sum of theirs. Basic composition adds epsilons (Dwork & Roth 2014, Thm 3.16). At a common order RDP
+    adds up (Mironov 2017, Prop. 1): D_a does not decrease in a (van Erven & Harremoes 2014, Thm 3), so a bound at
+    order b holds at every a < b; mu-GDP is a mu^2/2 at every order (Dong, Roth, Su 2022), and mu^2 adds up where
+    there is nothing else (Cor. 3.3). Later budgets must not have been chosen from private data; that they were chosen
+    after earlier releases were seen is covered (adaptive composition), if all were fixed amounts.
+    """
+    if not parts:
+        raise InvalidInput("no release is given; allowed: at least one")
+    delta = float(sum(part.delta for part in parts))
+    if delta >= 1:
+        raise InvalidInput(f"the deltas add up to {delta}; allowed: below 1")
+    distance = sum(part.noise_distance for part in parts)
+    orders = [part.order for part in parts if not np.isnan(part.order)]
+    mu_squared = sum(part.spend for part in parts if np.isnan(part.order))
+    fixed = sum(part.spend for part in parts if not np.isnan(part.order))
+    if orders:
+        # A candidate at every order of the table up to the least: with Gaussian DP among the parts a lower one may win.
+        candidates = np.append(ORDERS[min(orders) > ORDERS], min(orders))
+        spends = fixed + candidates * mu_squared / 2
+
+        def convert(left: Float64[ndarray, " rows"]) -> Float64[ndarray, "rows orders"]:
+            return rdp_to_epsilon(spends[None, :], candidates[None, :], delta=left[:, None])
+    else:
+        candidates = np.array([np.nan])
+
+        def convert(left: Float64[ndarray, " rows"]) -> Float64[ndarray, "rows orders"]:
+            return gdp_epsilon(np.sqrt(np.array([mu_squared])), left)[:, None]
+
+    renyi, best = least_epsilon(convert, delta=np.array([delta]), noise_distance=distance)
+    basic = float(sum(part.epsilon for part in parts))
+    return Composition(delta, basic, float(renyi[0]), float(candidates[best[0]]))
+
+
+def least_epsilon(
+    convert: Callable[[Float64[ndarray, " rows"]], Float64[ndarray, "rows orders"]],
+    *,
+    delta: Float64[ndarray, " rows"],
+    noise_distance: float,
+) -> tuple[Float64[ndarray, " rows"], ndarray]:
+    """The least epsilon with (epsilon, delta) when noise is float64, and the position of the order that gives it.
+
+    convert(delta): epsilon at each order of ideal noise, non-increasing in delta. If what is released is within t =
+    noise_distance of what ideal noise releases, (epsilon, d) of the latter gives (epsilon, d + (1 + e^epsilon) t): the
+    least solution of epsilon = min convert(delta - (1 + e^epsilon) t) is approached from below, and what is returned
+    was checked to be no less than its right-hand side. Infinite where there is no solution.
+    """
+    rows = np.arange(len(delta))
+
+    def converted(left: Float64[ndarray, " rows"]) -> tuple[Float64[ndarray, " rows"], ndarray]:
+        at = convert(np.where(left > 0, left, delta))
+        best = at.argmin(axis=1)
+        return np.where(left > 0, at[rows, best], np.inf), best
+
+    epsilon, best = converted(delta)
+    if noise_distance == 0:
+        return epsilon, best
+
+    def left_of(guess: Float64[ndarray, " rows"]) -> Float64[ndarray, " rows"]:
+        with np.errstate(over="ignore"):
+            return delta - (1.0 + np.exp(guess)) * noise_distance
+
+    for _ in range(_STEPS):
+        after = np.maximum(converted(left_of(epsilon))[0], epsilon)
+        settled = bool((after == epsilon).all())
+        epsilon = after
+        if settled:
+            break
+    epsilon = epsilon * (1 + _ABOVE) + _ABOVE
+    right, best = converted(left_of(epsilon))
+    return np.where(right <= epsilon, epsilon, np.inf), best

@@ -1,0 +1,132 @@
+"""Individualized PATE by vanishing: a party takes part in some queries only (Boenisch et al. 2023, Appendix B, C).
+
+Three ways, by name:
+- all: every party takes part in every query.
+- periodic: in a public, fixed pattern, at each party's own rate and with a number of voters that stays within one of
+  constant for each rate. Everybody sees who takes part, so nothing is amplified: a query in which a party takes
+  part costs it the whole price, and any other nothing.
+- secret: by a coin of each party's rate that nobody but its node sees. Every query costs, whether the vote entered or
+  not, but less (privacy amplification, accounting/secret_sampling.py).
+
+Rates are whole multiples of 1/LATTICE, so that the pattern is integer arithmetic and every side computes the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import InvalidInput
+from protocols.votes import LATTICE
+
+Pattern = Literal["all", "periodic", "secret"]
+PATTERNS: tuple[Pattern, ...] = ("all", "periodic", "secret")
+_BITS = 20
+assert LATTICE == 1 << _BITS
+
+
+@dataclass(frozen=True, eq=False)
+class Participation:
+    """Who takes part in which query, as far as that is public. Built by `participation`.
+
+    steps: rates in units of 1/LATTICE, in [1, LATTICE]; phases: where in the pattern each party starts, in [0,
+    LATTICE). Party p takes part in query q where floor((q + 1) rate + phase) is above floor(q rate + phase): a
+    rotation. Parties of one rate start evenly spread, so that the number of them that vote stays within one.
+    """
+
+    pattern: Pattern
+    steps: Int64[ndarray, " parties"]
+    phases: Int64[ndarray, " parties"]
+
+    @property
+    def everyone(self) -> bool:
+        """Whether every party takes part in every query, as far as that is public."""
+        return bool((self.steps == LATTICE).all())
+
+    def of(self, seat: int) -> Participation:
+        """The participation of one seat alone."""
+        return Participation(self.pattern, self.steps[seat : seat + 1], self.phases[seat : seat + 1])
+
+    def among(self, start: int, stop: int) -> Int64[ndarray, " parties"]:
+        """In how many of the queries start, ..., stop - 1 each party takes part."""
+        return self._before(stop) - self._before(start)
+
+    def votes(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, "parties queries"]:
+        """Whether each party takes part in each of these queries."""
+        return self._before(ids[None, :] + 1) != self._before(ids[None, :])
+
+    def reach(self, start: int, affordable: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
+        """The largest number of queries from `start` on, at most `limit`, in which each party takes part so often.
+
+        affordable: in how many queries it can take part, >= 0.
+        """
+        often = np.minimum(affordable, limit)
+        # The first query at which it would take part once too often: floor(q rate + phase) reaches before + often + 1.
+        first_too_many = -(-(((self._before(start) + often + 1) << _BITS) - self.phases) // self.steps)
+        return np.minimum(first_too_many - 1 - start, limit)
+
+    def _before(self, queries: int | Int64[ndarray, "..."]) -> Int64[ndarray, "..."]:
+        """In how many of the first `queries` queries each party takes part."""
+        steps, phases = self.steps, self.phases
+        if isinstance(queries, np.ndarray):
+            steps, phases = steps[:, None], phases[:, None]
+        return (queries * steps + phases) >> _BITS
+
+
+def participation(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> Participation:
+    """The public part of who takes part, for rates that `check_rate` accepts.
+
+    Only a periodic pattern leaves parties out in public; in the others every party takes part in every query.
+    """
+    steps = np.rint(rate * LATTICE).astype(np.int64)
+    if pattern != "periodic":
+        return Participation(pattern, np.full_like(steps, LATTICE), np.zeros_like(steps))
+    _, member, size = np.unique(steps, return_inverse=True, return_counts=True)
+    # The position of each party among those of its rate.
+    order = np.argsort(member, kind="stable")
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
+    return Participation(pattern, steps, (position * LATTICE) // size[member])
+
+
+def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> Bool[ndarray, "teachers queries"]:
+    """Whether each vote of a party enters: one fresh coin a teacher and query, from 8 bytes of `source` each.
+
+    A coin of its own for each vote: votes that entered together would tell of each other's coin, and a record's vote
+    would cost more than the amplified bound. rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many
+    bits as the lattice has.
+    """
+    drawn = np.frombuffer(source(8 * teachers * queries), dtype="<u8") >> np.uint64(64 - _BITS)
+    return (drawn.astype(np.int64) < round(rate * LATTICE)).reshape(teachers, queries)
+
+
+def check_pattern(pattern: str) -> Pattern:
+    """`pattern` itself, if it is one; InvalidInput otherwise."""
+    for known in PATTERNS:
+        if pattern == known:
+            return known
+    raise InvalidInput(f"participation is {pattern!r}; allowed: {', '.join(PATTERNS)}")
+
+
+def check_rate(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> None:
+    """Raises InvalidInput unless rates are multiples of 1/LATTICE in (0, 1], and 1 where every party takes part."""
+    units = rate * LATTICE
+    if not (np.isfinite(rate).all() and (rate > 0).all() and (rate <= 1).all() and (units == np.rint(units)).all()):
+        raise InvalidInput(f"rates span [{rate.min()}, {rate.max()}]; allowed: multiples of 1/{LATTICE} in (0, 1]")
+    if pattern == "all" and (rate < 1).any():
+        raise InvalidInput(f"rate is {rate.min()}; allowed: 1 where participation is 'all'")
+
+
+def rates_for(affordable: Float64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
+    """Rates at which all budgets run out together: in proportion to the queries that each affords, the largest at 1.
+
+    affordable: queries (a real number > 0) that each party's budget affords at the same weight. Rounded down to the
+    lattice; at least 1/LATTICE.
+    """
+    share = affordable / affordable.max()
+    return np.maximum(np.floor(share * LATTICE), 1.0) / LATTICE

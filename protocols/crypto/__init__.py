@@ -1,0 +1,1 @@
+"""Cryptography and exact sampling, of which no file knows a study."""

@@ -1,0 +1,138 @@
+"""The circuit of a noisy argmax over two shares, written once over abstract gates: plain bits, garbler, evaluator.
+
+For each query and class it takes the two shares a, b in [0, p) of a number x in F_p and forms D = a + b + 1 mod 2^31
+by a chain of carries. With x in [0, p): a + b = x + p c for a bit c, so D = x + 1 - c. The bit c is never computed:
+
+- *Threshold*: for integers |x| < 2^30 - 1 taken modulo p the top bit of D is set exactly if x < 0. 30 ANDs a class,
+  and one to join it to the others.
+- *Argmax*: the shares are doubled beforehand, so x = 2 y with y in [0, 2^30): then D // 2 = y, whatever c is. 30 ANDs
+  a class, after which y is an ordinary integer of 30 bits and a tournament compares (30) and selects (30).
+
+Both comparisons and the adder are the one-AND gates of Kolesnikov, Sadeghi & Schneider 2009, "Improved garbled circuit
+building blocks", figures 2 and 5. A word is an array with its bits on the first axis, lowest first, then classes, then
+queries: one call of `conjunction` is one bit of all classes and queries at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+
+from protocols.crypto.field import BITS
+
+
+@runtime_checkable
+class Gates(Protocol):
+    """What a wire is, and its gates; the exclusive or of wires is `^` on their arrays."""
+
+    def conjunction(self, left: ndarray, right: ndarray) -> ndarray:
+        """left AND right; both broadcast."""
+
+    def negation(self, wires: ndarray) -> ndarray:
+        """NOT wires."""
+
+
+class PlainGates:
+    """Wires are booleans; counts the ANDs. The circuit's meaning, for tests and for sizes."""
+
+    def __init__(self) -> None:
+        self.conjunctions = 0
+
+    def conjunction(self, left: Bool[ndarray, "..."], right: Bool[ndarray, "..."]) -> Bool[ndarray, "..."]:
+        result = left & right
+        self.conjunctions += result.size
+        return result
+
+    def negation(self, wires: Bool[ndarray, "..."]) -> Bool[ndarray, "..."]:
+        return ~wires
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Output wires: whether a query passed the threshold (None without one), and the label's bits, lowest first."""
+
+    passed: ndarray | None = field(repr=False)
+    label: ndarray = field(repr=False)
+
+
+def rows(*, classes: int, threshold: bool) -> int:
+    """How many numbers a query has: one a class for the argmax, and as many before them for a threshold."""
+    return 2 * classes if threshold else classes
+
+
+def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, threshold: bool) -> Outcome:
+    """left, right: wires of the shares, [BITS, rows, queries]; of ties the lowest class wins.
+
+    With a threshold the first `classes` rows are those of the threshold, and the label of a refused query is zero.
+    """
+    sums = _sums(gates, left, right)
+    passed = _any_non_negative(gates, sums[-1, :classes]) if threshold else None
+    label = _argmax(gates, sums[1:, -classes:])
+    if passed is not None:
+        label = gates.conjunction(label, passed)
+    return Outcome(passed, label)
+
+
+def conjunctions_a_query(*, classes: int, threshold: bool) -> int:
+    """How many AND gates the circuit has for one query."""
+    gates = PlainGates()
+    wires = np.zeros((BITS, rows(classes=classes, threshold=threshold), 1), dtype=bool)
+    noisy_argmax(gates, wires, wires, classes=classes, threshold=threshold)
+    return gates.conjunctions
+
+
+def _sums(gates: Gates, left: ndarray, right: ndarray) -> ndarray:
+    """left + right + 1 modulo 2^BITS."""
+    total = left ^ right
+    total[0] = gates.negation(total[0])
+    # With a carry in of one, the first carry is an OR.
+    carry = gates.negation(gates.conjunction(gates.negation(left[0]), gates.negation(right[0])))
+    for bit in range(1, BITS):
+        total[bit] ^= carry
+        if bit < BITS - 1:
+            carry = carry ^ gates.conjunction(left[bit] ^ carry, right[bit] ^ carry)
+    return total
+
+
+def _any_non_negative(gates: Gates, negative: ndarray) -> ndarray:
+    """Per query, whether the sign bit of any class is clear."""
+    while len(negative) > 1:
+        half = len(negative) // 2
+        joined = gates.conjunction(negative[:half], negative[half : 2 * half])
+        negative = np.concatenate([joined, negative[2 * half :]])
+    return gates.negation(negative[0])
+
+
+def _argmax(gates: Gates, values: ndarray) -> ndarray:
+    """The bits of the class with the largest value. Neighbours meet, so of ties the lower class stays.
+
+    An entry is a value's bits and under them its class's. After k rounds it stands for 2^k classes; round k decides bit
+    k of the winner's class.
+    """
+    width, entries = len(values), values
+    while entries.shape[1] > 1:
+        paired = entries.shape[1] // 2 * 2
+        left, right = entries[:, 0:paired:2], entries[:, 1:paired:2]
+        higher = _greater(gates, right[:width], left[:width])
+        if entries.shape[1] == 2:
+            # Nobody asks for the winner's value.
+            left, right = left[width:], right[width:]
+        chosen = np.concatenate([left ^ gates.conjunction(left ^ right, higher), higher[None]])
+        if paired < entries.shape[1]:
+            # One without a partner goes on, with a zero for this bit.
+            alone = np.concatenate([entries[:, paired:], np.zeros_like(entries[:1, paired:])])
+            chosen = np.concatenate([chosen, alone], axis=1)
+        entries = chosen
+    return entries[:, 0]
+
+
+def _greater(gates: Gates, left: ndarray, right: ndarray) -> ndarray:
+    """left > right, of unsigned words."""
+    above = left[0] ^ gates.conjunction(left[0], right[0])
+    for bit in range(1, len(left)):
+        above = left[bit] ^ gates.conjunction(left[bit] ^ above, right[bit] ^ above)
+    return above

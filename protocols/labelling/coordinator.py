@@ -1,0 +1,323 @@
+"""The coordinator: asks in batches that every budget can bear, adds up votes with noise, publishes labels.
+
+It charges its own ledger (one account a party) before it asks, releases after the noise was added and stored, and
+tells the parties which queries were answered so that they settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.labelling.schedule import Batch, Stop, StopReason, check_stop, next_batch
+from protocols.ledger.ledger import Ledger, StoredBatch
+from protocols.levels.level import Aggregation, Asked
+from protocols.mechanisms import InteractiveGNMax
+from protocols.mechanisms.interactive_gnmax import check_predictions
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+from protocols.votes import ABSTAIN, NOT_ASKED
+from protocols.wire.messages import Outcome, Settled, VoteRequest
+from protocols.wire.transport import Transport
+
+# Round one's labels of the pool (class ids, ABSTAIN, NOT_ASKED) -> a student's probabilities on the whole pool.
+TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries classes"]]
+
+# The note that keeps a guardian's signature of an outcome.
+_GUARDIAN = "guardian"
+
+# The note that the parties of a batch were told its outcome: those that were away are told when they connect.
+_TOLD = "told"
+
+# Stands in a Labelling that is being made.
+_UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
+
+
+@dataclass(frozen=True, eq=False)
+class Labelling:
+    """What a study released, and how it ended.
+
+    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and answered
+    queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
+    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that
+    stand; refusals: why each party whose votes were last left out was; ledger_differences: parties whose own ledger
+    stands, or may stand, higher than the coordinator's by so much at the batch at fault (their reservation of it
+    stands).
+    """
+
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    batches: list[tuple[int, int]]
+    stop: Stop
+    spent: Int64[ndarray, " parties"]
+    reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    refusals: dict[str, str] = field(default_factory=dict)
+    ledger_differences: dict[str, int] = field(default_factory=dict)
+
+
+class Coordinator:
+    """Runs one study over a transport. aggregation: of the study's level; it holds the noise.
+
+    run: 16 fresh random bytes, which name this coordinator's run if the ledger is new. A ledger that was used goes
+    on where it stopped: batches that were settled are released again as they were stored, and one that was
+    reserved and never released is asked again, which costs nobody anything more.
+    """
+
+    def __init__(
+        self, study: Study, *, ledger: Ledger, aggregation: Aggregation, exchange: Transport, run: bytes
+    ) -> None:
+        """Opens an account a seat. Raises InvalidInput for a ledger of another study, or a study to simulate only."""
+        if study.pooled_teachers is not None:
+            raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
+        self._study = study
+        self._ledger = ledger
+        self._aggregation = aggregation
+        self._exchange = exchange
+        # Why the last batch that was not released was not.
+        self._unreleased = _UNFINISHED
+        self._parties = [seat.party for seat in study.roster]
+        self.run = ledger.bind(study=study.digest, run=run)
+        caps = study.budgets.cap
+        ledger.open_accounts({party: int(cap) for party, cap in zip(self._parties, caps, strict=True)})
+
+    def label(
+        self,
+        inputs: Float32[ndarray, "queries ..."],
+        *,
+        train: TrainStudent | None = None,
+        on_batch: Callable[[int, int], None] | None = None,
+    ) -> Labelling:
+        """Asks the pool in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
+
+        train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
+        once, before the first batch of round two, and again after a restart.
+        Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
+        gone: nothing of that batch is released, its reservations stand, and calling again goes on with it, or after
+        give_up with the one that follows.
+        Raises InvalidInput for a pool above the query limit.
+        """
+        study = self._study
+        if len(inputs) > study.query_limit:
+            raise InvalidInput(f"the pool has {len(inputs)} queries; allowed: at most {study.query_limit}")
+        if (train is None) == study.mechanism.interactive:
+            raise InvalidInput(
+                f"{study.mechanism_name} {'needs' if train is None else 'has no use for'} a student to be trained "
+                "between two rounds"
+            )
+        released = self._nothing(len(inputs))
+        predictions: Float64[ndarray, "queries classes"] | None = None
+        asked = 0
+        while True:
+            number = len(released.batches)
+            if train is not None and predictions is None and study.round_one is not None and asked >= study.round_one:
+                predictions = train(released.labels.copy())
+                check_predictions(predictions, shape=(len(inputs), study.classes))
+            stored = self._ledger.stored(number)
+            size = 0 if stored is None else stored.queries
+            labels = None if stored is None else self._ended(stored)
+            if stored is not None and labels is not None:
+                if self._ledger.noted(stored.digest, _TOLD) is None:
+                    self._forget(stored, inputs)
+                    self._tell(number, released)
+            else:
+                if stored is not None:
+                    active = self._members(number)
+                elif isinstance(step := self._next(asked, len(inputs)), Batch):
+                    size, active = step.size, step.active
+                else:
+                    return replace(released, stop=step, spent=self._spent())
+                ids = np.arange(asked, asked + size)
+                batch = QueryBatch(number, ids, inputs[ids])
+                seen = None if predictions is None else predictions[ids]
+                labels = self._batch(batch, active, seen, released, reserved=stored is not None)
+            if labels is None:
+                return replace(released, stop=self._unreleased, spent=self._spent())
+            released.labels[asked : asked + size] = labels
+            if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
+                of_batch = predictions[asked : asked + size]
+                released.reinforced[asked : asked + size] = study.mechanism.reinforced(labels, of_batch)
+            asked += size
+            released.batches.append((size, int((labels >= 0).sum())))
+            if on_batch:
+                on_batch(asked, len(inputs))
+
+    def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
+        """What is released of a pool of so many queries, asking nobody; nothing that a student reinforced."""
+        released, asked = self._nothing(queries), 0
+        while (stored := self._ledger.stored(len(released.batches))) is not None:
+            labels = self._ended(stored)
+            if labels is None:
+                break
+            released.labels[asked : asked + stored.queries] = labels
+            released.batches.append((stored.queries, int((labels >= 0).sum())))
+            asked += stored.queries
+        return replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool)))
+
+    @property
+    def open_batch(self) -> int | None:
+        """The number of the batch that is neither released nor given up, or None."""
+        return next((number for number in self._ledger.unsettled() if not self._ledger.given_up(number)), None)
+
+    def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."]) -> None:
+        """Ends a batch that was reserved, for ever and without labels. inputs: the pool. Again changes nothing.
+
+        What it was charged stays charged, here and at the parties: what they sent was enough to learn what they were
+        charged for, and nobody can tell that it was not. Its queries are asked no more: noise is never drawn twice for
+        one query. Parties are told when `label` goes on, or when they connect, where that lowers no reservation: they
+        then forget their secrets, and the batch cannot be opened by anybody any more.
+        Raises Refused for a batch that was never charged, or was released.
+        """
+        stored = self._ledger.stored(number)
+        if stored is None:
+            raise Refused("unknown_batch", f"batch {number} was never charged")
+        self._ledger.give_up(number, stored.digest)
+        self._forget(stored, inputs)
+
+    def outcome_for(self, party: str, request: bytes) -> Outcome | None:
+        """The outcome of a request that a party still waits for: released, and with its vote; None otherwise.
+
+        Of one that was given up: that nothing was answered, where that lowers no reservation.
+        """
+        number = self._ledger.number_of(request)
+        stored = None if number is None else self._ledger.stored(number)
+        if number is None or stored is None:
+            return None
+        if self._ledger.given_up(number):
+            waits = party in self._ledger.charged(number)
+        else:
+            waits = bool(self._ledger.settled(number).get(party))
+        return self._outcome(stored) if waits else None
+
+    def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
+        """The labels of a batch that was released, or given up; None for one that is open."""
+        if stored.settled:
+            labels: Int64[ndarray, " queries"] = np.frombuffer(stored.payload, dtype="<i8")
+            return labels
+        return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
+
+    def _unanswered(self, stored: StoredBatch) -> Outcome | None:
+        """That nothing of a batch was answered; None where telling it would lower a reservation, or needs a guardian.
+
+        What was sent may have been opened: nobody's reservation is given back.
+        """
+        study, charged = self._study, self._ledger.charged(stored.number)
+        takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
+        asked = takes_part.sum(axis=1)
+        due = dict(zip(self._parties, study.budgets.amount(asked, np.zeros_like(asked)).tolist(), strict=True))
+        lowers = any(due[party] < amount for party, amount in charged.items())
+        if lowers or study.confidentiality.signing_key is not None:
+            return None
+        return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
+
+    def _outcome(self, stored: StoredBatch) -> Outcome | None:
+        """What the parties of a batch are told, released or given up; None where there is nothing to tell."""
+        if not stored.settled:
+            return self._unanswered(stored)
+        answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
+        return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
+
+    def _tell(self, number: int, released: Labelling, *, parties: Collection[str] | None = None) -> None:
+        """Tells the parties of a batch its outcome, and notes it: a stop in between tells them again, to no effect.
+
+        parties: those that voted; as the ledger has them, if None.
+        """
+        stored = self._ledger.stored(number)
+        assert stored is not None  # it was charged
+        outcome = self._outcome(stored)
+        if outcome is None:
+            return
+        charged = self._ledger.charged(number)
+        settled = self._ledger.settled(number) if stored.settled else charged
+        if parties is None:
+            parties = [party for party, amount in settled.items() if amount]
+        for party, reply in self._exchange(dict.fromkeys(parties, outcome)).items():
+            if isinstance(reply, Settled):
+                difference = reply.spent - self._ledger.balance(party).spent
+            else:
+                difference = charged[party] - settled[party]
+            if difference:
+                released.ledger_differences[party] = difference
+        self._ledger.note(stored.digest, _TOLD, b"")
+
+    def _forget(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
+        ids = np.array(self._ledger.queries(stored.number), dtype=np.int64)
+        request = VoteRequest(self._study.digest, self.run, QueryBatch(stored.number, ids, inputs[ids]))
+        seats = tuple(self._ledger.charged(stored.number))
+        takes_part = self._study.participation.votes(ids)
+        self._aggregation.released(Asked(self._study, self._ledger, request, seats, takes_part, None, self._exchange))
+
+    def _members(self, number: int) -> Bool[ndarray, " parties"]:
+        charged = self._ledger.charged(number)
+        return np.array([party in charged for party in self._parties])
+
+    def _nothing(self, queries: int) -> Labelling:
+        """A labelling in which nothing was asked yet."""
+        labels, reinforced = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN))
+        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced)
+
+    def _next(self, asked: int, queries: int) -> Batch | Stop:
+        study = self._study
+        return next_batch(
+            study.budgets,
+            self._spent(),
+            participation=study.participation,
+            asked=asked,
+            left=study.round_end(asked, queries) - asked,
+            batch_limit=study.batch_limit,
+            stop=check_stop(study.stop),
+            quorum=study.quorum,
+        )
+
+    def _batch(
+        self,
+        batch: QueryBatch,
+        members: Bool[ndarray, " parties"],
+        predictions: Float64[ndarray, "queries classes"] | None,
+        released: Labelling,
+        *,
+        reserved: bool,
+    ) -> Int64[ndarray, " queries"] | None:
+        """The labels of one batch: reserve, ask, add up with noise, settle, tell the parties. None without quorum."""
+        study = self._study
+        takes_part = study.participation.votes(batch.ids)
+        asked = takes_part.sum(axis=1)
+        request = VoteRequest(study.digest, self.run, batch)
+        active = [party for party, member in zip(self._parties, members, strict=True) if member]
+        worst = dict(zip(self._parties, study.budgets.amount(asked, asked).tolist(), strict=True))
+        if not reserved:
+            amounts = {party: worst[party] for party in active}
+            ids, limit = batch.ids.tolist(), study.query_limit
+            self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=ids, limit=limit)
+        asking = Asked(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
+        try:
+            counted = self._aggregation.count(asking)
+        except ChannelClosed:
+            self._unreleased = Stop("guardian_lost", np.zeros(len(members), dtype=bool))
+            return None
+        labels, votes = counted.labels, counted.voted
+        for party, reason in counted.left_out.items():
+            released.refusals[party] = reason
+            # The party may have charged itself all the same.
+            released.ledger_differences[party] = worst[party]
+        if labels is None:
+            self._unreleased = Stop("quorum_lost", np.zeros(len(members), dtype=bool))
+            return None
+        answered = labels != ABSTAIN
+        amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
+        final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
+        # A party whose vote did not enter paid nothing: its data moved nothing that was released.
+        amounts = {party: final[party] if party in votes else 0 for party in active}
+        if counted.guardian:
+            self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
+        self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
+        self._aggregation.released(asking)
+        self._tell(batch.number, released, parties=votes)
+        return labels
+
+    def _spent(self) -> Int64[ndarray, " parties"]:
+        balances = self._ledger.balances()
+        return np.array([balances[party].spent for party in self._parties], dtype=np.int64)

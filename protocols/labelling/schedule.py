@@ -1,0 +1,79 @@
+"""When to ask and when to stop: batches whose worst case fits what is left of every budget.
+
+Membership and batch sizes depend on public ledgers only, never on votes; a live study and its replay follow the
+same schedule because both call `next_batch`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.budgets.filter import BudgetFilter
+from protocols.budgets.participation import Participation
+from protocols.errors import InvalidInput
+
+StopRule = Literal["first-exhausted", "drop-exhausted"]
+STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
+StopReason = Literal[
+    "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"
+]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The study ends: why, and which parties' budgets do not fit one more query."""
+
+    reason: StopReason
+    exhausted: Bool[ndarray, " parties"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Ask the next `size` queries (>= 1) of the parties that are `active`."""
+
+    size: int
+    active: Bool[ndarray, " parties"]
+
+
+def next_batch(
+    budgets: BudgetFilter,
+    spent: Int64[ndarray, " parties"],
+    *,
+    participation: Participation,
+    asked: int,
+    left: int,
+    batch_limit: int,
+    stop: StopRule,
+    quorum: int,
+) -> Batch | Stop:
+    """The next batch, sized so that its worst case fits every active party's remaining cap; or the end.
+
+    spent: nano-units settled so far (reservations that were never settled included); asked, left: queries of the pool
+    that were asked and that were not; participation: who takes part in which query, in public; quorum: parties needed.
+    Noise and threshold stay as they are when parties leave.
+    """
+    if left == 0:
+        return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))
+    limit = min(left, batch_limit)
+    fits = participation.reach(asked, budgets.affordable(spent, limit=limit), limit=limit)
+    active = fits >= 1
+    if stop == "first-exhausted" and not active.all():
+        return Stop("budget_exhausted", ~active)
+    if not active.any():
+        return Stop("all_budgets_exhausted", ~active)
+    if active.sum() < quorum:
+        return Stop("quorum_lost", ~active)
+    return Batch(int(fits[active].min()), active)
+
+
+def check_stop(stop: str) -> StopRule:
+    """`stop` itself, if it is a rule; InvalidInput otherwise."""
+    for known in STOP_RULES:
+        if stop == known:
+            return known
+    raise InvalidInput(f"stop is {stop!r}; allowed: {', '.join(STOP_RULES)}")

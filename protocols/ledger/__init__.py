@@ -1,0 +1,1 @@
+"""The ledger, its audit log, and SQLite transactions."""

@@ -1,0 +1,73 @@
+"""One SQLite file, written in transactions that are kept whole or not at all.
+
+WAL with synchronous FULL: what was committed outlives a crash of the machine. Several processes may have the file
+open; each step is one BEGIN IMMEDIATE transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any  # SQLite's values
+
+from protocols.errors import StorageFailed
+from protocols.ledger.transactions import Transactions
+from protocols.private_files import private_database
+
+# How long one process waits for the transaction of another.
+_BUSY_S = 10.0
+
+
+class Database:
+    """A connection that several threads may use; each transaction belongs to one of them."""
+
+    def __init__(self, path: Path, schema: str) -> None:
+        """Opens or creates the file with these tables. Raises StorageFailed, with what to do next."""
+        self.path = path
+        self._lock = threading.RLock()
+        private_database(path)
+        try:
+            self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_S)
+            self.connection.execute("PRAGMA journal_mode = WAL")
+            self.connection.execute("PRAGMA synchronous = FULL")
+            self.connection.execute("PRAGMA foreign_keys = ON")
+            # Within one transaction, so that a crash leaves no table without its triggers.
+            self.connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+            self.transaction = Transactions(self.connection, self._lock, failed=self._failed)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def close(self) -> None:
+        """Closes the file; what was committed stays."""
+        with self._lock:
+            self.connection.close()
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Runs one statement of a transaction; returns how many rows it changed."""
+        return self.connection.execute(statement, tuple(values)).rowcount
+
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query. Raises StorageFailed."""
+        with self._lock:
+            try:
+                return self.connection.execute(query, tuple(values)).fetchall()
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> StorageFailed:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        step = next((step for start, step in _NEXT if name.startswith(start)), "check the disk and the file")
+        return StorageFailed(f"{self.path}: {error}; nothing was written: {step}")
+
+
+_NEXT = (
+    ("SQLITE_FULL", "free space on its disk, then do the same again"),
+    ("SQLITE_BUSY", "another command holds it; do the same again in a moment"),
+    ("SQLITE_READONLY", "it may not be written; run as the user who owns it"),
+    ("SQLITE_CANTOPEN", "it cannot be opened; check that the folder exists and who owns it"),
+    ("SQLITE_NOTADB", "it is not a database; restore it from a backup"),
+    ("SQLITE_CORRUPT", "it is damaged; restore it from a backup"),
+    ("SQLITE_CONSTRAINT", "it would contradict what is stored; this is a fault of the software, report it"),
+)

@@ -1,0 +1,336 @@
+"""The ledger: caps, reservations and settlements in SQLite, the one piece of state that both sides keep.
+
+Spend, then speak: a batch's worst case is reserved in the same transaction that stores what will be sent, before
+it is sent. The outcome settles a reservation, downwards only and once; a reservation that is never settled
+stands. settled + reserved never passes the cap of an account, whatever order calls and crashes come in. Amounts
+are whole nano-units of an accountant's spend.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any  # SQLite's values
+
+from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.ledger.audit_log import AuditLog
+from protocols.ledger.ledger_schema import LEDGER_SCHEMA
+from protocols.ledger.transactions import Transactions
+from protocols.private_files import private_database
+
+# The note of a batch that was given up.
+_GIVEN_UP = "given_up"
+
+
+@dataclass(frozen=True)
+class Balance:
+    """One account, in nano-units: settled + reserved <= cap."""
+
+    cap: int
+    settled: int
+    reserved: int
+
+    @property
+    def spent(self) -> int:
+        """What counts against the cap: settled charges and reservations that stand."""
+        return self.settled + self.reserved
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A batch that was charged: the digest of the request, what is sent for it, and how many queries it asked."""
+
+    number: int
+    digest: bytes
+    payload: bytes
+    settled: bool
+    queries: int
+
+
+class Ledger:
+    """Accounts with caps of ONE study in one SQLite file (or ":memory:"). Use as a context manager.
+
+    Methods may be called from several threads; each is one step.
+    """
+
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
+        """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger.
+
+        clock: nanoseconds since 1970, for the audit log, `log`: what was reserved and settled is written there in the
+        transaction that does it.
+        """
+        self._lock = threading.RLock()
+        try:
+            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA foreign_keys = ON")
+            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
+            # What is forgotten was a secret: it is overwritten.
+            self._database.execute("PRAGMA secure_delete = ON")
+            self._database.executescript(LEDGER_SCHEMA)
+            self._transaction = Transactions(
+                self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
+            )
+            self.log = AuditLog(self._database, self._transaction, clock=clock)
+        except sqlite3.Error as error:
+            raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; what was committed stays."""
+        self._database.close()
+
+    def bind(self, *, study: bytes, run: bytes) -> bytes:
+        """Ties a new ledger to a study and to one run of it; returns the run that it is tied to.
+
+        `run` (any bytes, random where one matters) is kept only if the ledger is new. Raises InvalidInput for a
+        ledger of another study: batches and queries are counted per ledger.
+        """
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO binding VALUES (1, ?, ?)", (study, run))
+            bound, stored_run = self._database.execute("SELECT study, run FROM binding").fetchone()
+            if bound != study:
+                raise InvalidInput(
+                    f"this ledger is of study {bound.hex()[:16]}; allowed: {study.hex()[:16]}, or a new one"
+                )
+            return bytes(stored_run)
+
+    def open_accounts(self, caps: Mapping[str, int]) -> None:
+        """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none then."""
+        with self._transaction():
+            for name, cap in caps.items():
+                if cap < 0:
+                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 nano-units")
+                row = self._database.execute("SELECT cap FROM account WHERE name = ?", (name,)).fetchone()
+                if row is not None and row[0] != cap:
+                    raise InvalidInput(f"cap of {name!r} is {row[0]} nano-units in this ledger; {cap} was asked for")
+                self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
+
+    def reserve(
+        self,
+        number: int,
+        digest: bytes,
+        amounts: Mapping[str, int],
+        payload: bytes,
+        *,
+        queries: Sequence[int],
+        limit: int,
+    ) -> None:
+        """Charges every account its amount and stores the payload and the queries, in one transaction, or nothing.
+
+        queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
+        life, and no more than the limit in all, whatever the positions: Refused("query_repeated"), ("query_limit").
+        Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when the batch number or digest
+        was charged before (a caller that wants idempotence looks at `stored` first).
+        """
+        with self._transaction():
+            if self.stored(number) is not None or self.number_of(digest) is not None:
+                raise Refused("batch_reused", f"batch {number} was charged before; allowed: a new number")
+            (asked,) = self._rows("SELECT count(*) FROM asked", ())[0]
+            if asked + len(queries) > limit or not all(0 <= query < limit for query in queries):
+                raise Refused("query_limit", f"{len(queries)} queries after {asked}; allowed: {limit}, each below it")
+            columns = (number, digest, payload)
+            self._database.execute("INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", columns)
+            try:
+                self._database.execute(
+                    "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
+                )
+            except sqlite3.IntegrityError:
+                raise Refused(
+                    "query_repeated", f"batch {number} asks a query again; allowed: each query once"
+                ) from None
+            for name, amount in amounts.items():
+                balance = self.balance(name)
+                if amount < 0 or balance.spent + amount > balance.cap:
+                    raise BudgetExceeded(
+                        f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to "
+                        f"{balance.cap - balance.spent} (cap {balance.cap}, spent {balance.spent})"
+                    )
+                self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name))
+                self._database.execute(
+                    "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
+                )
+            self._log_amounts("reserved", number, digest, amounts)
+
+    def settle(self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None) -> None:
+        """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
+
+        `payload`, if given, replaces what is stored for the batch. Settling again with the same amounts changes
+        nothing. Raises Refused: "unknown_batch", "digest_mismatch", "given_up", "settled_otherwise",
+        "settles_upwards".
+        """
+        with self._transaction():
+            stored = self._charged_under(number, digest)
+            if self.given_up(number):
+                raise Refused("given_up", f"batch {number} was given up; its reservations stand")
+            charges = self.charged(number)
+            if set(charges) != set(amounts):
+                raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
+            if stored.settled:
+                if self.settled(number) != dict(amounts):
+                    raise Refused("settled_otherwise", f"batch {number} was settled before, with other amounts")
+                return
+            for name, amount in amounts.items():
+                if not 0 <= amount <= charges[name]:
+                    raise Refused(
+                        "settles_upwards", f"batch {number} settles at {amount}; allowed: 0 to {charges[name]}"
+                    )
+                self._database.execute(
+                    "UPDATE account SET reserved = reserved - ?, settled = settled + ? WHERE name = ?",
+                    (charges[name], amount, name),
+                )
+                self._database.execute(
+                    "UPDATE charge SET settled = ? WHERE number = ? AND account = ?", (amount, number, name)
+                )
+            self._database.execute(
+                "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
+            )
+            self._log_amounts("settled", number, digest, amounts)
+
+    def give_up(self, number: int, digest: bytes) -> None:
+        """Ends a batch without an outcome, for ever: its reservations stand, and nothing settles it any more.
+
+        Again changes nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise" for a batch that
+        was settled.
+        """
+        with self._transaction():
+            if self._charged_under(number, digest).settled:
+                raise Refused("settled_otherwise", f"batch {number} was settled before")
+            if not self.given_up(number):
+                self.note(digest, _GIVEN_UP, b"")
+                self._log_amounts("given_up", number, digest, self.charged(number))
+
+    def given_up(self, number: int) -> bool:
+        """Whether a batch was given up."""
+        query = "SELECT 1 FROM batch JOIN note USING (digest) WHERE number = ? AND kind = ?"
+        return bool(self._rows(query, (number, _GIVEN_UP)))
+
+    def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
+        """Keeps a value under a request's digest, if none of that kind is kept; returns the one that is.
+
+        For what a step around a batch must find again after a crash: a fresh secret, a choice made once. It is on disk
+        when this returns.
+        """
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))
+            rows = self._database.execute("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
+            return bytes(rows.fetchone()[0])
+
+    def noted(self, digest: bytes, kind: str) -> bytes | None:
+        """What is kept under a request's digest, or None."""
+        rows = self._rows("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
+        return bytes(rows[0][0]) if rows else None
+
+    def forget(self, digest: bytes, kind: str) -> None:
+        """Deletes what is kept, if anything: a secret that nobody may ask for again."""
+        with self._transaction():
+            self._database.execute("DELETE FROM note WHERE digest = ? AND kind = ?", (digest, kind))
+
+    def forget_uncharged(self, kind: str, *others: str, keep: int) -> None:
+        """Deletes the values of a kind under digests that were never charged, but for the newest `keep`.
+
+        Values of other kinds go with the one of `kind`, and never before it. Whoever asks for steps around batches
+        that never come, or are refused, fills no disk.
+        """
+        with self._transaction():
+            self._database.execute(
+                "DELETE FROM note WHERE kind IN (SELECT value FROM json_each(?)) AND digest NOT IN (SELECT digest FROM "
+                "batch UNION ALL SELECT * FROM (SELECT digest FROM note WHERE kind = ? AND digest NOT IN "
+                "(SELECT digest FROM batch) ORDER BY rowid DESC LIMIT ?))",
+                (json.dumps([kind, *others]), kind, keep),
+            )
+
+    def stored(self, number: int) -> StoredBatch | None:
+        """What was charged under this batch number, or None."""
+        rows = self._rows(
+            "SELECT digest, payload, settled, (SELECT count(*) FROM asked WHERE asked.number = batch.number) "
+            "FROM batch WHERE number = ?",
+            (number,),
+        )
+        return StoredBatch(number, rows[0][0], rows[0][1], bool(rows[0][2]), rows[0][3]) if rows else None
+
+    def number_of(self, digest: bytes) -> int | None:
+        """The number of the batch that was charged under this digest, or None."""
+        rows = self._rows("SELECT number FROM batch WHERE digest = ?", (digest,))
+        return int(rows[0][0]) if rows else None
+
+    def queries(self, number: int) -> list[int]:
+        """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
+        return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]
+
+    def charged(self, number: int) -> dict[str, int]:
+        """What each account was reserved for a batch; empty for a batch that was never charged."""
+        return dict(self._rows("SELECT account, reserved FROM charge WHERE number = ?", (number,)))
+
+    def settled(self, number: int) -> dict[str, int]:
+        """What each account settled for a batch; empty for a batch that is not settled."""
+        query = "SELECT account, settled FROM charge WHERE number = ? AND settled IS NOT NULL"
+        return dict(self._rows(query, (number,)))
+
+    def last_settled(self, name: str) -> StoredBatch | None:
+        """The newest batch for which an account settled more than nothing, or None."""
+        rows = self._rows("SELECT max(number) FROM charge WHERE account = ? AND settled > 0", (name,))
+        return None if rows[0][0] is None else self.stored(rows[0][0])
+
+    def balance(self, name: str) -> Balance:
+        """One account. Raises InvalidInput for a name that has none."""
+        rows = self._rows("SELECT cap, settled, reserved FROM account WHERE name = ?", (name,))
+        if not rows:
+            raise InvalidInput(f"no account {name!r} in this ledger")
+        return Balance(*rows[0])
+
+    def balances(self) -> dict[str, Balance]:
+        """All accounts."""
+        rows = self._rows("SELECT name, cap, settled, reserved FROM account", ())
+        return {name: Balance(*rest) for name, *rest in rows}
+
+    def ever_reserved(self, name: str) -> int:
+        """The worst cases of all batches that an account was ever charged for, settled ones too: it only grows."""
+        return int(self._rows("SELECT coalesce(sum(reserved), 0) FROM charge WHERE account = ?", (name,))[0][0])
+
+    def unsettled(self) -> list[int]:
+        """The numbers of the batches whose reservations stand, in ascending order."""
+        return [int(row[0]) for row in self._rows("SELECT number FROM batch WHERE NOT settled ORDER BY number", ())]
+
+    def _charged_under(self, number: int, digest: bytes) -> StoredBatch:
+        stored = self.stored(number)
+        if stored is None:
+            raise Refused("unknown_batch", f"batch {number} was never charged")
+        if stored.digest != digest:
+            raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
+        return stored
+
+    def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, int]) -> None:
+        """One entry for all accounts: their number, sum and a digest of the amounts in order of names."""
+        listed = json.dumps(amounts, sort_keys=True).encode()
+        self.log.append(
+            event,
+            batch=number,
+            request=digest.hex(),
+            accounts=len(amounts),
+            total=sum(amounts.values()),
+            amounts=hashlib.sha256(listed).hexdigest(),
+        )
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        """All rows of a query. Raises StorageFailed when the file cannot be read or is closed."""
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise StorageFailed(f"ledger: {error}") from error

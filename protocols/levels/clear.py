@@ -1,0 +1,72 @@
+"""Level `clear`: the coordinator sees the votes, adds them up with noise, and is trusted with both."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.levels.level import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
+from protocols.noise import LatticeNoise, Noise
+from protocols.votes import ABSTAIN, check_votes, count_votes
+from protocols.wire.messages import Outcome, VoteReply, VoteRequest
+
+
+class ClearBallot(Ballot):
+    """Votes as they are."""
+
+    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
+        return VoteReply(request.digest, votes(None))
+
+    def settle(self, outcome: Outcome) -> None:
+        """Nothing but the coordinator's word is needed: the coordinator is trusted with votes and labels."""
+
+
+class Clear(Aggregation):
+    """Counts votes and draws all noise from `noise`: integer noise for a study with units, real-valued otherwise.
+
+    It must be cryptographic where labels are released for real.
+    """
+
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def count(self, asked: Asked) -> Counted:
+        study, request = asked.study, asked.request
+        if isinstance(self._noise, LatticeNoise) != (study.lattice is not None):
+            raise InvalidInput(
+                f"the study has {'no ' if study.lattice is None else ''}units; allowed: integer noise for a study with "
+                "units, real-valued noise for one without"
+            )
+        replies = asked.exchange(dict.fromkeys(asked.seats, request))
+        votes: dict[str, Int64[ndarray, "teachers queries"]] = {}
+        left_out: dict[str, str] = {}
+        for seat in asked.seats:
+            try:
+                reply = given(replies.get(seat), request)
+                votes[seat] = _checked(reply, asked)
+            except LeftOut as error:
+                left_out[seat] = error.code
+        if len(votes) < study.quorum:
+            return Counted(None, tuple(votes), left_out)
+        seats = np.array([study.seats[seat] for seat in votes])
+        # A vote in a query in which its party does not take part would not be paid for: it is left out.
+        cast = np.where(asked.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
+        counts = count_votes(cast, study.weights[seats], classes=study.classes)
+        return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
+
+    def released(self, asked: Asked) -> None:
+        """Nothing was kept."""
+
+
+def _checked(reply: object, asked: Asked) -> Int64[ndarray, "teachers queries"]:
+    """The votes in a reply. Raises LeftOut("bad_votes") when there are none to count."""
+    shape = (asked.study.teachers, len(asked.request.batch.ids))
+    if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
+        raise LeftOut("bad_votes")
+    try:
+        check_votes(reply.votes, classes=asked.study.classes)
+    except InvalidInput:
+        raise LeftOut("bad_votes") from None
+    return reply.votes

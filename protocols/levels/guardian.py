@@ -1,0 +1,297 @@
+"""The guardian: the second server of level `two_server`, which another organisation runs.
+
+It holds the half of every vote that the coordinator does not have, a ledger of its own that refuses before any party's
+cap is passed, and noise of its own. It learns who took part, and which queries were answered; no label and no vote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.prg import expanded_source
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
+from protocols.ledger.audit_log import Head
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
+from protocols.levels.two_server.conversation import (
+    COIN_SEED,
+    COIN_SEED_BYTES,
+    GUARDIAN_NOISE,
+    NOISE_SEED_BYTES,
+    ballots_of,
+    check_bytes,
+    head_array,
+    head_of,
+    lattice_noise,
+    outcome_statement,
+    own_weights,
+    pin_coin,
+    receive,
+    send,
+    server_noise,
+    unseal,
+    whole_seats,
+)
+from protocols.levels.two_server.noisy_argmax import guardian_side
+from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
+from protocols.levels.two_server.sketch import guardian_checks
+from protocols.levels.two_server.weighted_sums import guardian_sums
+from protocols.ranges import integer, integers, positions
+from protocols.study.study import Study
+
+_COORDINATOR = "coordinator"
+_SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
+# How often the labels of one batch may be computed: a line that breaks is tried again, an oracle is not.
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """What a coordinator submits: a batch, its round, whom it asked, and the sealed shares of those that answered."""
+
+    study: bytes
+    request: bytes
+    number: int
+    second_round: bool
+    ids: Int64[ndarray, " queries"]
+    members: Int64[ndarray, " members"]
+    seats: Int64[ndarray, " seats"]
+    sealed: tuple[bytes, ...] = field(repr=False)
+    own: Head
+    seen: Head
+
+    def arrays(self) -> tuple[ndarray, ...]:
+        """As it travels."""
+        return (
+            np.frombuffer(self.study, dtype=np.uint8),
+            np.frombuffer(self.request, dtype=np.uint8),
+            np.array([self.number, self.second_round], dtype=np.int64),
+            self.ids,
+            self.members,
+            self.seats,
+            np.array([len(each) for each in self.sealed], dtype=np.int64),
+            np.frombuffer(b"".join(self.sealed), dtype=np.uint8),
+            head_array(self.own),
+            head_array(self.seen),
+        )
+
+    @classmethod
+    def read(cls, arrays: tuple[ndarray, ...]) -> Submission:
+        """Raises MalformedMessage unless the arrays are a submission."""
+        if len(arrays) != 10:
+            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
+        study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
+        number = integer("submission", "number", scalars[:1])
+        second_round = integer("submission", "second_round", scalars[1:])
+        for what, array in {"ids": ids, "members": members, "seats": seats}.items():
+            positions("submission", what, array)
+        if not np.isin(seats, members).all():
+            raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
+        if integers("submission", "lengths", lengths).shape != seats.shape:
+            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one a seat")
+        if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
+            raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
+        ends = np.cumsum(lengths)
+        parts = tuple(sealed[end - length : end].tobytes() for end, length in zip(ends, lengths, strict=True))
+        return cls(
+            check_bytes(study, 32),
+            check_bytes(request, 32),
+            number,
+            bool(second_round),
+            ids,
+            members,
+            seats,
+            parts,
+            head_of(own),
+            head_of(seen),
+        )
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the heads: a batch is evaluated for one submission only."""
+        parts = [each.tobytes() for each in self.arrays()[:-2]]
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.sha256(b"conclave submission 1\n" + framed).digest()
+
+
+class Guardian:
+    """The guardian of one study. serve() holds one conversation with the coordinator, about one batch.
+
+    ledger: of this study, at the guardian alone; sealing_key, signing_key: of the study's terms; source: must be the
+    operating system's where labels are released for real. Raises InvalidInput for keys that are not the study's.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        *,
+        ledger: Ledger,
+        sealing_key: X25519PrivateKey,
+        signing_key: Ed25519PrivateKey,
+        source: RandomSource,
+        noise_source: RandomSource | None = None,
+    ) -> None:
+        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
+        terms = study.confidentiality
+        public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
+        if public != (terms.sealing_key, terms.signing_key):
+            raise InvalidInput(
+                f"the guardian's keys are not those of study {study.name!r}; allowed: sealing_key and "
+                "signing_key of its [confidentiality]"
+            )
+        self._study = study
+        self._ledger = ledger
+        self._sealing_key = sealing_key
+        self._signing_key = signing_key
+        self._source = source
+        self._noise_source = noise_source or source
+        ledger.bind(study=study.digest, run=b"")
+        ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
+
+    def serve(self, channel: Channel) -> None:
+        """One batch, to its signed outcome; or, for queries that are hidden, the deals that come before a batch.
+
+        Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
+        the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
+        """
+        try:
+            arrays = receive(channel)
+            if arrays and np.array_equal(arrays[0], DEAL):
+                return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
+            submission = Submission.read(arrays)
+            shares, faulty = self._open(submission)
+            self._accept(submission)
+        except (Refused, MalformedMessage, BudgetExceeded) as error:
+            code = error.code if isinstance(error, Refused) else "budget_exceeded"
+            self._ledger.log.append("guardian_refused", code=code)
+            send(channel, (), code="malformed" if isinstance(error, MalformedMessage) else code)
+            raise
+        send(channel, (faulty, head_array(self._ledger.log.head())))
+        self._answer(channel, submission, shares, faulty)
+
+    def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
+        """The shares of the seats whose seal and form are right, and which seats' are not."""
+        study = self._study
+        if submission.study != study.digest:
+            raise Refused("unknown_study", f"study {submission.study.hex()[:16]} is not one of this guardian's")
+        if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
+            raise Refused("query_limit", "a seat or query is beyond the study's roster or limit")
+        if study.round_one is not None and (submission.ids >= study.round_one).any() != submission.second_round:
+            raise Refused("other_round", "the batch is not of the round that it is submitted for")
+        shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
+        for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
+            name = study.roster[seat].party
+            try:
+                opened = unseal(
+                    sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
+                )
+                shares.append(check_guardian_share(opened, voters=study.teachers))
+            except MalformedMessage:
+                faulty[at] = True
+        return shares, faulty
+
+    def _accept(self, submission: Submission) -> None:
+        """Reserves the batch and notes a noise seed, in one transaction; or finds both again.
+
+        Until labels were computed of one submission, another may take its place, among the same members about the same
+        queries: under the batch's one coin nothing more is opened of anybody's votes.
+        """
+        study, ledger, digest = self._study, self._ledger, submission.request
+        with ledger.log.together():
+            ledger.log.check_known(submission.seen, by="the coordinator")
+            ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
+            if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
+                raise Refused("other_submission", "labels were computed of other shares of this batch")
+            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
+                raise Refused("too_many_attempts", f"labels of the batch were computed {_ATTEMPTS} times")
+            ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+            asked = study.participation.votes(submission.ids).sum(axis=1)
+            worst = study.budgets.amount(asked, asked)
+            amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
+            if ledger.stored(submission.number) is None:
+                ids, limit = submission.ids.tolist(), study.query_limit
+                ledger.reserve(submission.number, digest, amounts, b"", queries=ids, limit=limit)
+            elif ledger.number_of(digest) != submission.number:
+                raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
+            elif (ledger.charged(submission.number), ledger.queries(submission.number)) != (
+                amounts,
+                submission.ids.tolist(),
+            ):
+                raise Refused("other_submission", "the batch was reserved for other queries or members")
+
+    def _answer(
+        self,
+        channel: Channel,
+        submission: Submission,
+        shares: list[GuardianShare],
+        faulty: Bool[ndarray, " seats"],
+    ) -> None:
+        study, ledger, ids = self._study, self._ledger, submission.ids
+        seats = submission.seats[~faulty]
+        if len(seats) < study.quorum:
+            return self._give_up(submission)
+        takes_part = study.participation.votes(ids)
+        ballots = ballots_of(study, submission.request, takes_part[seats])
+        share = GuardianShare.of_all(shares)
+        coin_seed = ledger.note(submission.request, COIN_SEED, self._source(COIN_SEED_BYTES))
+        voters = guardian_checks(
+            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, ledger, submission.request)
+        )
+        valid = whole_seats(study, voters)
+        if valid.sum() < study.quorum:
+            return self._give_up(submission)
+        self._begin(submission)
+        sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
+        seed = ledger.noted(submission.request, _NOISE_SEED)
+        assert seed is not None  # noted when the submission was accepted
+        lattice = study.lattice
+        assert lattice is not None
+        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=lattice.units)
+        bit, label = server_noise(study, noise, queries=len(ids))
+        answered = guardian_side(
+            channel,
+            sums,
+            label_noise=label,
+            threshold_noise=bit,
+            threshold=study.threshold_units(second_round=submission.second_round) is not None,
+            source=self._source,
+        )
+        voted = {study.roster[seat].party for seat, good in zip(seats.tolist(), valid.tolist(), strict=True) if good}
+        due = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
+        charged = ledger.charged(submission.number)
+        amounts = {name: int(due[study.seats[name]]) if name in voted else 0 for name in charged}
+        ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
+        signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
+        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+
+    def _give_up(self, submission: Submission) -> None:
+        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        self._ledger.log.append("below_quorum", batch=submission.number)
+
+    def _begin(self, submission: Submission) -> None:
+        """Fixes the submission of which labels are computed, and counts how often they are.
+
+        A coordinator that shifts its sums and begins again would learn more of the counts each time.
+        """
+        ledger, digest = self._ledger, submission.request
+        with ledger.log.together():
+            if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
+                raise Refused("other_submission", "labels were computed of other shares of this batch")
+            number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
+            ledger.note(digest, _attempt(number), b"")
+            if number > 0:
+                ledger.log.append("computed_again", batch=submission.number, times=number + 1)
+
+
+def _attempt(number: int) -> str:
+    return f"attempt {number}"

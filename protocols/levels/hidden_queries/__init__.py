@@ -1,0 +1,1 @@
+"""Hidden queries: a hospital's own records, labelled by models of others that never see them."""

@@ -1,0 +1,172 @@
+"""Hidden queries, the answering party's side: a private model answers a batch that its party never sees.
+
+The steps of the computation (protocols/levels/hidden_queries/inference/) cost nothing and say nothing: without the
+last reply, all that leaves is masked by randomness that the guardian dealt for this one computation. The last reply,
+which brings the querying party's share of the votes, is in the reply that is charged and stored. So a querying party
+that repeats steps, or stops halfway, learns nothing and has the votes of a batch once: asked again, the seat gives
+what it stored.
+
+What lies in memory between the steps may be lost: nothing was charged by then, and a new computation has fresh
+randomness. A step that is sent again gets the reply that it got.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from protocols.crypto.identity import sign
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
+from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, check_architecture, opened_part
+from protocols.levels.hidden_queries.inference.announced import announced
+from protocols.levels.hidden_queries.inference.answerer import Answerer
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, Plan
+from protocols.levels.level import Votes
+from protocols.levels.secure_sum.terms import roster_verifier
+from protocols.levels.two_server.aggregation import SharedBallot
+from protocols.levels.two_server.conversation import check_bytes, seal
+from protocols.ranges import integer
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+from protocols.wire.messages import HiddenVotes, StepReply, StepRequest, VoteRequest, encode_arrays
+
+ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
+NO_INFERENCE = "no_inference"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateModel:
+    """What a seat answers hidden queries with.
+
+    load: gives its model, or raises Refused; admit: called before the votes of a batch are charged, and raises Refused
+    where the seat may not vote; key: the private half of the seat's signing_key.
+    """
+
+    load: Callable[[], QuantisedModel]
+    admit: Callable[[QueryBatch], None]
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+
+
+@dataclass(eq=False)
+class _Computation:
+    """One batch under way: a fresh key, then an Answerer; what the last step was, and what it gave."""
+
+    request: bytes
+    queries: int
+    model: QuantisedModel = field(repr=False)
+    key: X25519PrivateKey | None = field(repr=False)
+    answerer: Answerer | None = field(default=None, repr=False)
+    step: bytes = b""
+    reply: Arrays = field(default=(), repr=False)
+
+
+class PrivateBallot(SharedBallot):
+    """Votes of a private model on queries that are not shown to it. source: the operating system's on a node."""
+
+    def __init__(self, study: Study, seat: str, *, private: PrivateModel, source: RandomSource) -> None:
+        super().__init__(study, seat, source=source)
+        if study.confidentiality.querier is None:
+            raise InvalidInput(f"study {study.name!r} names no querier; allowed: one that hides its queries")
+        if not roster_verifier(study)(seat, b"", sign(private.key, b"")):
+            raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
+        self._private = private
+        self._under_way: _Computation | None = None
+
+    def step(self, request: StepRequest) -> StepReply:
+        asked = hashlib.sha256(request.step.encode() + b"\n" + encode_arrays(request.arrays)).digest()
+        known = self._under_way
+        if known is None or (known.request, known.step) != (request.batch_digest, asked):
+            known = self._stepped(request)
+            known.step = asked
+        return StepReply(request.batch_digest, request.step, known.reply)
+
+    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
+        """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
+        if request.batch.inputs.shape[1:] != (0,):
+            raise Refused("other_shape", "queries came in the clear; allowed: none, as the study hides them")
+        known = self._of(request.digest)
+        if known.answerer is None or known.queries != len(request.batch.ids):
+            raise Refused(NO_INFERENCE, "the batch has other queries, or none that were computed")
+        self._private.admit(request.batch)
+        self._under_way = None
+        last = known.answerer.step(LAST_REQUEST, request.relayed)
+        sealed = seal(
+            known.answerer.guardian_share.arrays(),
+            key=self._sealing_key,
+            study=self._study.digest,
+            request=request.digest,
+            seat=self._seat,
+        )
+        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *last))
+
+    def _stepped(self, request: StepRequest) -> _Computation:
+        """The computation after a step; what a step leaves behind that fails cannot be gone on with."""
+        if request.step == ARCHITECTURE:
+            self._under_way = self._begin(request)
+            return self._under_way
+        known = self._of(request.batch_digest)
+        self._under_way = None
+        if request.step == DEALT:
+            known.reply = self._deal(known, request)
+        elif request.step == INFERENCE:
+            known.reply = self._infer(known, request.arrays)
+        else:
+            raise Refused("no_such_step", f"step {request.step!r}; allowed: {ARCHITECTURE}, {DEALT}, {INFERENCE}")
+        self._under_way = known
+        return known
+
+    def _begin(self, request: StepRequest) -> _Computation:
+        study = self._study
+        if len(request.arrays) != 1:
+            raise MalformedMessage("the question for an architecture is malformed; allowed: the number of queries")
+        queries = integer("StepRequest architecture", "queries", request.arrays[0])
+        if queries > study.batch_limit:
+            raise Refused("batch_too_large", f"{queries} queries; allowed: 1 to {study.batch_limit} in a batch")
+        model = self._private.load()
+        try:
+            check_architecture(model.architecture, study)
+        except InvalidInput as error:
+            raise CannotVote(str(error)) from None
+        key = X25519PrivateKey.from_private_bytes(self._source(KEY_BYTES))
+        offer = Offer(announced(model.architecture).encode(), key.public_key().public_bytes_raw(), b"")
+        statement = offer.statement(study.digest, request.batch_digest, self._seat, queries)
+        signed = Offer(offer.text, offer.key, sign(self._private.key, statement))
+        return _Computation(request.batch_digest, queries, model, key, reply=signed.arrays())
+
+    def _deal(self, known: _Computation, request: StepRequest) -> Arrays:
+        key, known.key = known.key, None
+        if key is None:
+            raise MalformedMessage("randomness was dealt before; allowed: once, for one computation")
+        study = self._study
+        dealt = opened_part(
+            request.arrays,
+            key=key,
+            signed_by=self._signing_key,
+            study=study.digest,
+            request=request.batch_digest,
+            seat=self._seat,
+        )
+        known.answerer = Answerer(known.model, known.queries, dealt, context=request.batch_digest, source=self._source)
+        first = Plan.of(known.model.architecture, known.queries).exchanges[0]
+        return known.answerer.step(first.name, ())
+
+    def _infer(self, known: _Computation, arrays: Arrays) -> Arrays:
+        if known.answerer is None or not arrays:
+            raise MalformedMessage("a step of the computation came before its randomness, or without a name")
+        name = check_bytes(arrays[0], arrays[0].size).decode("ascii", errors="replace")
+        if name == LAST_REQUEST:
+            raise MalformedMessage("the last step came by itself; allowed: with the batch, which is charged")
+        return known.answerer.step(name, arrays[1:])
+
+    def _of(self, request: bytes) -> _Computation:
+        if self._under_way is None or self._under_way.request != request:
+            raise Refused(NO_INFERENCE, "nothing was computed of this batch; allowed: begin it again")
+        return self._under_way

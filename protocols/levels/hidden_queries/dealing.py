@@ -1,0 +1,214 @@
+"""Hidden queries: what querying party and guardian say to each other before a batch, so that models can answer it.
+
+The guardian deals correlated randomness for one querying and one answering party
+(protocols/levels/hidden_queries/inference/). Half of it goes to the querying party in the open; the other half is
+sealed to a fresh key of the answering party, since the querying party passes it on: with both halves it could read a
+model. The answering party signs that key with the key that the study's roster names, so that nobody can put another in
+its place; the guardian signs what it sealed, so that nobody can replace it. Each half serves one computation: asking
+again brings fresh randomness for a fresh key.
+
+The guardian sees architectures, who answers, and its own randomness: no query, weight, or message of the computation.
+Semi-honest, and not colluding with the querying party, with a party that answers, or with whoever relays between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from numpy import ndarray
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.levels.hidden_queries.inference.announced import MAX_CHARACTERS, read_announced
+from protocols.levels.hidden_queries.inference.architecture import Architecture, Precision
+from protocols.levels.hidden_queries.inference.dealer import deal
+from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.message_sizes import check_sizes
+from protocols.levels.secure_sum.terms import roster_verifier
+from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
+from protocols.ranges import integer
+from protocols.study.study import Study
+
+KEY_BYTES = 32
+DEAL = np.frombuffer(b"deal", dtype=np.uint8)
+_PURPOSE = b"conclave dealt part 1\n"
+_LARGEST_SIGNATURE = 80  # ECDSA over P-256 in DER has up to 72
+# Public, and the same for every model of every study: chosen without looking at weights.
+_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS = 8, 10, 32
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What an answering party says of itself before a batch: its architecture, a fresh key, and its signature."""
+
+    text: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    signature: bytes = field(repr=False)
+
+    def arrays(self) -> Arrays:
+        """As they travel."""
+        return tuple(np.frombuffer(each, dtype=np.uint8) for each in (self.text, self.key, self.signature))
+
+    @classmethod
+    def read(cls, arrays: Arrays, study: Study) -> Offer:
+        """Raises MalformedMessage unless the arrays are an offer with an architecture that fits the study."""
+        if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= _LARGEST_SIGNATURE:
+            raise MalformedMessage("an offer has other arrays; allowed: an architecture, a key and a signature")
+        text, key, signature = arrays
+        offer = cls(check_bytes(text, text.size), check_bytes(key, KEY_BYTES), check_bytes(signature, signature.size))
+        offer.architecture(study)
+        return offer
+
+    def architecture(self, study: Study) -> Architecture:
+        """Of the study's features and classes. Raises MalformedMessage."""
+        try:
+            architecture = read_announced(self.text.decode())
+            check_architecture(architecture, study)
+        except UnicodeDecodeError:
+            raise MalformedMessage("an architecture is no text") from None
+        except InvalidInput as error:
+            raise MalformedMessage(str(error)) from None
+        return architecture
+
+    def statement(self, study: bytes, request: bytes, seat: str, queries: int) -> bytes:
+        """What the answering party signs."""
+        about = study + request + queries.to_bytes(8, "big") + self.key
+        return b"conclave offer 1\n" + about + hashlib.sha256(self.text).digest() + seat.encode()
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """What the guardian deals for one seat: the querying party's half, and the other, sealed and signed."""
+
+    own: Arrays = field(repr=False)
+    sealed: ndarray = field(repr=False)
+    signature: ndarray = field(repr=False)
+
+
+def precision_of(study: Study) -> Precision:
+    """The fixed point of every model of a study. Raises InvalidInput for a study without a querier."""
+    bound = study.confidentiality.input_bound
+    if bound is None:
+        raise InvalidInput(f"study {study.name!r} names no querier; allowed: one that hides its queries")
+    return Precision(_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS, bound)
+
+
+def check_architecture(architecture: Architecture, study: Study) -> None:
+    """Raises InvalidInput unless it takes the study's inputs, gives its classes, and keeps within the limits."""
+    if architecture.precision != precision_of(study):
+        raise InvalidInput(f"the model has {architecture.precision}; allowed: {precision_of(study)}, as in every model")
+    if architecture.classes != study.classes:
+        raise InvalidInput(f"the model has {architecture.classes} classes; allowed: the study's {study.classes}")
+    if study.terms is not None and architecture.features != prod(study.terms.input_shape):
+        raise InvalidInput(
+            f"the model takes {architecture.features} values; allowed: those of {study.terms.input_shape}, as the "
+            "terms say"
+        )
+    check_sizes(architecture, study.batch_limit)
+
+
+def ask_deals(
+    channel: Channel, study: Study, request: bytes, queries: int, offers: Mapping[str, Offer]
+) -> tuple[dict[str, Dealt], frozenset[str]]:
+    """What the guardian deals to each seat, and the seats whose offers it refuses.
+
+    Raises Refused, MalformedMessage, ChannelClosed as `receive` does.
+    """
+    digests = (np.frombuffer(each, dtype=np.uint8) for each in (study.digest, request))
+    send(channel, (DEAL, *digests, np.array([queries, len(offers)], dtype=np.int64)))
+    dealt: dict[str, Dealt] = {}
+    for seat, offer in offers.items():
+        send(channel, (np.array([study.seats[seat]], dtype=np.int64), *offer.arrays()))
+        answer = receive(channel)
+        if not answer:
+            continue
+        if len(answer) != 3:
+            raise MalformedMessage(f"the guardian dealt {len(answer)} arrays; allowed: 3")
+        dealt[seat] = Dealt(answer[:1], answer[1], answer[2])
+    return dealt, frozenset(offers) - set(dealt)
+
+
+def serve_deals(
+    channel: Channel, arrays: Arrays, study: Study, *, key: Ed25519PrivateKey, source: RandomSource
+) -> None:
+    """The guardian's side, after its first message. source: fresh cryptographic randomness.
+
+    Raises Refused or MalformedMessage; nothing is charged by this conversation, and nothing is kept.
+    """
+    if study.confidentiality.querier is None:
+        raise Refused("no_querier", f"study {study.name!r} hides no queries; nothing is dealt")
+    if len(arrays) != 4 or arrays[3].ndim != 1:
+        raise MalformedMessage("a request to deal is malformed; allowed: study, request, queries and seats")
+    if check_bytes(arrays[1], 32) != study.digest:
+        raise Refused("unknown_study", "the request to deal is of a study that is not one of this guardian's")
+    request = check_bytes(arrays[2], 32)
+    queries, seats = integer("deal", "queries", arrays[3][:1]), integer("deal", "seats", arrays[3][1:])
+    if not (1 <= queries <= study.batch_limit and 0 <= seats <= len(study.roster)):
+        raise MalformedMessage(f"{queries} queries of {seats} seats; allowed: what the study allows")
+    verify = roster_verifier(study)
+    for _ in range(seats):
+        send(channel, _part(receive(channel), study, request, queries, verify, key, source))
+
+
+def _part(
+    arrays: Arrays,
+    study: Study,
+    request: bytes,
+    queries: int,
+    verify: Callable[[str, bytes, bytes], bool],
+    key: Ed25519PrivateKey,
+    source: RandomSource,
+) -> Arrays:
+    """One seat's parts; none for an offer that is malformed or not signed by the seat's party."""
+    if not arrays:
+        raise MalformedMessage("an offer names no seat; allowed: its position on the roster")
+    position = integer("offer", "seat", arrays[0])
+    if position >= len(study.roster):
+        raise MalformedMessage(f"seat {position}; allowed: positions on the roster")
+    seat = study.roster[position].party
+    try:
+        offer = Offer.read(arrays[1:], study)
+    except MalformedMessage:
+        return ()
+    if not verify(seat, offer.statement(study.digest, request, seat, queries), offer.signature):
+        return ()
+    own, theirs = deal(offer.architecture(study), queries, source=source)
+    return (*own, *sealed_part(theirs, key=offer.key, signs=key, study=study.digest, request=request, seat=seat))
+
+
+def sealed_part(
+    dealt: Arrays, *, key: bytes, signs: Ed25519PrivateKey, study: bytes, request: bytes, seat: str
+) -> tuple[ndarray, ndarray]:
+    """The answering party's half, for the holder of `key` alone, and the guardian's signature of it."""
+    sealed = seal(dealt, key=key, study=study, request=request, seat=seat, purpose=_PURPOSE)
+    signature = signs.sign(_dealt_statement(sealed, key, study, request, seat))
+    return np.frombuffer(sealed, dtype=np.uint8), np.frombuffer(signature, dtype=np.uint8)
+
+
+def opened_part(
+    arrays: Arrays, *, key: X25519PrivateKey, signed_by: bytes, study: bytes, request: bytes, seat: str
+) -> Arrays:
+    """The answering party's half. Raises MalformedMessage, Refused("bad_signature") if the guardian did not deal it."""
+    if len(arrays) != 2 or arrays[0].ndim != 1:
+        raise MalformedMessage("a dealt part has other arrays; allowed: what is sealed and its signature")
+    sealed = check_bytes(arrays[0], arrays[0].size)
+    public = key.public_key().public_bytes_raw()
+    try:
+        Ed25519PublicKey.from_public_bytes(signed_by).verify(
+            check_bytes(arrays[1], SIGNATURE_BYTES), _dealt_statement(sealed, public, study, request, seat)
+        )
+    except InvalidSignature:
+        raise Refused("bad_signature", "the dealt part is not signed by the study's guardian for this key") from None
+    return unseal(sealed, key=key, study=study, request=request, seat=seat, purpose=_PURPOSE)
+
+
+def _dealt_statement(sealed: bytes, key: bytes, study: bytes, request: bytes, seat: str) -> bytes:
+    return _PURPOSE + study + request + key + hashlib.sha256(sealed).digest() + seat.encode()

@@ -1,0 +1,179 @@
+"""A model in fixed point, and its labels by plain integer arithmetic, which the private protocol gives bit for bit.
+
+Weights are rounded to multiples of 2^-weight_bits, inputs to multiples of 2^-input_bits; sums are exact; a ReLU drops
+the fraction bits that the weights brought, rounding half up. A pool sums, and the weights after it are divided by the
+size of its squares before they are rounded. Nothing overflows: intervals (Moore 1966) for every sum,
+over all inputs of size input_bound, are held against accumulator_bits before anything is shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import log2
+
+import numpy as np
+from jaxtyping import Float, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.levels.hidden_queries.inference.architecture import (
+    Architecture,
+    LayerShape,
+    LinearShape,
+    PoolShape,
+    Precision,
+    ReLUShape,
+)
+from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, float_inference, matrix
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """One layer's integers. bias: one a output or filter, at the scale of the sums."""
+
+    matrix: Int64[ndarray, "outputs terms"] = field(repr=False)
+    bias: Int64[ndarray, " outputs"] = field(repr=False)
+
+    def applied(
+        self, shape: LinearShape, values: Int64[ndarray, "queries inputs"]
+    ) -> Int64[ndarray, "queries outputs"]:
+        """matrix @ values + bias, exactly, if no sum reaches 2^63."""
+        sums = [
+            shape.gathered(shape.columns(values[start : start + shape.chunk]) @ self.matrix.T + self.bias)
+            for start in range(0, len(values), shape.chunk)
+        ]
+        return np.concatenate(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantisedModel:
+    """A model in fixed point: its public architecture, and its private weights (None for layers without any)."""
+
+    architecture: Architecture
+    weights: tuple[Weights | None, ...] = field(repr=False)
+
+
+def quantise(model: Model, precision: Precision) -> QuantisedModel:
+    """The model in fixed point.
+
+    Raises InvalidInput, naming the layer and how large its sums can become, if some input would overflow the
+    accumulators; nothing was shared then.
+    """
+    shapes: list[LayerShape] = []
+    weights: list[Weights | None] = []
+    # What a number stands for: number * factor / 2^bits.
+    bits, factor = precision.input_bits, 1.0
+    for layer, shape in zip(model.layers, model.shapes(), strict=True):
+        if isinstance(layer, Dense | Convolution):
+            bits += precision.weight_bits
+            weights.append(_rounded(layer, factor * 2.0**precision.weight_bits, 2.0**bits))
+            factor = 1.0
+        else:
+            weights.append(None)
+        if isinstance(shape, PoolShape):
+            factor /= shape.size**2
+        elif isinstance(shape, ReLUShape):
+            shape = replace(shape, shift=min(bits - precision.input_bits, precision.accumulator_bits - 2))
+            bits -= shape.shift
+        shapes.append(shape)
+    quantised = QuantisedModel(Architecture(model.features, tuple(shapes), precision), tuple(weights))
+    _check_no_overflow(quantised)
+    return quantised
+
+
+def quantised_inputs(
+    architecture: Architecture, inputs: Float[ndarray, "queries ..."]
+) -> Int64[ndarray, "queries features"]:
+    """Inputs in fixed point, one row a query. Raises InvalidInput above input_bound, without giving the value."""
+    values = inputs.reshape(len(inputs), -1).astype(np.float64)
+    if values.shape[1] != architecture.features:
+        raise InvalidInput(f"queries have {values.shape[1]} values; the model takes {architecture.features}")
+    check_inputs(values, architecture.precision)
+    return np.rint(values * 2.0**architecture.precision.input_bits).astype(np.int64)
+
+
+def check_inputs(inputs: Float[ndarray, "queries ..."], precision: Precision) -> None:
+    """Raises InvalidInput above input_bound, without giving the value."""
+    bound = precision.input_bound
+    values = inputs.reshape(len(inputs), -1)
+    if values.size and not (values.min() >= -bound and values.max() <= bound):
+        bad = int(np.count_nonzero(~(np.abs(values) <= bound).all(axis=1)))
+        raise InvalidInput(f"{bad} of {len(values)} queries have values outside the allowed -{bound:g} to {bound:g}")
+
+
+def plain_inference(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+    """The quantised model's labels, by integer arithmetic in the clear; ties go to the lowest class."""
+    values = quantised_inputs(model.architecture, inputs)
+    for shape, weights in zip(model.architecture.layers, model.weights, strict=True):
+        if isinstance(shape, ReLUShape):
+            values = shape.applied(values)
+        elif isinstance(shape, PoolShape):
+            values = shape.sums(values)
+        else:
+            assert weights is not None
+            values = weights.applied(shape, values)
+    return values.argmax(axis=1)
+
+
+def agreement(model: Model, quantised: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> float:
+    """The share of queries on which fixed point and float64 give the same label."""
+    return float(np.mean(float_inference(model, inputs) == plain_inference(quantised, inputs)))
+
+
+def _rounded(layer: Dense | Convolution, scale: float, bias_scale: float) -> Weights:
+    weights, bias = np.rint(matrix(layer) * scale), np.rint(layer.bias.astype(np.float64) * bias_scale)
+    # Beyond 2^32 the layer overflows whatever its input; clipped so that the check below can say so.
+    return Weights(
+        np.clip(weights, -(2.0**32), 2.0**32).astype(np.int64), np.clip(bias, -(2.0**40), 2.0**40).astype(np.int64)
+    )
+
+
+def _check_no_overflow(model: QuantisedModel) -> None:
+    """Raises InvalidInput if some input of size input_bound could bring a sum beyond the accumulators."""
+    precision = model.architecture.precision
+    limit = 2 ** (precision.accumulator_bits - 1)
+    top = int(np.rint(precision.input_bound * 2.0**precision.input_bits))
+    high = np.full((1, model.architecture.features), top, dtype=np.int64)
+    low = -high
+    for number, (shape, weights) in enumerate(zip(model.architecture.layers, model.weights, strict=True), 1):
+        if isinstance(shape, ReLUShape):
+            low, high = shape.applied(low), shape.applied(high)
+        elif isinstance(shape, PoolShape):
+            low, high = shape.sums(low), shape.sums(high)
+        else:
+            assert weights is not None
+            # Floats first: what they cannot hold exactly is far beyond the limit, and integers might wrap.
+            sizes = np.abs(weights.matrix).astype(np.float64).sum(axis=1).max() * float(
+                max(np.abs(low).max(), high.max())
+            )
+            if sizes < 2.0**60:
+                up, down = (
+                    Weights(np.maximum(weights.matrix, 0), weights.bias),
+                    Weights(np.minimum(weights.matrix, 0), 0 * weights.bias),
+                )
+                low, high = (
+                    up.applied(shape, low) + down.applied(shape, high),
+                    up.applied(shape, high) + down.applied(shape, low),
+                )
+            else:
+                high = np.full((1, shape.outputs), 2**62, dtype=np.int64)
+                low = -high
+        following = model.architecture.layers[number : number + 1]
+        added = following[0].half if following and isinstance(following[0], ReLUShape) else 0
+        reached = int(max(high.max() + added, -low.min()))
+        if reached >= limit:
+            raise InvalidInput(
+                f"layer {number} ({type(shape).__name__.removesuffix('Shape')}) can reach {_power(reached)} for inputs "
+                f"up to {precision.input_bound:g}; allowed: below 2**{precision.accumulator_bits - 1}, with "
+                f"{precision.input_bits} input_bits and {precision.weight_bits} weight_bits: use fewer bits"
+            )
+    spread = int(high.max() - low.min())
+    if spread >= limit:
+        raise InvalidInput(
+            f"scores of layer {len(model.weights)} can differ by {_power(spread)}; allowed: below "
+            f"2**{precision.accumulator_bits - 1}: use fewer bits"
+        )
+
+
+def _power(size: int) -> str:
+    return f"2**{log2(size):.1f}"

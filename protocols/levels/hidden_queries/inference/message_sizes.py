@@ -1,0 +1,36 @@
+"""How much a private inference sends: checked against what a hub takes, before anything is computed."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from protocols.errors import InvalidInput
+from protocols.levels.hidden_queries.inference.architecture import Architecture
+from protocols.levels.hidden_queries.inference.material import Piece
+from protocols.levels.hidden_queries.inference.plan import Plan
+
+# A hub takes no larger frame from a node, and passes on no larger one: several are in its memory at once.
+REPLY_BYTES = 7 * 2**20
+REQUEST_BYTES = 32 * 2**20
+
+
+def check_sizes(architecture: Architecture, queries: int) -> None:
+    """Raises InvalidInput unless all messages of a batch of so many queries are within the limits."""
+    plan = Plan.of(architecture, queries)
+    reply = max(_bytes(exchange.reply) for exchange in plan.exchanges)
+    request = max(_bytes(plan.corrections), *(_bytes(exchange.request) for exchange in plan.exchanges))
+    for what, size, limit in (
+        ("a reply of the answering party", reply, REPLY_BYTES),
+        ("a message to the answering party", request, REQUEST_BYTES),
+    ):
+        if size > limit:
+            raise InvalidInput(
+                f"{what} about {queries} queries has {size} bytes; allowed: {limit}: use a smaller model, or a study "
+                "with a lower batch_limit"
+            )
+
+
+def _bytes(pieces: tuple[Piece, ...]) -> int:
+    return sum(prod(piece.shape) * np.dtype(piece.dtype).itemsize for piece in pieces)

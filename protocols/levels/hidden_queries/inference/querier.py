@@ -1,0 +1,149 @@
+"""The querying party: private inputs, and one batch that one other party answers without seeing them.
+
+start() gives the first request; step(reply) gives the next one, or None when `share` is there. The querying party
+relays requests as it likes: `converse` drives many parties at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from protocols.crypto.field import plus
+from protocols.crypto.prg_aes import Stream
+from protocols.errors import MalformedMessage
+from protocols.levels.hidden_queries.inference.architecture import Architecture, PoolShape
+from protocols.levels.hidden_queries.inference.fixed_point import quantised_inputs
+from protocols.levels.hidden_queries.inference.material import Arrays, drawn, received
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, LinearGate, Plan, last_reply
+from protocols.levels.hidden_queries.inference.relu import ReLU
+from protocols.levels.hidden_queries.inference.ring import by_uniform
+from protocols.levels.hidden_queries.inference.vote import Vote, votes_at
+from protocols.levels.two_server.shares import CoordinatorShare
+
+Request = tuple[str, Arrays]
+
+
+class Querier:
+    """Asks one party for the labels of `inputs`."""
+
+    def __init__(self, architecture: Architecture, inputs: Float[ndarray, "queries ..."], dealt: Arrays) -> None:
+        """dealt: from the guardian. Raises InvalidInput for inputs that the architecture does not take."""
+        self._inputs = quantised_inputs(architecture, inputs)
+        self._plan = Plan.of(architecture, len(inputs))
+        (self._seed,) = received("the dealt randomness", dealt, (SEED,))
+        self._waiting = list(self._plan.exchanges)
+        self._share: CoordinatorShare | None = None
+        self._unfinished: Arrays | None = None
+        self._over = False
+        self._requests = self._asks()
+        next(self._requests)
+
+    @property
+    def share(self) -> CoordinatorShare:
+        """This party's share of one voter's votes and of their check, as a coordinator has it in `two_server`."""
+        if self._share is None:
+            raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; there is no vote yet")
+        return self._share
+
+    @property
+    def unfinished(self) -> Arrays:
+        """Once the last request is made: all that `finish` needs besides its reply, for who must outlive a crash."""
+        if self._unfinished is None:
+            raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
+        return self._unfinished
+
+    def start(self) -> Request:
+        """The first request; it brings nothing, and could be made before there are inputs."""
+        return self._waiting[0].name, ()
+
+    def step(self, reply: Arrays) -> Request | None:
+        """The next request, or None at the end. Raises MalformedMessage for a bad reply; the batch is over then."""
+        if self._over:
+            raise MalformedMessage("a reply came after the batch was over; allowed: nothing more")
+        exchange = self._waiting[0]
+        self._over = True
+        try:
+            arrays = self._requests.send(received(exchange.name, reply, exchange.reply))
+        except StopIteration as end:
+            self._share = end.value
+            return None
+        self._over = False
+        self._waiting.pop(0)
+        return self._waiting[0].name, arrays
+
+    def _asks(self) -> Generator[Arrays, Arrays, CoordinatorShare]:
+        """Requests, each answered by what is sent in; returns the share of the votes."""
+        plan, stream = self._plan, Stream(self._seed.tobytes())
+        dealt = [drawn(stream, plan.queriers(step)) for step in (*plan.steps, plan.vote)]
+        masked_weights = iter((yield ()))
+        # Shares of all products with weights are known before any input is.
+        products = [
+            step.applied(arrays[0], by_uniform(next(masked_weights))) + arrays[1]
+            for step, arrays in zip(plan.steps, dealt, strict=False)
+            if isinstance(step, LinearGate)
+        ]
+
+        share, known = self._inputs.astype(np.uint32), iter(products)
+        opening: Arrays = ()
+        for step, arrays in zip(plan.steps, dealt, strict=False):
+            if isinstance(step, PoolShape):
+                share = step.sums(share)
+            elif isinstance(step, LinearGate):
+                opening, share = (*opening, share - arrays[0]), next(known)
+            else:
+                relu = ReLU(step, arrays[:3], arrays[3:], leads=True)
+                masked = relu.masked(share.reshape(-1))
+                their_masked, their_lookups = yield (*opening, masked)
+                lookups = relu.lookups(masked, their_masked)
+                bits = relu.bits(lookups, their_lookups)
+                (their_bits,) = yield lookups, bits
+                opening, share = (), relu.output(bits, their_bits).reshape(share.shape)
+
+        vote = Vote(plan.vote, dealt[-1][:3], dealt[-1][3:], leads=True)
+        masked = vote.masked(share)
+        their_masked, their_lookups = yield (*opening, masked)
+        lookups = vote.lookups(masked, their_masked)
+        wins = vote.wins(lookups, their_lookups)
+        self._unfinished = wins, vote.table
+        return finish(self._unfinished, (yield lookups, wins))
+
+
+def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
+    """The querying party's share, from Querier.unfinished and the last reply. Raises MalformedMessage for a bad one."""
+    wins, table = unfinished
+    their_wins, their_share, squares, seeds = received(LAST_REQUEST, reply, last_reply(*wins.shape))
+    return CoordinatorShare(plus(votes_at(table, wins, their_wins)[None], their_share), squares, seeds)
+
+
+def converse(
+    queriers: Mapping[str, Querier], exchange: Callable[[dict[str, Request]], Mapping[str, Arrays | None]]
+) -> tuple[dict[str, CoordinatorShare], dict[str, str]]:
+    """Asks many parties at once, whatever their architectures: (shares by party, faults by party).
+
+    exchange: one round, {party: request} -> {party: reply, or None if it gave none}. A party that is silent or sends
+    something malformed is left out, and the rest goes on.
+    """
+    shares: dict[str, CoordinatorShare] = {}
+    faults: dict[str, str] = {}
+    requests = {party: querier.start() for party, querier in queriers.items()}
+    while requests:
+        replies, requests = exchange(requests), {}
+        for party in sorted(set(replies) & (set(queriers) - set(shares) - set(faults))):
+            reply = replies[party]
+            if reply is None:
+                faults[party] = "gave no reply"
+                continue
+            try:
+                request = queriers[party].step(reply)
+            except MalformedMessage as fault:
+                faults[party] = str(fault)
+                continue
+            if request is None:
+                shares[party] = queriers[party].share
+            else:
+                requests[party] = request
+    return shares, faults

@@ -1,0 +1,203 @@
+"""Hidden queries, the querying party's side: it is the first server of `two_server`, and computes with private models.
+
+A hospital asks about records of its own. It takes the coordinator's seat: it runs the Coordinator with a ledger of its
+own, converses with the guardian, and reaches the parties through the operator's hub. For each batch and party it
+computes with a model that it does not see, under randomness that the guardian deals (dealing.py), and ends with its
+share of the party's vote; the guardian gets the other. From there on a batch goes as at `two_server`.
+
+Who sees what. The querying party: architectures, who answered, and the noisy labels; no weight and no vote. A party:
+that it was asked so many queries, and which were answered. The guardian: the same, and architectures. Whoever relays:
+masked values, and the querying party's shares. Querying party, guardian and answering parties are semi-honest and no
+two of them collude: querying party and guardian together see votes, querying or answering party and guardian together
+see models or queries. Whoever relays must not collude with the guardian either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE
+from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
+from protocols.levels.hidden_queries.inference.fixed_point import check_inputs
+from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
+from protocols.levels.hidden_queries.inference.querier import Querier, finish
+from protocols.levels.level import Asked, LeftOut, code_of, given
+from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.two_server.conversation import check_bytes
+from protocols.levels.two_server.shares import CoordinatorShare
+from protocols.study.study import Study
+from protocols.wire.messages import (
+    HiddenVotes,
+    Refusal,
+    Reply,
+    StepReply,
+    StepRequest,
+    VoteRequest,
+    decode_arrays,
+    encode_arrays,
+)
+
+_QUERIES, _COMPUTED = "queries", "computed "
+# Computations of one seat and batch: a node that was restarted in between has forgotten the first.
+_ATTEMPTS = 2
+
+
+class PrivateQueries(TwoServer):
+    """queries: the records, of which a batch holds positions only; dial, source: as for TwoServer.
+
+    What is needed to read a party's votes is noted before the party is asked to be charged for them.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        queries: Float32[ndarray, "queries ..."],
+        dial: Callable[[], AbstractContextManager[Channel]],
+        *,
+        source: RandomSource,
+    ) -> None:
+        """Raises InvalidInput for a study without a querier, and for queries beyond its bound."""
+        super().__init__(dial, source=source)
+        precision, shape = precision_of(study), queries.shape[1:]
+        if study.terms is not None and shape != study.terms.input_shape:
+            raise InvalidInput(f"queries have shape {shape}; allowed: {study.terms.input_shape}, as the terms say")
+        check_inputs(queries, precision)
+        self._queries = queries
+
+    @property
+    def positions(self) -> Float32[ndarray, "queries 0"]:
+        """What a Coordinator labels in place of the queries."""
+        return np.zeros((len(self._queries), 0), dtype=np.float32)
+
+    def released(self, asked: Asked) -> None:
+        super().released(asked)
+        for seat in asked.seats:
+            asked.ledger.forget(asked.request.digest, _COMPUTED + seat)
+
+    def _collect(self, asked: Asked, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+        ledger, digest = asked.ledger, asked.request.digest
+        ids = asked.request.batch.ids
+        mark = _mark(self._queries[ids])
+        if ledger.note(digest, _QUERIES, mark) != mark:
+            raise InvalidInput("the batch was asked about other records before; allowed: those of that time")
+        received: dict[str, tuple[bytes, CoordinatorShare]] = {}
+        waiting = asked.seats
+        for _ in range(_ATTEMPTS):
+            self._compute(asked, [seat for seat in waiting if ledger.noted(digest, _COMPUTED + seat) is None], left_out)
+            computed = {
+                seat: decode_arrays(noted)
+                for seat in waiting
+                if (noted := ledger.noted(digest, _COMPUTED + seat)) is not None
+            }
+            replies = asked.exchange(
+                {seat: replace(asked.request, relayed=each[:2]) for seat, each in computed.items()}
+            )
+            for seat, (_, _, *unfinished) in computed.items():
+                left_out.pop(seat, None)
+                try:
+                    received[seat] = _finished(given(replies.get(seat), asked.request), tuple(unfinished))
+                except LeftOut as error:
+                    left_out[seat] = error.code
+                except MalformedMessage:
+                    left_out[seat] = "bad_votes"
+            # The party neither holds the computation nor stored a reply to it: it may be begun again.
+            waiting = tuple(seat for seat in computed if left_out.get(seat) == NO_INFERENCE)
+            for seat in waiting:
+                ledger.forget(digest, _COMPUTED + seat)
+            if not waiting:
+                break
+        return received
+
+    def _compute(self, asked: Asked, seats: Iterable[str], left_out: dict[str, str]) -> None:
+        """Computes with each seat's model up to the last request, and notes that with what reads its reply."""
+        study, request = asked.study, asked.request
+        queries = self._queries[request.batch.ids]
+        offers: dict[str, Offer] = {}
+        count = np.array([len(queries)], dtype=np.int64)
+        questions = {seat: StepRequest(study.digest, request.digest, ARCHITECTURE, (count,)) for seat in seats}
+        for seat, arrays in _stepped(asked, questions, left_out).items():
+            try:
+                offers[seat] = Offer.read(arrays, study)
+            except MalformedMessage:
+                left_out[seat] = "bad_step"
+        if not offers:
+            return
+        with self._dial() as channel:
+            dealt, refused = ask_deals(channel, study, request.digest, len(queries), offers)
+        left_out |= dict.fromkeys(refused, "bad_offer")
+        queriers = {seat: Querier(offers[seat].architecture(study), queries, part.own) for seat, part in dealt.items()}
+        steps = {seat: _first(asked.request, part, study) for seat, part in dealt.items()}
+        while steps:
+            replies, steps = _stepped(asked, steps, left_out), {}
+            for seat, arrays in replies.items():
+                try:
+                    following = queriers[seat].step(arrays)
+                except MalformedMessage:
+                    left_out[seat] = "bad_step"
+                    continue
+                assert following is not None  # the last request is not made by a step
+                name, values = following
+                if name == LAST_REQUEST:
+                    state = encode_arrays((*values, *queriers[seat].unfinished))
+                    asked.ledger.note(request.digest, _COMPUTED + seat, state)
+                else:
+                    named = (np.frombuffer(name.encode(), dtype=np.uint8), *values)
+                    steps[seat] = StepRequest(study.digest, request.digest, INFERENCE, named)
+
+
+def check_same_queries(ledger: Ledger, queries: Float32[ndarray, "queries ..."]) -> None:
+    """Raises InvalidInput unless every batch that the ledger holds was asked about these records."""
+    number = 0
+    while (stored := ledger.stored(number)) is not None:
+        ids, mark = ledger.queries(number), ledger.noted(stored.digest, _QUERIES)
+        if ids[-1] >= len(queries) or (mark is not None and mark != _mark(queries[ids])):
+            raise InvalidInput(
+                f"batch {number} of this study was asked about other records; allowed: the same queries in the same "
+                "order, and more at the end"
+            )
+        number += 1
+
+
+def _mark(queries: Float32[ndarray, "queries ..."]) -> bytes:
+    header = f"conclave hidden queries 1 {queries.shape}\n".encode()
+    return hashlib.sha256(header + np.ascontiguousarray(queries, dtype="<f4").tobytes()).digest()
+
+
+def _first(request: VoteRequest, part: Dealt, study: Study) -> StepRequest:
+    return StepRequest(study.digest, request.digest, DEALT, (part.sealed, part.signature))
+
+
+def _stepped(asked: Asked, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
+    """What each seat's step gave; a seat that gave nothing of use is left out."""
+    if not steps:
+        return {}
+    replies = asked.exchange(steps)
+    given_arrays = {}
+    for seat, step in steps.items():
+        reply: Reply | None = replies.get(seat)
+        if isinstance(reply, StepReply) and (reply.batch_digest, reply.step) == (step.batch_digest, step.step):
+            given_arrays[seat] = reply.arrays
+        elif isinstance(reply, Refusal):
+            left_out[seat] = code_of(reply)
+        else:
+            left_out[seat] = "absent" if reply is None else "bad_reply"
+    return given_arrays
+
+
+def _finished(reply: object, unfinished: Arrays) -> tuple[bytes, CoordinatorShare]:
+    """The guardian's sealed share and the querying party's own. Raises MalformedMessage."""
+    if not isinstance(reply, HiddenVotes) or not reply.arrays:
+        raise MalformedMessage("votes of another level")
+    return check_bytes(reply.arrays[0], reply.arrays[0].size), finish(unfinished, reply.arrays[1:])

@@ -1,0 +1,126 @@
+"""What a level of confidentiality is: how a party says its votes, and how they become labels.
+
+A level has two sides. A `Ballot` puts one party's votes into the form that leaves it; an `Aggregation` asks the parties
+of a batch and gives labels. Both keep what a crash may not take as notes in the ledger, of which the first one stands:
+a step that is asked again gives what it gave before. The contract suite runs every level over every transport.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import Refused
+from protocols.ledger.ledger import Ledger
+from protocols.study.study import Study
+from protocols.wire.messages import (
+    HiddenVotes,
+    Outcome,
+    Refusal,
+    Reply,
+    StepReply,
+    StepRequest,
+    VoteReply,
+    VoteRequest,
+)
+from protocols.wire.transport import Transport
+
+# The votes of one seat's teachers on the batch at hand. The argument is where its secret coins come from, in the place
+# of the party's own source; None for that one.
+Votes = Callable[[RandomSource | None], Int64[ndarray, "teachers queries"]]
+
+
+class Ballot(ABC):
+    """One seat's side of a level."""
+
+    @abstractmethod
+    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply | HiddenVotes:
+        """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
+
+        votes: asks the teachers; not called by a level at which the queries are hidden too.
+        """
+
+    def step(self, request: StepRequest) -> StepReply:
+        """One step around a batch; costs no budget. Raises Refused."""
+        raise Refused("no_such_step", f"step {request.step!r}; allowed: none at this level")
+
+    @abstractmethod
+    def settle(self, outcome: Outcome) -> None:
+        """Called before an outcome settles a reservation, and then forgets what nobody may ask for again.
+
+        Raises Refused unless the level lets it settle.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One batch that was reserved: whom it asks, of what, over what.
+
+    seats: the names that are asked; takes_part: of all seats of the roster; predictions: of the student, in round two
+    of an interactive mechanism, None otherwise.
+    """
+
+    study: Study
+    ledger: Ledger
+    request: VoteRequest
+    seats: tuple[str, ...]
+    takes_part: Bool[ndarray, "parties queries"]
+    predictions: Float64[ndarray, "queries classes"] | None = field(repr=False)
+    exchange: Transport
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """What became of a batch.
+
+    labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again goes on; voted:
+    the seats whose votes entered; left_out: why each other seat's did not, in one word; guardian: its signature of
+    the outcome.
+    """
+
+    labels: Int64[ndarray, " queries"] | None = field(repr=False)
+    voted: tuple[str, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+    guardian: bytes = field(default=b"", repr=False)
+
+
+class Aggregation(ABC):
+    """The coordinator's side of a level."""
+
+    @abstractmethod
+    def count(self, asked: Asked) -> Counted:
+        """Asks and adds up. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
+
+    @abstractmethod
+    def released(self, asked: Asked) -> None:
+        """Called once the batch's labels are stored and settled: what was kept in order to go on is forgotten."""
+
+
+def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
+    """The reply to a batch. Raises LeftOut with a code when there is none to count."""
+    if reply is None:
+        raise LeftOut("absent")
+    if isinstance(reply, Refusal):
+        raise LeftOut(code_of(reply))
+    if not isinstance(reply, VoteReply | HiddenVotes) or reply.batch_digest != request.digest:
+        raise LeftOut("bad_reply")
+    return reply
+
+
+def code_of(refusal: Refusal) -> str:
+    """The code of a refusal, if it is one: it stands in tables and logs."""
+    return refusal.code if re.fullmatch("[a-z_]{1,40}", refusal.code) else "refused"
+
+
+class LeftOut(Exception):
+    """A seat's votes do not enter; `code` says why, in one word."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code

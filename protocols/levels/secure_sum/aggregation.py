@@ -1,0 +1,156 @@
+"""Level `secure_sum`: the coordinator sees the noisy histogram, and no vote.
+
+Each party adds its share of the integer noise to its weighted votes, and masks the sum (secure_sum/). The noise of the
+honest parties of a quorum is the study's sigma; more parties add more. What the coordinator opens is the histogram that
+is paid for, refused queries too, so an outcome settles nothing downwards. Parties sign with the keys that the study's
+roster names, so that a coordinator can neither replace a party's masks nor tell parties of different survivors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy import ndarray
+
+from protocols.ledger.ledger import Ledger
+from protocols.levels.level import Aggregation, Asked, Counted, code_of
+from protocols.levels.secure_sum.authenticator import Verify
+from protocols.levels.secure_sum.collecting import (
+    Keys,
+    Masked,
+    QuorumLost,
+    Replies,
+    Shared,
+    collect_keys,
+    collect_masked,
+    collect_shares,
+    collect_signatures,
+)
+from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.opening import open_sum
+from protocols.levels.secure_sum.terms import context_of, roster_verifier
+from protocols.noise import LatticeNoise
+from protocols.wire.messages import (
+    HiddenVotes,
+    Refusal,
+    StepReply,
+    StepRequest,
+    VoteRequest,
+    decode_arrays,
+    encode_arrays,
+)
+
+_SHARED, _MASKED = "sum_shared", "sum_masked"
+
+
+class SecureSum(Aggregation):
+    """The coordinator's side. It draws no noise: the parties' is in what it opens.
+
+    Who shared and whose masked votes were taken is noted before the next step, so that a batch that was stopped goes on
+    with the same parties.
+    """
+
+    def count(self, asked: Asked) -> Counted:
+        study = asked.study
+        context = context_of(study, asked.request.digest, queries=len(asked.request.batch.ids))
+        verify = roster_verifier(study)
+        left_out: dict[str, str] = {}
+        try:
+            shared = self._shared(asked, context, verify, left_out)
+            masked = self._masked(asked, shared, left_out)
+            agreed = collect_signatures(
+                masked, self._step(asked, "sum_agree", masked.present, lambda _: masked.request, {}), verify=verify
+            )
+            opened = open_sum(agreed, self._step(asked, "sum_open", agreed.present, agreed.request, {}))
+        except QuorumLost as error:
+            return Counted(None, (), error.left_out | left_out)
+        lattice = study.lattice
+        assert lattice is not None
+        noisy = opened.sums.reshape(-1, study.classes) / lattice.units
+        silent = LatticeNoise(lattice.units, lambda count, sigma: np.zeros(count, dtype=np.int64))
+        labels = study.release(noisy, silent, predictions=asked.predictions)
+        voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
+        return Counted(labels, voted, opened.left_out | left_out)
+
+    def released(self, asked: Asked) -> None:
+        """Forgets what was kept in order to go on."""
+        for kind in (_SHARED, _MASKED):
+            asked.ledger.forget(asked.request.digest, kind)
+
+    def _shared(self, asked: Asked, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
+        noted = asked.ledger.noted(asked.request.digest, _SHARED)
+        if noted is None:
+            everyone = np.ones(context.parties, dtype=bool)
+            queries = np.array([len(asked.request.batch.ids)], dtype=np.int64)
+            replies = self._step(asked, "sum_keys", everyone, lambda _: (queries,), left_out)
+            advertised = collect_keys(context, replies, verify=verify)
+            keys = advertised.keys
+            shared = collect_shares(keys, self._step(asked, "sum_shares", keys.present, advertised.request, left_out))
+            _add_missing(left_out, shared.left_out)
+            arrays = (keys.present, keys.table, shared.present, shared.sealed, shared.receipts)
+            noted = asked.ledger.note(asked.request.digest, _SHARED, encode_arrays(arrays))
+        present, table, sharers, sealed, receipts = decode_arrays(noted)
+        absent = {name: "absent" for name, there in zip(context.members, sharers.tolist(), strict=True) if not there}
+        return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
+
+    def _masked(self, asked: Asked, shared: Shared, left_out: dict[str, str]) -> Masked:
+        noted = asked.ledger.noted(asked.request.digest, _MASKED)
+        if noted is None:
+            masked = collect_masked(shared, self._votes(asked, shared, left_out))
+            _add_missing(left_out, masked.left_out)
+            noted = asked.ledger.note(asked.request.digest, _MASKED, encode_arrays((masked.present, masked.total)))
+        present, total = decode_arrays(noted)
+        members = shared.keys.context.members
+        absent = {name: "absent" for name, there in zip(members, present.tolist(), strict=True) if not there}
+        return Masked(shared, present, total.copy(), absent)
+
+    def _votes(self, asked: Asked, shared: Shared, left_out: dict[str, str]) -> Replies:
+        request, seats = asked.request, asked.study.seats
+        asking = {
+            name: VoteRequest(request.study, request.run, request.batch, shared.request(seats[name]))
+            for name in np.array(shared.keys.context.members, dtype=object)[shared.present].tolist()
+        }
+        found: dict[int, tuple[ndarray, ...] | None] = {}
+        for name, reply in asked.exchange(asking).items():
+            if isinstance(reply, Refusal):
+                left_out[name] = code_of(reply)
+            elif isinstance(reply, HiddenVotes) and reply.batch_digest == request.digest:
+                found[seats[name]] = reply.arrays
+        return found
+
+    def _step(
+        self,
+        asked: Asked,
+        step: str,
+        present: ndarray,
+        request: Callable[[int], tuple[ndarray, ...]],
+        left_out: dict[str, str],
+    ) -> Replies:
+        """One step with every party that is present; the codes of refusals go into left_out."""
+        study, digest = asked.study, asked.request.digest
+        asking = {
+            study.roster[index].party: StepRequest(study.digest, digest, step, request(index))
+            for index in np.flatnonzero(present).tolist()
+        }
+        found: dict[int, tuple[ndarray, ...] | None] = {}
+        for name, reply in asked.exchange(asking).items():
+            if isinstance(reply, Refusal):
+                left_out[name] = code_of(reply)
+            elif isinstance(reply, StepReply) and (reply.batch_digest, reply.step) == (digest, step):
+                found[study.seats[name]] = reply.arrays
+        return found
+
+
+def openers(ledger: Ledger, digest: bytes) -> list[int] | None:
+    """Which seats of the roster can still open a batch, by index; None as long as it is not fixed who they are."""
+    for kind, sharers in ((_MASKED, 0), (_SHARED, 2)):
+        if (noted := ledger.noted(digest, kind)) is not None:
+            return [int(at) for at in np.flatnonzero(decode_arrays(noted)[sharers])]
+    return None
+
+
+def _add_missing(left_out: dict[str, str], codes: Mapping[str, str]) -> None:
+    """Adds the codes of parties that have none yet: a refusal says more than that no reply came."""
+    for name, code in codes.items():
+        left_out.setdefault(name, code)

@@ -1,0 +1,247 @@
+"""The coordinator's side of a secure sum: it relays, keeps who is left, and opens the sum.
+
+Each `collect_...` takes the replies of one step and names who is left out and why; the rest goes on. The requests of a
+step follow from what was collected. Fewer than `fewest` parties end it in QuorumLost: nothing but masked vectors was
+seen then. A party whose votes are in the sum, and that neither gives its seed nor dealt shares of it, can end it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+from numpy import ndarray
+
+from protocols.errors import ConclaveError, MalformedMessage
+from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
+from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.wire import (
+    KEYS,
+    SEALED_BYTES,
+    SIGNATURE_BYTES,
+    Arrays,
+    checked,
+    keys_statement,
+    receipt_bytes,
+    survivors_statement,
+    unpadded,
+)
+
+# Replies by index; None, or no entry, for a party that gave none.
+Replies = Mapping[int, Arrays | None]
+
+
+class QuorumLost(ConclaveError):
+    """Too few parties answered a step; the sum is masked. `left_out`: why, by name.
+
+    Asking those that were absent again, with the same request, and collecting all replies again goes on. Without them
+    the sum stays masked for ever.
+    """
+
+    def __init__(self, message: str, left_out: dict[str, str]) -> None:
+        super().__init__(message)
+        self.left_out = left_out
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """After step 1: the keys of those who advertised. left_out: the code of each party that fell out, so far."""
+
+    context: Context
+    present: Bool[ndarray, " parties"]
+    table: UInt8[ndarray, "parties 3 32"] = field(repr=False)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def of_neighbours(self, index: int) -> Arrays:
+        """Which neighbours have keys, and the keys."""
+        neighbours = self.context.graph.neighbours(index)
+        return self.present[neighbours].astype(np.uint8), self.table[neighbours]
+
+
+@dataclass(frozen=True, eq=False)
+class Advertised:
+    """After step 1 too: what shows to others whose the keys are. tags: of each party, for its neighbours."""
+
+    keys: Keys
+    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
+    tags: UInt8[ndarray, "parties neighbours 16"] = field(repr=False)
+
+    def request(self, index: int) -> Arrays:
+        """Step 2's request to a party that is present."""
+        graph = self.keys.context.graph
+        neighbours = graph.neighbours(index)
+        return *self.keys.of_neighbours(index), self.signatures[neighbours], self.tags[neighbours, graph.reverse]
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """After step 2: what sharers sealed for their neighbours, and their receipts."""
+
+    keys: Keys
+    present: Bool[ndarray, " parties"]
+    sealed: UInt8[ndarray, "parties neighbours 80"] = field(repr=False)
+    receipts: UInt8[ndarray, "parties kept"] = field(repr=False)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def request(self, index: int) -> Arrays:
+        """Step 3's request to a sharer."""
+        return self.present.astype(np.uint8), *self.keys.of_neighbours(index), self.receipts[index]
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """After step 3: the sum of the masked vectors of the survivors."""
+
+    shared: Shared
+    present: Bool[ndarray, " parties"]
+    total: ndarray = field(repr=False)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def request(self) -> Arrays:
+        """Step 4's request to every survivor."""
+        return self.shared.present.astype(np.uint8), self.present.astype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class Agreed:
+    """After step 4: a quorum of signatures of the set of survivors, and each signer's tags for the others."""
+
+    masked: Masked
+    present: Bool[ndarray, " parties"]
+    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
+    tags: UInt8[ndarray, "parties parties 16"] = field(repr=False)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def request(self, index: int) -> Arrays:
+        """Step 5's request to a survivor."""
+        shared = self.masked.shared
+        graph = shared.keys.context.graph
+        neighbours = graph.neighbours(index)
+        signers, signed, signatures = self._quorum
+        sealed = shared.sealed[neighbours, graph.reverse]
+        return (
+            *self.masked.request,
+            *shared.keys.of_neighbours(index),
+            shared.receipts[index],
+            signed,
+            signatures,
+            self.tags[signers, index],
+            sealed,
+        )
+
+    @cached_property
+    def _quorum(self) -> Arrays:
+        signers = np.flatnonzero(self.present)[: self.masked.shared.keys.context.quorum]
+        signed = np.zeros(len(self.present), dtype=np.uint8)
+        signed[signers] = 1
+        return signers, signed, self.signatures[signers]
+
+
+def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
+    """Step 1's replies: keys that their owners signed. Nobody but their receivers can check tags. Raises QuorumLost."""
+    degree = context.graph.degree
+    table = np.zeros((context.parties, *KEYS), dtype=np.uint8)
+    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
+
+    def take(index: int, reply: Arrays) -> str | None:
+        table[index], signatures[index], tags[index] = checked(
+            reply,
+            ("keys", "|u1", KEYS),
+            ("signature", "|u1", (SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, TAG_BYTES)),
+        )
+        statement = keys_statement(context.digest, index, table[index])
+        return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
+
+    everyone = np.ones(context.parties, dtype=bool)
+    present, left_out = _collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
+    return Advertised(Keys(context, present, table, left_out), signatures, tags)
+
+
+def collect_shares(keys: Keys, replies: Replies) -> Shared:
+    """Step 2's replies. What is sealed in them shows at step 5. Raises QuorumLost."""
+    context = keys.context
+    sealed = np.zeros((context.parties, context.graph.degree, SEALED_BYTES), dtype=np.uint8)
+    kept = receipt_bytes(context.graph.degree)
+    receipts = np.zeros((context.parties, kept), dtype=np.uint8)
+
+    def take(index: int, reply: Arrays) -> None:
+        sealed[index], receipts[index] = checked(
+            reply,
+            ("sealed", "|u1", (context.graph.degree, SEALED_BYTES)),
+            ("receipt", "|u1", (kept,)),
+        )
+
+    present, left_out = _collect(context, keys.present, replies, take, keys.left_out, "sealed shares", context.fewest)
+    return Shared(keys, present, sealed, receipts, left_out)
+
+
+def collect_masked(shared: Shared, replies: Replies) -> Masked:
+    """Step 3's replies. Raises QuorumLost."""
+    context = shared.keys.context
+    total = np.zeros(context.cells, dtype=context.dtype)
+
+    def take(index: int, reply: Arrays) -> None:
+        (masked,) = checked(reply, ("masked", context.dtype.str, (context.cells,)))
+        np.add(total, masked, out=total)
+
+    present, left_out = _collect(
+        context, shared.present, replies, take, shared.left_out, "masked their votes", context.fewest
+    )
+    return Masked(shared, present, total, left_out)
+
+
+def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
+    """Step 4's replies. Who falls out here stays in the sum. Raises QuorumLost."""
+    context = masked.shared.keys.context
+    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
+    statement = survivors_statement(context.digest, masked.shared.present, masked.present)
+
+    def take(index: int, reply: Arrays) -> str | None:
+        signatures[index], tags[index] = checked(
+            reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
+        )
+        return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
+
+    present, left_out = _collect(
+        context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
+    )
+    return Agreed(masked, present, signatures, tags, left_out)
+
+
+def _collect(
+    context: Context,
+    asked: Bool[ndarray, " parties"],
+    replies: Replies,
+    take: Callable[[int, Arrays], str | None],
+    left_out: dict[str, str],
+    what: str,
+    fewest: int,
+) -> tuple[Bool[ndarray, " parties"], dict[str, str]]:
+    """Who of those asked gave a reply that `take` accepts, and the code of everyone who did not."""
+    present, left_out = np.zeros(context.parties, dtype=bool), dict(left_out)
+    for index in np.flatnonzero(asked).tolist():
+        fault = reply_fault(replies.get(index), index, take)
+        if fault is None:
+            present[index] = True
+        else:
+            left_out[context.members[index]] = fault
+    if present.sum() < fewest:
+        raise QuorumLost(f"{int(present.sum())} parties {what}; needed: {fewest}", left_out)
+    return present, left_out
+
+
+def reply_fault(reply: Arrays | None, index: int, take: Callable[[int, Arrays], str | None]) -> str | None:
+    """The code of what is wrong with a reply, None if `take` accepts it."""
+    if reply is None:
+        return "absent"
+    try:
+        return take(index, reply)
+    except MalformedMessage:
+        return "malformed"

@@ -1,0 +1,104 @@
+"""What all messages of one secure sum are bound to, and what follows from it in public."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from jaxtyping import Bool
+from numpy import ndarray
+
+from protocols.crypto.masked_ring import BITS
+from protocols.crypto.masking_graph import Graph, graph_parameters, signature_quorum
+from protocols.errors import InvalidInput
+
+_DIGEST_BYTES, _RUN_BYTES = 32, 64
+MOST_CELLS = 2**26
+
+
+@dataclass(frozen=True)
+class Context:
+    """One sum: of which study, run and batch, among whom, of how many cells, in which ring.
+
+    study, batch: digests of 32 bytes; run: up to 64 bytes; members: distinct names, whose places are the indices of
+    parties; dropouts, colluders: see graph_parameters; cells: numbers that are added up; bits: 32 or 64, of check_ring.
+    A party makes it from what it knows itself, never from the coordinator's word. Raises InvalidInput.
+    """
+
+    study: bytes
+    run: bytes
+    batch: bytes
+    members: tuple[str, ...]
+    dropouts: int
+    colluders: int
+    cells: int
+    bits: int
+
+    def __post_init__(self) -> None:
+        if len(self.study) != _DIGEST_BYTES or len(self.batch) != _DIGEST_BYTES or len(self.run) > _RUN_BYTES:
+            raise InvalidInput(
+                f"study, batch and run have {len(self.study)}, {len(self.batch)} and {len(self.run)} bytes; allowed: "
+                f"{_DIGEST_BYTES}, {_DIGEST_BYTES} and at most {_RUN_BYTES}"
+            )
+        if len(set(self.members)) != len(self.members):
+            raise InvalidInput(f"{len(self.members)} members with names that repeat; allowed: distinct names")
+        if not 1 <= self.cells <= MOST_CELLS:
+            raise InvalidInput(f"cells = {self.cells}; allowed: 1 to {MOST_CELLS}")
+        if self.bits not in BITS:
+            raise InvalidInput(f"bits = {self.bits}; allowed: {', '.join(map(str, BITS))}")
+        graph_parameters(parties=len(self.members), dropouts=self.dropouts, colluders=self.colluders)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        numbers = (self.dropouts, self.colluders, self.cells, self.bits)
+        parts = (self.study, self.run, self.batch, repr(numbers).encode())
+        return hashlib.sha256(b"conclave secure sum 1\n" + _framed(parts) + _framed_names(self.members)).digest()
+
+    @property
+    def parties(self) -> int:
+        """How many members there are."""
+        return len(self.members)
+
+    @cached_property
+    def threshold(self) -> int:
+        """How many shares open a secret."""
+        return graph_parameters(parties=self.parties, dropouts=self.dropouts, colluders=self.colluders)[1]
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Who masks with whom."""
+        degree, _ = graph_parameters(parties=self.parties, dropouts=self.dropouts, colluders=self.colluders)
+        return Graph(self.parties, degree, hashlib.sha256(b"conclave secure sum graph 1\n" + self.digest).digest())
+
+    @property
+    def fewest(self) -> int:
+        """How many parties must be left at every step."""
+        return self.parties - self.dropouts
+
+    @property
+    def quorum(self) -> int:
+        """How many parties must have signed the set of survivors."""
+        return signature_quorum(parties=self.parties, colluders=self.colluders)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of masked vectors on the wire."""
+        return np.dtype(f"<u{self.bits // 8}")
+
+    def mask_context(self, sharers: Bool[ndarray, " parties"]) -> bytes:
+        """What masks are bound to: masks of parties that were told of different sharers never cancel."""
+        return hashlib.sha256(self.digest + np.packbits(sharers).tobytes()).digest()
+
+
+def _framed(parts: Iterable[bytes]) -> bytes:
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+
+
+@lru_cache(maxsize=8)
+def _framed_names(members: tuple[str, ...]) -> bytes:
+    """The names of a roster: the same ones in every batch of a study."""
+    return _framed(name.encode() for name in members)

@@ -1,0 +1,285 @@
+"""Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
+
+Both servers are semi-honest and do not collude; a party, however malicious, is held to one vote a teacher and query.
+See two_server/conversation.py for the conversation, guardian.py for the other server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.prg import expanded_source
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import CannotVote, InvalidInput, MalformedMessage
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Submission
+from protocols.levels.level import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
+from protocols.levels.two_server.conversation import (
+    COIN_SEED,
+    COIN_SEED_BYTES,
+    NOISE_SEED_BYTES,
+    SIGNATURE_BYTES,
+    ballots_of,
+    check_bytes,
+    check_outcome,
+    head_of,
+    lattice_noise,
+    own_weights,
+    pin_coin,
+    receive,
+    seal,
+    sealed_bytes,
+    send,
+    server_noise,
+    whole_seats,
+)
+from protocols.levels.two_server.noisy_argmax import coordinator_side
+from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
+from protocols.levels.two_server.sketch import coordinator_checks
+from protocols.levels.two_server.weighted_sums import coordinator_sums
+from protocols.mechanisms import InteractiveGNMax
+from protocols.study.study import Study
+from protocols.votes import ABSTAIN
+from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
+
+COORDINATOR_NOISE = "coordinator noise"
+_GUARDIAN = "guardian"
+_SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
+
+
+class SharedBallot(Ballot):
+    """Votes as two shares, of which the guardian's is sealed to it.
+
+    source: must be the operating system's on a node.
+    """
+
+    def __init__(self, study: Study, seat: str, *, source: RandomSource) -> None:
+        terms = study.confidentiality
+        if terms.level != "two_server" or terms.sealing_key is None or terms.signing_key is None:
+            raise InvalidInput(f"level is {terms.level!r}; allowed: two_server")
+        self._study = study
+        self._seat = seat
+        self._sealing_key = bytes.fromhex(terms.sealing_key)
+        self._signing_key = bytes.fromhex(terms.signing_key)
+        self._source = source
+
+    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
+        study, cast = self._study, votes(None)
+        takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
+        if not study.confidentiality.abstention and (cast[:, takes_part] == ABSTAIN).any():
+            raise CannotVote("a teacher abstains; allowed: a class in every query, as the study says")
+        coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
+        sealed = seal(
+            guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=self._seat
+        )
+        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *coordinators.arrays()))
+
+    def settle(self, outcome: Outcome) -> None:
+        check_outcome(
+            outcome.guardian,
+            key=self._signing_key,
+            study=outcome.study,
+            request=outcome.batch_digest,
+            answered=outcome.answered,
+        )
+
+
+class TwoServer(Aggregation):
+    """The coordinator's side. dial: opens a channel to the guardian for one batch; source: as for SharedBallot.
+
+    What was received is noted before the guardian is told of it: a batch is submitted as it was the first time, or not
+    at all.
+    """
+
+    def __init__(
+        self,
+        dial: Callable[[], AbstractContextManager[Channel]],
+        *,
+        source: RandomSource,
+        noise_source: RandomSource | None = None,
+    ) -> None:
+        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
+        self._dial = dial
+        self._source = source
+        self._noise_source = noise_source or source
+
+    def count(self, asked: Asked) -> Counted:
+        ledger, digest = asked.ledger, asked.request.digest
+        left_out: dict[str, str] = {}
+        noted = ledger.noted(digest, _SUBMITTED)
+        if noted is None:
+            received = self._collect(asked, left_out)
+            if len(received) < asked.study.quorum:
+                return Counted(None, tuple(received), left_out)
+            noted = ledger.note(digest, _SUBMITTED, _pack(asked, received))
+        seats, shares, sealed, offsets = _unpack(noted, asked)
+        seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+        names = [asked.study.roster[seat].party for seat in seats.tolist()]
+        # Whoever answered before a restart is asked no more, and is left out for no reason then.
+        left_out |= {seat: "absent" for seat in asked.seats if seat not in names and seat not in left_out}
+        with self._dial() as channel:
+            return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
+
+    def _collect(self, asked: Asked, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+        replies = asked.exchange(dict.fromkeys(asked.seats, asked.request))
+        received = {}
+        for seat in asked.seats:
+            try:
+                reply = given(replies.get(seat), asked.request)
+                if not isinstance(reply, HiddenVotes) or not reply.arrays:
+                    raise MalformedMessage("votes of another level")
+                if reply.arrays[0].size != sealed_bytes(asked.study):
+                    raise LeftOut("bad_seal")
+                received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
+            except LeftOut as error:
+                left_out[seat] = error.code
+            except MalformedMessage:
+                left_out[seat] = "bad_votes"
+        return received
+
+    def _converse(
+        self,
+        channel: Channel,
+        asked: Asked,
+        seats: Int64[ndarray, " seats"],
+        shares: list[CoordinatorShare],
+        sealed: tuple[bytes, ...],
+        offsets: Int64[ndarray, "queries classes"] | None,
+        seed: bytes,
+        left_out: dict[str, str],
+    ) -> Counted:
+        study, request, log = asked.study, asked.request, asked.ledger.log
+        ids = request.batch.ids
+        submission = Submission(
+            study.digest,
+            request.digest,
+            request.batch.number,
+            offsets is not None,
+            ids,
+            np.array(sorted(study.seats[seat] for seat in asked.seats), dtype=np.int64),
+            seats,
+            sealed,
+            log.head(),
+            log.peer(_GUARDIAN),
+        )
+        send(channel, submission.arrays())
+        faulty, known = _accepted(receive(channel), len(seats))
+        log.remember(_GUARDIAN, head_of(known), proof=b"")
+        left_out |= {study.roster[seat].party: "bad_seal" for seat in seats[faulty].tolist()}
+        shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
+        seats = seats[~faulty]
+        if len(seats) < study.quorum:
+            return self._give_up(asked, left_out)
+        ballots = ballots_of(study, request.digest, asked.takes_part[seats])
+        share = CoordinatorShare.of_all(shares)
+        coin_seed = asked.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
+        voters = coordinator_checks(
+            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, asked.ledger, request.digest)
+        )
+        valid = whole_seats(study, voters)
+        left_out |= {study.roster[seat].party: "bad_votes" for seat in seats[~valid].tolist()}
+        if valid.sum() < study.quorum:
+            return self._give_up(asked, left_out)
+        sums = coordinator_sums(
+            share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
+        )
+        lattice = study.lattice
+        assert lattice is not None
+        noise = lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=lattice.units)
+        bit, label = server_noise(study, noise, queries=len(ids))
+        labels = coordinator_side(
+            channel,
+            sums,
+            label_noise=label,
+            threshold_noise=bit,
+            threshold=study.threshold_units(second_round=offsets is not None),
+            offsets=offsets,
+            total_units=study.total_units,
+            source=self._source,
+        )
+        signature, known = _signed(receive(channel))
+        terms = study.confidentiality
+        assert terms.signing_key is not None
+        check_outcome(
+            signature,
+            key=bytes.fromhex(terms.signing_key),
+            study=study.digest,
+            request=request.digest,
+            answered=labels != ABSTAIN,
+        )
+        log.remember(_GUARDIAN, head_of(known), proof=b"")
+        voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
+        return Counted(labels, voted, left_out, signature)
+
+    def _give_up(self, asked: Asked, left_out: dict[str, str]) -> Counted:
+        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        asked.ledger.forget(asked.request.digest, _SUBMITTED)
+        return Counted(None, (), left_out)
+
+    def released(self, asked: Asked) -> None:
+        """Forgets shares and noise of a batch that is settled: nobody may ask for it again."""
+        forget(asked.ledger, asked.request.digest)
+
+
+def forget(ledger: Ledger, digest: bytes) -> None:
+    """Deletes the shares and the noise seed of a batch."""
+    for kind in (_SUBMITTED, _NOISE_SEED):
+        ledger.forget(digest, kind)
+
+
+def _share(arrays: tuple[ndarray, ...], asked: Asked) -> CoordinatorShare:
+    study = asked.study
+    return check_coordinator_share(
+        arrays, voters=study.teachers, queries=len(asked.request.batch.ids), classes=study.classes
+    )
+
+
+def _pack(asked: Asked, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
+    """What a batch is submitted with, in order of the roster."""
+    study = asked.study
+    seats = sorted(study.seats[seat] for seat in received)
+    names = [study.roster[seat].party for seat in seats]
+    offsets: list[ndarray] = []
+    if asked.predictions is not None:
+        mechanism, lattice = study.mechanism, study.lattice
+        assert isinstance(mechanism, InteractiveGNMax)  # no other has a second round
+        assert lattice is not None
+        votes = mechanism.offsets(asked.predictions, study.nominal_weight)
+        offsets = [np.rint(votes * lattice.units).astype(np.int64)]
+    shares = [array for name in names for array in received[name][1].arrays()]
+    sealed = [np.frombuffer(received[name][0], dtype=np.uint8) for name in names]
+    counts = np.array([len(offsets), len(names)], dtype=np.int64)
+    return encode_arrays([counts, np.array(seats, dtype=np.int64), *offsets, *sealed, *shares])
+
+
+def _unpack(
+    noted: bytes, asked: Asked
+) -> tuple[
+    Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None
+]:
+    counts, seats, *rest = decode_arrays(noted)
+    offsets = rest.pop(0) if counts[0] else None
+    parties = int(counts[1])
+    sealed = tuple(each.tobytes() for each in rest[:parties])
+    each = (len(rest) - parties) // parties
+    shares = [_share(tuple(rest[parties + each * at : parties + each * (at + 1)]), asked) for at in range(parties)]
+    return seats, shares, sealed, offsets
+
+
+def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray]:
+    if len(arrays) != 2 or arrays[0].dtype != np.bool_ or arrays[0].shape != (seats,):
+        raise MalformedMessage("the guardian's acceptance is malformed")
+    return arrays[0], arrays[1]
+
+
+def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, ndarray]:
+    if len(arrays) != 2:
+        raise MalformedMessage("the guardian's outcome is malformed")
+    return check_bytes(arrays[0], SIGNATURE_BYTES), arrays[1]

@@ -1,0 +1,177 @@
+"""Level `two_server`: what coordinator and guardian say to each other about one batch, and what both must know.
+
+A batch is one conversation over a Channel: the coordinator submits the sealed shares of everyone who answered, the
+guardian accepts, and then both follow the cores of two_server/. What either drew or took is noted before it is used,
+so that the same conversation, held again after any stop, gives the same labels: nothing is released twice, and noise is
+never drawn again. The guardian's signature of the outcome ends it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
+from protocols.crypto.prg_chacha import SEED_BYTES
+from protocols.crypto.randomness import RandomSource
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.ledger.audit_log import Head
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.sketch import Ballots
+from protocols.noise import LatticeNoise
+from protocols.ranges import MESSAGE_BYTES, check
+from protocols.study.study import Study
+from protocols.wire.messages import decode_arrays, encode_arrays
+
+NOISE_SEED_BYTES = 32
+COIN_SEED_BYTES = 32
+# Notes of a batch: a server's secret part of its coin, and the coin that was followed.
+COIN_SEED, _COIN = "coin_seed", "coin"
+GUARDIAN_NOISE = "guardian noise"
+SIGNATURE_BYTES = 64
+_SHARE = b"conclave guardian share 1\n"
+_HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
+
+
+def seal(
+    share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes, seat: str, purpose: bytes = _SHARE
+) -> bytes:
+    """A guardian's share, for the holder of the sealing key alone, bound to study, request and seat (RFC 9180).
+
+    purpose: what else is sealed, which never opens as something else.
+    """
+    about = purpose + study + request + seat.encode()
+    return _HPKE.encrypt(encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=about)
+
+
+def sealed_bytes(study: Study) -> int:
+    """How long a sealed share is: the encapsulated key, the seeds of the seat's votes, and the tag."""
+    seeds = np.zeros((study.teachers, SEED_BYTES), dtype=np.uint8)
+    return 32 + len(encode_arrays((seeds,))) + 16
+
+
+def unseal(
+    sealed: bytes, *, key: X25519PrivateKey, study: bytes, request: bytes, seat: str, purpose: bytes = _SHARE
+) -> tuple[ndarray, ...]:
+    """The share. Raises MalformedMessage for anything that was not sealed to this key about this request and seat."""
+    try:
+        return decode_arrays(_HPKE.decrypt(sealed, key, info=purpose + study + request + seat.encode()))
+    except (InvalidTag, ValueError):
+        raise MalformedMessage("this is not sealed to this key for this seat and request") from None
+
+
+def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " queries"]) -> bytes:
+    """What a guardian signs: which queries of a request were answered."""
+    return b"conclave outcome 1\n" + study + request + answered.astype("|b1").tobytes()
+
+
+def check_outcome(
+    signature: bytes, *, key: bytes, study: bytes, request: bytes, answered: Bool[ndarray, " queries"]
+) -> None:
+    """Raises Refused("unsigned_outcome") unless the guardian with this public key signed the outcome."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, outcome_statement(study, request, answered))
+    except InvalidSignature:
+        raise Refused(
+            "unsigned_outcome", "the outcome does not bear the guardian's signature; the reservation stands"
+        ) from None
+
+
+def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
+    """Exact discrete Gaussian noise from random bytes."""
+    return LatticeNoise(
+        units,
+        lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units=units), size=count),
+    )
+
+
+def server_noise(
+    study: Study, noise: LatticeNoise, *, queries: int
+) -> tuple[Int64[ndarray, " queries"] | None, Int64[ndarray, "queries classes"]]:
+    """One server's whole noise of a batch in lattice units: of the threshold (None without one), and of the label.
+
+    In the order in which a mechanism draws it, so that the sum of both servers' noise, given to `clear`, gives the
+    same labels.
+    """
+    units = noise.units
+    bit = None if study.sigma_threshold is None else noise.draw(queries, study.sigma_threshold * units)
+    assert study.sigma is not None  # every mechanism of Gaussian noise has it
+    return bit, noise.draw(queries * study.classes, study.sigma * units).reshape(queries, study.classes)
+
+
+def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:
+    """What both servers know of the votes of these seats."""
+    return Ballots(
+        np.repeat(takes_part, study.teachers, axis=0),
+        study.classes,
+        bool(study.confidentiality.abstention),
+        request,
+    )
+
+
+def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
+    """Keeps the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
+
+    Opened under two coins, what the servers exchange would give the votes (two_server/sketch.py).
+    """
+    if ledger.note(request, _COIN, coin) != coin:
+        raise Refused("other_coin", "the batch was checked before, under another coin")
+
+
+def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
+    """Which seats' votes enter: those of which every teacher's votes are well formed."""
+    valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.teachers).min(axis=1)
+    return valid
+
+
+def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:
+    """The weight in lattice units of each vote of these seats, seat by seat, teacher by teacher."""
+    lattice = study.lattice
+    assert lattice is not None
+    return np.repeat(np.rint(study.weights[seats] * lattice.units).astype(np.int64), study.teachers)
+
+
+def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:
+    """Sends arrays, or with a code a refusal."""
+    channel.send(len(code).to_bytes(1, "big") + code.encode() + encode_arrays(arrays))
+
+
+def receive(channel: Channel) -> tuple[ndarray, ...]:
+    """The other server's arrays. Raises Refused with its code, MalformedMessage, ChannelClosed."""
+    data = channel.recv(MESSAGE_BYTES)
+    if not data or len(data) < 1 + data[0]:
+        raise MalformedMessage(f"message of {len(data)} bytes between the servers; allowed: a code and arrays")
+    code = data[1 : 1 + data[0]].decode("ascii", errors="replace")
+    if code:
+        said = code if re.fullmatch("[a-z_]{1,40}", code) else "refused"
+        raise Refused("guardian_refuses", f"the other server refuses: {said}; its operator's log says more")
+    return decode_arrays(data[1 + data[0] :])
+
+
+def head_array(head: Head) -> ndarray:
+    """A log's head as bytes."""
+    return np.frombuffer(head.count.to_bytes(8, "big") + head.hash, dtype=np.uint8)
+
+
+def head_of(array: ndarray) -> Head:
+    """The head in an array. Raises MalformedMessage."""
+    data = check_bytes(array, 40)
+    try:
+        return Head(check("guardian's head", "count", int.from_bytes(data[:8], "big")), data[8:])
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+
+
+def check_bytes(array: ndarray, length: int) -> bytes:
+    """The bytes in an array. Raises MalformedMessage unless there are so many."""
+    if array.dtype != np.uint8 or array.shape != (length,):
+        raise MalformedMessage(f"array is {array.dtype} {array.shape}; allowed: {length} bytes")
+    return array.tobytes()

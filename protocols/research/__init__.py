@@ -1,0 +1,1 @@
+"""Data-dependent figures, private themselves: nothing that charges a budget imports this."""

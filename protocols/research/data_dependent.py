@@ -1,0 +1,307 @@
+"""Data-dependent accountants: what the released labels cost on the votes that were cast.
+
+They look at votes, so every figure is Private, and none of them has what a study, a ledger or a plan would need:
+no cap, no cost of a query to come. The accountants that charge budgets are in accountant.py. All are for the view
+"label", adjacency replace-one, and for the queries that were asked; the unit enters as its sensitivity.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.errors import InvalidInput
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.gnmax import GNMax
+from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
+from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
+from protocols.research import moments2017, papernot2018
+from protocols.research.evidence import Circumstances, Evidence, Figures, Units, alike, spread
+from protocols.research.exact import exact
+from protocols.research.private import Private
+from protocols.research.smooth_sensitivity.best_release import BestRelease, best_release, settings_that_hold
+from protocols.votes import ABSTAIN
+
+# Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
+ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
+MOMENTS = np.arange(1, 129)
+# Distinct weights that are analysed query by query.
+MOST_WEIGHTS = 32
+
+
+class DataDependentAccountant(ABC):
+    """One way to say what the labels cost on these votes. It cannot charge a budget."""
+
+    name: ClassVar[str]
+    statement: ClassVar[str]
+    source: ClassVar[str]
+    # What a reader of the figure has to know beside its statement.
+    note: ClassVar[str] = ""
+    units: ClassVar[str] = "record or party"
+    noise_law: ClassVar[NoiseLaw] = "gaussian"
+    mechanisms: ClassVar[tuple[type[Mechanism], ...]]
+    views: ClassVar[tuple[View, ...]] = ("label",)
+
+    @abstractmethod
+    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+        """epsilon of each unit. Raises InvalidInput as `check` does, and where a condition of the theorem fails."""
+
+    def check(self, given: Circumstances) -> None:
+        """Raises InvalidInput where this accountant has nothing to say, before anything is trained."""
+        if given.view not in self.views:
+            raise InvalidInput(f"accountant {self.name!r} does not hold for view {given.view!r}; allowed: view 'label'")
+        if type(given.mechanism) not in self.mechanisms:
+            allowed = ", ".join(m.name for m in self.mechanisms)
+            raise InvalidInput(f"accountant {self.name!r} does not hold for {given.mechanism.name}; allowed: {allowed}")
+        if given.secret:
+            raise InvalidInput(
+                f"accountant {self.name!r} has no bound for secret sampling of parties; allowed: participation that is "
+                "public"
+            )
+
+
+class Papernot2018(DataDependentAccountant):
+    """Theorem 6 of Papernot et al. 2018 at individual sensitivity; threshold tests at their worst case."""
+
+    name = "papernot2018"
+    statement = "papernot_2018_data_dependent"
+    source = "Papernot et al. 2018, Thm 6, Props 7-10; Boenisch et al. 2023"
+    mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
+
+    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+        sigma, bit_sigma = _sigmas(evidence.mechanism)
+        answer = Private(np.ones(len(evidence.counts)))
+        if bit_sigma is not None:
+            threshold = _threshold(evidence.mechanism)
+            answer = papernot2018.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
+
+        def rdp(answered: Float64[ndarray, " queries"]) -> Private[Float64[ndarray, "units orders"]]:
+            rows = []
+            for _, s, present in alike(units):
+                label = papernot2018.total_label_rdp(
+                    evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
+                )
+                tests = np.zeros((1, len(ORDERS)))
+                if bit_sigma is not None:
+                    test = papernot2018.threshold_rdp(ORDERS, sigma_threshold=bit_sigma, sensitivity=s)
+                    tests = present.sum() * test
+                rows.append(label.map(partial(np.add, tests)))
+            return Private.gather(rows).map(lambda each: spread(each, units))
+
+        happened = rdp(evidence.answered.astype(np.float64)).map(lambda total: _figures(total, units.delta))
+        return happened.join(
+            answer.then(rdp).map(lambda total: _figures(total, units.delta)),
+            lambda realised, mean: replace(realised, expected=mean.epsilon, expected_order=mean.order),
+        )
+
+
+class Moments2017(DataDependentAccountant):
+    """The moments accountant of PATE 2017 for LNMax, Theorem 3 where it applies."""
+
+    name = "moments2017"
+    statement = "moments_2017_data_dependent"
+    source = "Papernot et al. 2017, Thm 3, Lemma 4"
+    noise_law = "laplace"
+    mechanisms = (LNMax,)
+
+    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+        mechanism = evidence.mechanism
+        assert isinstance(mechanism, LNMax)
+        rows = [
+            moments2017.total_log_moments(
+                # Queries without the unit cost it nothing; a first row keeps the shape where there are no others.
+                evidence.counts[present > 0] if present.any() else evidence.counts[:1],
+                MOMENTS,
+                gamma=mechanism.gamma,
+                sensitivity=s,
+            ).map(partial(np.multiply, float(present.any())))
+            for _, s, present in alike(units)
+        ]
+
+        def least(each: list[Float64[ndarray, "..."]]) -> Figures:
+            epsilons = (spread(each, units) - np.log(units.delta)[:, None]) / MOMENTS
+            return Figures.plain(epsilons.min(axis=1), MOMENTS[epsilons.argmin(axis=1)] + 1.0)
+
+        return Private.gather(rows).map(least)
+
+
+class Exact(DataDependentAccountant):
+    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used.
+
+    Every unit that takes part votes, before and after: neither a vote for no class nor a move to one is among the
+    neighbours, so votes with abstentions are refused.
+    """
+
+    name = "exact"
+    statement = "exact_per_instance_of_a_weight"
+    source = "Renyi divergence by quadrature, both directions"
+    note = "neighbours always vote: the move that gives a vote to nobody is not among them"
+    units = "record, or party with one vote"
+    mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
+
+    def check(self, given: Circumstances) -> None:
+        super().check(given)
+        _check_one_vote(self.name, given)
+        if self._knows_votes and not given.votes_known:
+            raise InvalidInput(
+                f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher a party, and no "
+                "votes as counts"
+            )
+        _check_weights(self.name, given.sensitivity)
+        largest, sigma = float(given.sensitivity.max()), _sigmas(given.mechanism)[0]
+        if largest > exact.LARGEST_MOVE * sigma:
+            raise InvalidInput(
+                f"accountant {self.name!r} would move {largest:g} votes at sigma {sigma:g}; allowed: at most "
+                f"{exact.LARGEST_MOVE:g} sigma (smaller weights or more noise)"
+            )
+
+    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+        setting = _query_setting(evidence)
+        own = units.own_votes
+        if evidence.abstentions or (own is not None and (own[units.present] == ABSTAIN).any()):
+            raise InvalidInput(
+                f"accountant {self.name!r} is for units that vote whenever they take part, and one abstained (-1); "
+                "allowed: votes without abstentions, or papernot2018, which needs no own vote"
+            )
+        if self._knows_votes and units.own_votes is None:
+            raise InvalidInput(f"accountant {self.name!r} needs the votes of each unit; votes as counts hold none")
+        if self._knows_votes or units.present.all():
+            total = exact.total_rdp(
+                evidence.counts,
+                ORDERS,
+                setting=setting,
+                sensitivity=units.sensitivity,
+                own_votes=units.own_votes if self._knows_votes else None,
+            )
+            return total.map(lambda rdp: _figures(rdp, units.delta))
+        # The costs of all queries once for each weight; each unit adds up those that it took part in.
+        distinct = np.unique(units.sensitivity)
+        rows = [exact.query_rdp(evidence.counts, ORDERS, setting=setting, sensitivity=float(s)) for s in distinct]
+
+        def add_up(each: list[exact.Directions]) -> Figures:
+            rdp = np.zeros((len(units.delta), len(ORDERS)))
+            for s, costs in zip(distinct, each, strict=True):
+                members = units.sensitivity == s
+                present = units.present[members].astype(np.float64)
+                rdp[members] = np.maximum(present @ costs.forward, present @ costs.reverse)
+            return _figures(rdp, units.delta)
+
+        return Private.gather(rows).map(add_up)
+
+    _knows_votes: ClassVar[bool] = False
+
+
+class ExactOwnVote(Exact):
+    """Exact per-instance RDP of a unit that knows its own votes: only moves out of them count."""
+
+    name = "exact_own_vote"
+    statement = "exact_per_instance_of_a_unit"
+    _knows_votes = True
+
+
+class SmoothSensitivity(DataDependentAccountant):
+    """Papernot 2018 as it could be released: with noise scaled to its smooth sensitivity, at the corrected cost.
+
+    Order, beta and sigma_ss are those of the least epsilon plus two standard deviations on these votes, as the authors
+    chose theirs; a real release must fix them beforehand. Nothing is released here.
+    """
+
+    name = "smooth_sensitivity"
+    statement = "papernot_2018_sanitised"
+    source = "Papernot et al. 2018, Appendix B, with the corrected cost"
+    units = "record, or party with one vote"
+    mechanisms = (GNMax, ConfidentGNMax)
+
+    def check(self, given: Circumstances) -> None:
+        super().check(given)
+        _check_one_vote(self.name, given)
+        if not given.everyone:
+            raise InvalidInput(
+                f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
+            )
+        _check_weights(self.name, given.sensitivity)
+        sigma, _ = _sigmas(given.mechanism)
+        for s in np.unique(given.sensitivity).tolist():
+            settings_that_hold(sigma=sigma, sensitivity=s, cast=given.cast, classes=given.classes)
+
+    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+        sigma, bit_sigma = _sigmas(evidence.mechanism)
+        distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
+        best = [
+            best_release(
+                evidence.counts,
+                answered=evidence.answered,
+                sigma=sigma,
+                sigma_threshold=bit_sigma,
+                sensitivity=s,
+                cast=units.cast,
+                delta=delta,
+            )
+            for s, delta in distinct.T.tolist()
+        ]
+
+        def of_units(each: list[BestRelease]) -> Figures:
+            releases = tuple(each[position] for position in at.ravel())
+            epsilon, order = np.array([(release.epsilon, release.order) for release in releases]).T
+            return replace(Figures.plain(epsilon, order), releases=releases)
+
+        return Private.gather(best).map(of_units)
+
+
+DATA_DEPENDENT: dict[str, DataDependentAccountant] = {
+    a.name: a for a in (Papernot2018(), Moments2017(), Exact(), ExactOwnVote(), SmoothSensitivity())
+}
+
+
+def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " units"]) -> Figures:
+    """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12)."""
+    epsilons = rdp_to_epsilon(rdp, ORDERS[None, :], delta=delta[:, None])
+    return Figures.plain(epsilons.min(axis=1), ORDERS[epsilons.argmin(axis=1)])
+
+
+def _sigmas(mechanism: Mechanism) -> tuple[float, float | None]:
+    """The noise of the label and of the threshold's bit, if there is one."""
+    assert isinstance(mechanism, GNMax | ConfidentGNMax | InteractiveGNMax)
+    return mechanism.sigma, None if isinstance(mechanism, GNMax) else mechanism.sigma_threshold
+
+
+def _threshold(mechanism: Mechanism) -> float:
+    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
+    return mechanism.threshold
+
+
+def _query_setting(evidence: Evidence) -> exact.QuerySetting:
+    sigma, bit_sigma = _sigmas(evidence.mechanism)
+    if bit_sigma is None:
+        return exact.QuerySetting(sigma=sigma)
+    return exact.QuerySetting(
+        sigma=sigma,
+        threshold=_threshold(evidence.mechanism),
+        sigma_threshold=bit_sigma,
+        student_votes=evidence.student_votes,
+    )
+
+
+def _check_one_vote(name: str, given: Circumstances) -> None:
+    if not given.one_vote:
+        raise InvalidInput(
+            f"accountant {name!r} is for units with one vote a query; here a unit has several: allowed: unit 'record', "
+            "or one teacher a party, and no upsampling"
+        )
+
+
+def _check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
+    number = len(np.unique(weights))
+    if number > MOST_WEIGHTS:
+        raise InvalidInput(
+            f"accountant {name!r} would go through {number} distinct weights query by query; allowed: at most "
+            f"{MOST_WEIGHTS} (fewer distinct budgets, or --weights uniform)"
+        )

@@ -1,0 +1,122 @@
+"""Evidence: the votes behind the labels that a data-dependent accountant looks at, and the units it answers for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.mechanisms.mechanism import Mechanism, View
+from protocols.research.smooth_sensitivity.best_release import BestRelease
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Circumstances:
+    """What is known of a study before anything is trained: enough to tell which accountants have something to say.
+
+    classes: >= 2; sensitivity: of each unit, votes; cast: the weight of each vote that may be cast in a query;
+    votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote a query; everyone:
+    every party takes part in every query; secret: parties take part by secret coins.
+    """
+
+    mechanism: Mechanism
+    view: View
+    classes: int
+    sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
+    votes_known: bool
+    one_vote: bool
+    everyone: bool
+    secret: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evidence:
+    """The votes behind the queries that were asked. As private as they are.
+
+    counts: weighted; abstentions: whether a vote that entered is for no class; answered: which got a label;
+    student_votes: for Interactive-GNMax what was taken off the counts before they were held against the mechanism's
+    threshold, else None.
+    """
+
+    mechanism: Mechanism
+    counts: Float64[ndarray, "queries classes"]
+    abstentions: bool
+    answered: Bool[ndarray, " queries"]
+    student_votes: Float64[ndarray, "queries classes"] | None
+
+    @property
+    def top(self) -> Float64[ndarray, " queries"]:
+        """What was held against the threshold."""
+        return (self.counts if self.student_votes is None else self.counts - self.student_votes).max(axis=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Units:
+    """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
+
+    cast: the weight of each vote that may be cast in a query. own_votes: class ids, ABSTAIN where not present; None:
+    not known, or several a query.
+    """
+
+    sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
+    delta: Float64[ndarray, " units"]
+    present: Bool[ndarray, "units queries"]
+    own_votes: Int64[ndarray, "units queries"] | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Figures:
+    """epsilon of each unit at its delta. NaN where an accountant has no such figure.
+
+    epsilon: for what happened; order: Renyi order (or moment + 1) at which it is least; expected: mean over the
+    threshold's noise, and its order; releases: for a sanitised epsilon how each would be released, else None.
+    """
+
+    epsilon: Float64[ndarray, " units"]
+    order: Float64[ndarray, " units"]
+    expected: Float64[ndarray, " units"]
+    expected_order: Float64[ndarray, " units"]
+    releases: tuple[BestRelease, ...] | None
+
+    @classmethod
+    def plain(cls, epsilon: Float64[ndarray, " units"], order: Float64[ndarray, " units"]) -> Figures:
+        """Figures with neither an expectation nor a release."""
+        nothing = np.full_like(epsilon, np.nan)
+        return cls(epsilon=epsilon, order=order, expected=nothing, expected_order=nothing, releases=None)
+
+    @property
+    def std(self) -> Float64[ndarray, " units"]:
+        """Standard deviation of a sanitised epsilon; NaN without a release."""
+        if self.releases is None:
+            return np.full_like(self.epsilon, np.nan)
+        return np.array([release.std for release in self.releases])
+
+
+def alike(
+    units: Units,
+) -> Iterator[tuple[Int64[ndarray, " members"], Float64[ndarray, "1"], Float64[ndarray, " queries"]]]:
+    """Units of one weight that took part in the same queries: their positions, the weight, and 1 for those queries."""
+    for members in _classes(units):
+        first = members[0]
+        yield members, units.sensitivity[first : first + 1], units.present[first].astype(np.float64)
+
+
+def _classes(units: Units) -> list[Int64[ndarray, " members"]]:
+    packed = np.packbits(units.present, axis=1)
+    keys = np.concatenate([packed, units.sensitivity[:, None].view(np.uint8).reshape(len(packed), -1)], axis=1)
+    _, member = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(member.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(member.ravel()[order])) + 1)
+
+
+def spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
+    """Rows of the classes of `alike` as rows of their units."""
+    rows = np.empty((len(units.delta), each[0].shape[-1]))
+    for members, row in zip(_classes(units), each, strict=True):
+        rows[members] = row
+    return rows

@@ -1,0 +1,1 @@
+"""Exact per-instance costs of GNMax."""

@@ -1,0 +1,310 @@
+"""Exact per-instance RDP of GNMax and its kin: the divergence between this histogram and every neighbour of it.
+
+Adjacency replace-one; view "label". A unit has one vote of weight s on a query; replaced, it gives s to another class.
+The label distributions before and after are integrals in one dimension (exact_labels.py), so the Renyi divergence is
+exact, in both directions. A mechanism with a threshold is one mechanism with m + 1 outcomes: the refusal, and each
+label together with the answer (PRIVACY.md, section 3: adding threshold + p * label would be an expectation, no RDP).
+
+Per class of parties, any class with at least s votes may lose them; a party that knows its own vote need only consider
+the m - 1 moves out of its own class. The direction that is reported is the larger of the two totals. The figure belongs
+to these votes and to no others, so it is Private; a statement that holds for all data is the worst case.
+
+A unit with several votes on a query is refused: only D(P || P') is convex in the move, so its vertices, which are
+moves of all votes at once, bound one direction and not the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+from scipy.special import log_ndtr
+
+from protocols.bounds.rdp import check_orders, check_sensitivity
+from protocols.errors import InvalidInput
+from protocols.noise import check_sigma
+from protocols.research.exact.exact_labels import Block, Histograms, blocks, moves
+from protocols.research.papernot2018 import check_counts
+from protocols.research.private import Private
+from protocols.votes import ABSTAIN, check_votes
+
+# Distinct counts of one histogram, and moves in units of sigma, up to which the quadrature is tested.
+MOST_GROUPS = 150
+LARGEST_MOVE = 50.0
+# A unit's weight may be above the count that holds its vote by rounding of the count alone.
+_ROUNDING = 1e-9
+# Cells [rows, outcomes, givers, getters] held at a time.
+_CHUNK = 400_000
+# Exponents from which sums are taken in logarithms.
+_LARGE = 300.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuerySetting:
+    """What is released about a query: GNMax's label, behind a threshold if there is one.
+
+    sigma: of the label's noise, votes. threshold and sigma_threshold (votes): both None for GNMax. student_votes: for
+    Interactive-GNMax, M p_j of each query and class, which is taken off the counts before they are held against the
+    threshold (public). Raises InvalidInput.
+    """
+
+    sigma: float
+    threshold: float | None = None
+    sigma_threshold: float | None = None
+    student_votes: Float64[ndarray, "queries classes"] | None = None
+
+    def __post_init__(self) -> None:
+        check_sigma("sigma", self.sigma)
+        if (self.threshold is None) != (self.sigma_threshold is None):
+            raise InvalidInput(
+                f"threshold is {self.threshold}, sigma_threshold is {self.sigma_threshold}; allowed: both or neither"
+            )
+        if self.sigma_threshold is not None:
+            check_sigma("sigma_threshold", self.sigma_threshold)
+        if self.threshold is not None and not np.isfinite(self.threshold):
+            raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
+        if self.student_votes is not None and self.threshold is None:
+            raise InvalidInput("student_votes are given without a threshold; allowed: both, for Interactive-GNMax")
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """RDP in both directions: forward D(M(D) || M(D')), reverse D(M(D') || M(D)), each maximal over the moves."""
+
+    forward: Float64[ndarray, "..."]
+    reverse: Float64[ndarray, "..."]
+
+    @property
+    def larger(self) -> Float64[ndarray, "..."]:
+        """The larger of the two at each place: what Renyi DP asks for."""
+        return np.maximum(self.forward, self.reverse)
+
+
+def query_rdp(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    setting: QuerySetting,
+    sensitivity: float | int,
+    own_votes: Int64[ndarray, " votes"] | None = None,
+) -> Private[Directions]:
+    """RDP of each query for a unit of weight `sensitivity` (votes, > 0), shape [queries, orders] in each direction.
+
+    counts: weighted, >= 0, at most 150 distinct ones a query; own_votes: class ids of the unit's own votes, or ABSTAIN
+    where it publicly takes no part and so pays nothing; None for any unit of this weight. orders > 1. Absolute error
+    about 1e-13 a query, and 1e-15/(a - 1) near order 1. Raises InvalidInput.
+    """
+    units = np.array([float(sensitivity)])
+    made = _checked_blocks(counts, orders, setting, units, None if own_votes is None else own_votes[None])
+    both = np.zeros((2, len(counts), len(orders)))
+    for block in made:
+        costs = _costs(block.distinct, orders, setting, float(sensitivity))
+        if own_votes is None:
+            both[:, block.queries] = costs.max(axis=2)[:, block.rows]
+        else:
+            giver, there = _givers(block, own_votes)
+            both[:, block.queries] = costs[:, block.rows, giver] * there[:, None]
+    return Private(Directions(both[0], both[1]))
+
+
+def total_rdp(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    setting: QuerySetting,
+    sensitivity: Float64[ndarray, " units"],
+    own_votes: Int64[ndarray, "voters votes"] | None = None,
+) -> Private[Float64[ndarray, "units orders"]]:
+    """Sum over queries in each direction, and the larger of the two sums; arguments as in `query_rdp`.
+
+    The cost of a histogram is computed once for all units of one weight; each picks its own moves from it.
+    """
+    made = _checked_blocks(counts, orders, setting, sensitivity, own_votes)
+    total = np.zeros((2, len(sensitivity), len(orders)))
+    distinct, weight = np.unique(sensitivity, return_inverse=True)
+    for index, s in enumerate(distinct):
+        units = np.flatnonzero(weight == index)
+        for block in made:
+            rows, groups = block.distinct.counts.shape
+            costs = _costs(block.distinct, orders, setting, float(s))
+            if own_votes is None:
+                often = np.bincount(block.rows, minlength=rows).astype(np.float64)
+                total[:, units] += (often @ costs.max(axis=2))[:, None]
+                continue
+            flat = costs.reshape(2, rows * groups, len(orders))
+            for unit in units:
+                giver, there = _givers(block, own_votes[unit])
+                often = np.bincount((block.rows * groups + giver)[there], minlength=rows * groups).astype(np.float64)
+                total[:, unit] += often @ flat
+    return Private(total.max(axis=0))
+
+
+def _checked_blocks(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    setting: QuerySetting,
+    sensitivity: Float64[ndarray, " units"],
+    own_votes: Int64[ndarray, "voters votes"] | None,
+) -> list[Block]:
+    """The queries in blocks, after every check of the arguments."""
+    check_counts(counts)
+    check_orders(orders)
+    check_sensitivity(sensitivity)
+    largest = sensitivity.max() / setting.sigma
+    if largest > LARGEST_MOVE:
+        raise InvalidInput(
+            f"a vote of weight {sensitivity.max():g} at sigma {setting.sigma:g} is {largest:g} sigma; allowed: at most "
+            f"{LARGEST_MOVE:g} for exact accounting"
+        )
+    taken_off = setting.student_votes
+    if taken_off is not None and (taken_off.shape != counts.shape or not np.isfinite(taken_off).all()):
+        raise InvalidInput(f"student_votes of shape {taken_off.shape}; allowed: finite ones of shape {counts.shape}")
+    if own_votes is not None:
+        _check_own(own_votes, counts, sensitivity)
+    elif not (counts.max(axis=1) >= sensitivity.max() * (1 - _ROUNDING)).all():
+        raise InvalidInput(
+            f"a query has no class with {sensitivity.max():g} votes, the weight of a unit; allowed: counts that hold "
+            "every unit's vote"
+        )
+    compared = counts if taken_off is None else counts - taken_off
+    if setting.threshold is None:
+        compared = np.zeros_like(counts)
+    made = blocks(counts, compared, sigma=setting.sigma)
+    most = made[-1].distinct.counts.shape[1]
+    if most > MOST_GROUPS:
+        raise InvalidInput(
+            f"a query has {most} distinct counts; allowed: at most {MOST_GROUPS} for exact accounting (classes with "
+            "equal counts are one)"
+        )
+    return made
+
+
+def _check_own(
+    own_votes: Int64[ndarray, "voters votes"],
+    counts: Float64[ndarray, "queries classes"],
+    sensitivity: Float64[ndarray, " units"],
+) -> None:
+    queries, classes = counts.shape
+    if own_votes.shape != (len(sensitivity), queries):
+        raise InvalidInput(f"own_votes of shape {own_votes.shape}; allowed: {(len(sensitivity), queries)}")
+    check_votes(own_votes, classes=classes)
+    there = own_votes != ABSTAIN
+    held = counts[np.arange(queries), np.maximum(own_votes, 0)]
+    if (there & (held < sensitivity[:, None] * (1 - _ROUNDING))).any():
+        raise InvalidInput("a unit's own vote is for a class whose count is below its weight; allowed: counts with it")
+
+
+def _givers(
+    block: Block, own_votes: Int64[ndarray, " queries"]
+) -> tuple[Int64[ndarray, " block"], Bool[ndarray, " block"]]:
+    """The group of a unit's own vote on each query of the block, and whether it has one."""
+    own = own_votes[block.queries]
+    return block.member[np.arange(len(own)), np.maximum(own, 0)], own != ABSTAIN
+
+
+def _costs(
+    distinct: Histograms, orders: Float64[ndarray, " orders"], setting: QuerySetting, s: float
+) -> Float64[ndarray, "directions rows givers orders"]:
+    """The largest divergence, forward and reverse, over the moves out of each group; 0 where no unit can give."""
+    rows, groups = distinct.counts.shape
+    costs = np.zeros((2, rows, groups, len(orders)))
+    step = max(1, _CHUNK // ((groups + 3) * groups * groups))
+    for start in range(0, rows, step):
+        part = distinct.part(slice(start, start + step))
+        before, after, often = _outcomes(part, setting, s)
+        size = part.sizes[:, :, None] - np.eye(groups, dtype=np.int64)
+        possible = (part.counts[:, :, None] * setting.sigma >= s * (1 - _ROUNDING)) & (size > 0)
+        for direction, (p, q) in enumerate(((before, after), (after, before))):
+            for index, divergence in enumerate(_divergences(p, q, often, orders)):
+                costs[direction, start : start + step, :, index] = np.where(possible, divergence, 0.0).max(axis=2)
+    return costs
+
+
+def _outcomes(
+    histograms: Histograms, setting: QuerySetting, s: float
+) -> tuple[
+    Float64[ndarray, "rows outcomes givers getters"],
+    Float64[ndarray, "rows outcomes givers getters"],
+    Float64[ndarray, "rows outcomes givers getters"],
+]:
+    """Log-probabilities of every outcome before and after each move, and how many outcomes have them.
+
+    Outcomes: a class of each group that takes no part in the move, the one that gives, the one that gets, the refusal.
+    """
+    rows, groups = histograms.counts.shape
+    law = moves(histograms, shift=s / setting.sigma)
+    shape = (rows, groups, groups, groups)
+    giver, getter = law.before[:, None, :, None], law.before[:, None, None, :]
+    pair = (rows, 1, groups, groups)
+    before = [
+        np.broadcast_to(law.before[:, :, None, None], shape),
+        *(np.broadcast_to(x, pair) for x in (giver, getter)),
+    ]
+    after = [law.others, law.giver[:, None], law.getter[:, None]]
+    same = np.eye(groups)
+    left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
+    often = [np.maximum(left, 0.0), np.ones(pair), np.ones(pair)]
+    if setting.threshold is not None:
+        assert setting.sigma_threshold is not None
+        top = histograms.compared.max(axis=1)[:, None, None]
+        gap = [(np.broadcast_to(x, (rows, groups, groups)) - setting.threshold) / setting.sigma_threshold
+               for x in (top, _largest_after(histograms, s))]  # fmt: skip
+        for side, g in zip((before, after), gap, strict=True):
+            answered = log_ndtr(g)[:, None]
+            side[:] = [*(x + answered for x in side), log_ndtr(-g)[:, None]]
+        often.append(np.ones(pair))
+    return np.concatenate(before, axis=1), np.concatenate(after, axis=1), np.concatenate(often, axis=1)
+
+
+def _largest_after(histograms: Histograms, s: float) -> Float64[ndarray, "rows givers getters"]:
+    """The largest value that is held against the threshold after each move."""
+    held, groups = histograms.compared, histograms.compared.shape[1]
+    same = np.eye(groups, dtype=np.int64)
+    left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
+    others = np.where(left > 0, held[:, :, None, None], -np.inf).max(axis=1)
+    return np.maximum(others, np.maximum(held[:, :, None] - s, held[:, None, :] + s))
+
+
+def _divergences(
+    p: Float64[ndarray, "rows outcomes givers getters"],
+    q: Float64[ndarray, "rows outcomes givers getters"],
+    often: Float64[ndarray, "rows outcomes givers getters"],
+    orders: Float64[ndarray, " orders"],
+) -> Iterator[Float64[ndarray, "rows givers getters"]]:
+    """D_a(P || Q) = ln(sum_c p_c^a q_c^(1-a))/(a - 1) (van Erven & Harremoes 2014, eq. 2), by order.
+
+    The sum is 1 + sum q h(r), h(r) = e^(a r) - 1 - a (e^r - 1) >= 0, r = ln(p/q), since the sum of p and that of q are
+    both 1: no digits are lost where P and Q are close. Where e^(a r) is large the sum is taken in logarithms.
+    """
+    r = np.where(often > 0, p - q, 0.0)
+    weight = often * np.exp(q)
+    drift = (weight * np.expm1(np.minimum(r, _LARGE))).sum(axis=1)
+    largest = r.max(axis=1)
+    for order in orders:
+        exponent = order * r
+        large = order * largest > _LARGE
+        if large.any():
+            np.minimum(exponent, _LARGE, out=exponent)
+        np.expm1(exponent, out=exponent)
+        exponent *= weight
+        excess = exponent.sum(axis=1) - order * drift
+        divergence = np.log1p(np.maximum(excess, 0.0)) / (order - 1)
+        if large.any():
+            divergence = np.where(large, _large_divergence(p, q, often, float(order)), divergence)
+        yield divergence
+
+
+def _large_divergence(
+    p: Float64[ndarray, "rows outcomes givers getters"],
+    q: Float64[ndarray, "rows outcomes givers getters"],
+    often: Float64[ndarray, "rows outcomes givers getters"],
+    order: float,
+) -> Float64[ndarray, "rows givers getters"]:
+    """The same from the logarithms of the terms."""
+    with np.errstate(divide="ignore"):
+        logs = np.where(often > 0, order * p + (1 - order) * q + np.log(often), -np.inf)
+    top = logs.max(axis=1)
+    return np.maximum(top + np.log(np.exp(logs - top[:, None]).sum(axis=1)), 0.0) / (order - 1)

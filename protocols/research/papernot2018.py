@@ -1,0 +1,187 @@
+"""GNMax's data-dependent RDP of Papernot et al. 2018 (arXiv 1802.08908), at individual sensitivity.
+
+Theorem 6 with Propositions 7 to 10: where the plurality is strong, a label costs much less than in the worst case. The
+bound depends on the votes and holds in one direction only, D(M(D) || M(D')); it serves to reproduce published figures
+and to compare. Results are Private: they may neither stop a study nor be published.
+
+Adjacency replace-one; view "label". q bounds the probability that the label is not the plurality's and is a property
+of the histogram, with its actual weights and noise: the same for every unit. A unit of total weight s has the noise
+sigma/s in place of sigma in Theorem 6, whose proof uses the neighbour through the Gaussian bound alone (Boenisch et
+al. 2023, Appendix on individual RDP).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy import ndarray
+from scipy.special import erfc, log_ndtr, ndtr
+
+from protocols.bounds.rdp import check_orders, check_sensitivity
+from protocols.errors import InvalidInput
+from protocols.noise import check_sigma
+from protocols.research.private import Private
+
+# Cells [queries, classes] and [queries, orders] held at a time: a few arrays of this size fit a core's cache.
+_CHUNK = 200_000
+# Below this sum of probabilities a row is computed in logarithms.
+_TINY = 1e-280
+
+
+def log_q(counts: Float64[ndarray, "queries classes"], *, sigma: float) -> Private[Float64[ndarray, " queries"]]:
+    """ln q, q = min(1/2 sum_{j != i*} erfc((n_i* - n_j)/(2 sigma)), 1 - 1/m) (Papernot et al. 2018, Prop. 7).
+
+    q is at least the probability that GNMax's label differs from the plurality i*. counts: weighted votes, >= 0,
+    finite, of m >= 2 classes; sigma: votes. Exact down to ln q = -1e12. Raises InvalidInput.
+    """
+    check_counts(counts)
+    check_sigma("sigma", sigma)
+    return Private(_log_q(counts, sigma))
+
+
+def label_rdp(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    sigma: float,
+    sensitivity: Float64[ndarray, " units"],
+) -> Private[Float64[ndarray, "units queries orders"]]:
+    """RDP of each label for units of each total weight (votes, > 0): Theorem 6, or the Gaussian bound if it is less.
+
+    Where a condition of Theorem 6 fails, the Gaussian bound a s^2/sigma^2 stands, as in the theorem. orders > 1.
+    """
+    _check(counts, orders, sigma, sensitivity)
+    logs = _log_q(counts, sigma)
+    return Private(np.stack([_label_rdp(logs, orders, sigma / s) for s in sensitivity]))
+
+
+def total_label_rdp(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    sigma: float,
+    sensitivity: Float64[ndarray, " units"],
+    times: Float64[ndarray, " queries"] | None = None,
+) -> Private[Float64[ndarray, "units orders"]]:
+    """Sum over queries of `label_rdp`, each times its entry of `times` (in [0, 1]; None: once), in bounded memory.
+
+    times: 1 and 0 for queries that were answered and were not, or their answer probabilities for an expectation.
+    """
+    _check(counts, orders, sigma, sensitivity)
+    often = np.ones(len(counts)) if times is None else times
+    if often.shape != (len(counts),) or not ((often >= 0).all() and (often <= 1).all()):
+        raise InvalidInput(
+            f"times of shape {often.shape} span [{often.min()}, {often.max()}]; allowed: one in [0, 1] each"
+        )
+    logs = _log_q(counts, sigma)
+    total = np.zeros((len(sensitivity), len(orders)))
+    step = max(1, _CHUNK // len(orders))
+    for unit, s in enumerate(sensitivity):
+        for start in range(0, len(logs), step):
+            part = slice(start, start + step)
+            total[unit] += often[part] @ _label_rdp(logs[part], orders, sigma / s)
+    return Private(total)
+
+
+def answer_probability(
+    top: Float64[ndarray, " queries"], *, sigma_threshold: float, threshold: float
+) -> Private[Float64[ndarray, " queries"]]:
+    """P[max + N(0, sigma_threshold^2) >= threshold] of each query; top: the largest count (or tested difference)."""
+    check_sigma("sigma_threshold", sigma_threshold)
+    if not (np.isfinite(top).all() and np.isfinite(threshold)):
+        raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
+    return Private(ndtr((top - threshold) / sigma_threshold))
+
+
+def threshold_rdp(
+    orders: Float64[ndarray, " orders"], *, sigma_threshold: float, sensitivity: Float64[ndarray, " units"]
+) -> Float64[ndarray, "units orders"]:
+    """a s^2/(2 sigma1^2): what the paper charges each threshold test, whatever the votes (Mironov 2017, Prop. 7)."""
+    check_orders(orders)
+    check_sigma("sigma_threshold", sigma_threshold)
+    check_sensitivity(sensitivity)
+    return orders[None, :] * (sensitivity[:, None] / sigma_threshold) ** 2 / 2
+
+
+def check_counts(counts: Float64[ndarray, "queries classes"]) -> None:
+    """Raises InvalidInput unless counts are finite, >= 0, of at least one query and two classes."""
+    if counts.ndim != 2 or counts.shape[0] < 1 or counts.shape[1] < 2:
+        raise InvalidInput(f"counts of shape {counts.shape}; allowed: [queries, classes] with 2 classes or more")
+    if not (np.isfinite(counts).all() and (counts >= 0).all()):
+        raise InvalidInput("counts hold a negative or non-finite number of votes; allowed: finite, >= 0")
+
+
+def _check(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    sigma: float,
+    sensitivity: Float64[ndarray, " units"],
+) -> None:
+    check_counts(counts)
+    check_orders(orders)
+    check_sigma("sigma", sigma)
+    check_sensitivity(sensitivity)
+
+
+def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64[ndarray, " queries"]:
+    """ln q of each query, in chunks: erfc summed as it is, and in logarithms for rows where all of it underflows."""
+    queries, classes = counts.shape
+    logs = np.empty(queries)
+    step = max(1, _CHUNK // classes)
+    for start in range(0, queries, step):
+        part = counts[start : start + step]
+        row = np.arange(len(part))
+        top = part.argmax(axis=1)
+        gap = part[row, top][:, None] - part
+        gap *= 0.5 / sigma
+        # The plurality itself is left out of the sum.
+        gap[row, top] = np.inf
+        total = 0.5 * erfc(gap).sum(axis=1)
+        tiny = total < _TINY
+        with np.errstate(divide="ignore"):
+            logs[start : start + step] = np.log(total)
+        if tiny.any():
+            each = log_ndtr(-gap[tiny] * np.sqrt(2.0))
+            largest = each.max(axis=1)
+            logs[start + np.flatnonzero(tiny)] = largest + np.log(np.exp(each - largest[:, None]).sum(axis=1))
+    return np.minimum(logs, np.log1p(-1 / classes))
+
+
+def _label_rdp(
+    logs: Float64[ndarray, " queries"], orders: Float64[ndarray, " orders"], sigma: float
+) -> Float64[ndarray, "queries orders"]:
+    """Theorem 6 for sensitivity 1 and noise `sigma`, given ln q; the Gaussian bound where it does not apply."""
+    worst = orders / sigma**2
+    rdp = np.tile(worst, (len(logs), 1))
+    mu2 = sigma * np.sqrt(-logs)
+    valid = _conditions(logs, mu2, sigma) & (mu2 + 1 > orders.min())
+    if not valid.any():
+        return rdp
+    logs, mu2 = logs[valid], mu2[valid]
+    mu1 = mu2 + 1
+    # ln(1 - q) and ln(1 - (q e^e2)^((mu2 - 1)/mu2)), of which A is the quotient (Prop. 8).
+    log_1q = np.log1p(-np.exp(logs))
+    log_1w = np.log1p(-np.exp((logs + mu2 / sigma**2) * (1 - 1 / mu2)))
+    log_b = mu1 / sigma**2 - logs / (mu1 - 1)
+    order = orders[None, :]
+    stays = order * log_1q[:, None] - (order - 1) * log_1w[:, None]
+    leaves = logs[:, None] + (order - 1) * log_b[:, None]
+    # Far above the Gaussian bound neither counts; the cap keeps exp finite.
+    power = np.expm1(np.minimum(stays, 600.0)) + np.exp(np.minimum(leaves, 600.0))
+    bound = np.log1p(np.maximum(power, 0.0)) / (order - 1)
+    large = np.maximum(stays, leaves) > 500.0
+    if large.any():
+        bound[large] = (np.logaddexp(stays, leaves) / (order - 1))[large]
+    rdp[valid] = np.where(order < mu1[:, None], np.minimum(bound, worst), worst)
+    return rdp
+
+
+def _conditions(
+    logs: Float64[ndarray, " queries"], mu2: Float64[ndarray, " queries"], sigma: float
+) -> Bool[ndarray, " queries"]:
+    """Theorem 6's conditions on q (Prop. 10), but for a < mu1: mu2 > 1, q e^e2 < 1, and q below the third bound."""
+    possible = mu2 > 1
+    safe = np.where(possible, mu2, 2.0)
+    e2 = safe / sigma**2
+    third = (safe - 1) * e2 - safe * (np.log1p(1 / safe) + np.log(safe / (safe - 1)))
+    return possible & (logs + e2 < 0) & (logs <= third)

@@ -1,0 +1,1 @@
+"""Releasing a data-dependent cost by its smooth sensitivity."""

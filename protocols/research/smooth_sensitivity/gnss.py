@@ -1,0 +1,243 @@
+"""Releasing a data-dependent cost with Gaussian noise scaled to its smooth sensitivity (GNSS).
+
+Papernot et al. 2018, Appendix B.2, release f + N(0, (sigma_ss SS)^2). Their cost of doing so is too small
+in places; `corrected_cost` is the supremum over all pairs of neighbours, and the one that is charged here.
+Derivation: docs/explanation/smooth-sensitivity.md. Adversary: sees the released figure, beside everything else that
+was released; adjacency is replace-one, as for the smooth sensitivity.
+
+The exact figure stays Private. `GnssRelease.release` draws the noise and returns a plain SanitisedRdp: that one may
+be published, because it is paid for. Its cost is part of what it states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy import ndarray
+
+from protocols.bounds.rdp import check_orders, rdp_to_epsilon
+from protocols.errors import InvalidInput
+from protocols.noise import StandardNormal
+from protocols.research.private import Private
+from protocols.research.smooth_sensitivity.smooth_sensitivity import (
+    VoteSetting,
+    distance_bounds,
+    gnmax_rdp,
+    smooth_sensitivity,
+)
+
+Number = float | int | Float64[ndarray, "..."]
+
+# Figures are rounded to 1e-4, and the sensitivity is raised to at least that. A constant is smooth too, so the raised
+# one still is; and what float64 noise changes about the rounded figure is negligible (explained in the docs).
+_DECIMALS = 4
+_LEAST_SENSITIVITY = 1e-4
+
+STATEMENT = (
+    "data-dependent RDP of the answers, released with noise: its expectation is the exact figure and it may lie below "
+    "it. It includes the worst-case cost of releasing it, which has to be added to whatever else is charged for the "
+    "same votes. The guarantee of each party remains its own cap."
+)
+
+
+def corrected_cost(*, order: Number, beta: Number, sigma_ss: Number) -> Float64[ndarray, "..."]:
+    """RDP at `order` of one GNSS release: the supremum over neighbours, attained.
+
+    a e^(-2 beta)/(2 sigma_ss^2 v) + (-beta a - ln(v)/2)/(a - 1), v = 1 - a (1 - e^(-2 beta)) > 0: two Gaussians whose
+    scales differ by e^beta and whose means by the smaller scale over sigma_ss (Gil, Alajaji, Linder 2013). All
+    arguments broadcast; order > 1, beta > 0, sigma_ss > 0. Raises InvalidInput where v <= 0: the cost is infinite.
+    """
+    a, b, sigma = _checked(order, beta, sigma_ss)
+    v = _v(a, b)
+    if (v <= 0).any():
+        worst = int(v.argmin())
+        limit = -np.log1p(-1 / a.ravel()[worst]) / 2
+        raise InvalidInput(
+            f"beta is {b.ravel()[worst]:g} at order {a.ravel()[worst]:g}, where a release has no finite cost; allowed: "
+            f"v = 1 - order (1 - e^(-2 beta)) > 0, that is beta < {limit:g}"
+        )
+    return np.asarray(a * np.exp(-2 * b) / (2 * sigma**2 * v) + (-b * a - np.log(v) / 2) / (a - 1))
+
+
+def understated_published_cost(*, order: Number, beta: Number, sigma_ss: Number) -> Float64[ndarray, "..."]:
+    """The cost that Papernot et al. 2018, Theorem 23, states: too small for some parameters. Never charge it.
+
+    a e^(2 beta)/sigma_ss^2 + (beta a - ln(1 - 2 a beta)/2)/(a - 1). Kept to reproduce their Table 2. Arguments as in
+    `corrected_cost`. Raises InvalidInput unless 2 order beta < 1.
+    """
+    a, b, sigma = _checked(order, beta, sigma_ss)
+    if (2 * a * b >= 1).any():
+        raise InvalidInput(f"2 order beta is {(2 * a * b).max():g}; allowed: below 1")
+    return np.asarray(a * np.exp(2 * b) / sigma**2 + (b * a - np.log1p(-2 * a * b) / 2) / (a - 1))
+
+
+def best_sigma_ss(
+    *, order: Number, beta: Number, sensitivity: Number, published: bool = False
+) -> Float64[ndarray, "..."]:
+    """sigma_ss that minimises the release's cost plus two standard deviations of its noise.
+
+    The authors' objective: the upper end of a two-sigma interval of the sanitised figure. c/sigma_ss^2 + 2 SS sigma_ss
+    is least at (c/SS)^(1/3), c being the factor of 1/sigma_ss^2 in the cost (corrected, or the published one).
+    sensitivity: SS(beta) > 0. For a figure that is to be published, SS must come from public votes or a guess:
+    a sigma_ss computed from the private votes is private itself. Raises InvalidInput as the costs do.
+    """
+    a, b, ss = _checked(order, beta, sensitivity, last="sensitivity")
+    cost = understated_published_cost if published else corrected_cost
+    cost(order=a, beta=b, sigma_ss=1.0)
+    factor = a * np.exp(2 * b) if published else a * np.exp(-2 * b) / (2 * _v(a, b))
+    return np.asarray((factor / ss) ** (1 / 3))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GnssParameters:
+    """How a figure will be released, fixed before the votes are looked at.
+
+    beta: smoothness, > 0; sigma_ss: noise in units of SS, > 0; sigma_log: noise of ln SS in units of beta, > 0, if
+    the standard deviation is to be released too, else None. Raises InvalidInput where the cost is not finite.
+    """
+
+    order: float | int
+    beta: float | int
+    sigma_ss: float | int
+    sigma_log: float | int | None
+
+    def __post_init__(self) -> None:
+        corrected_cost(order=self.order, beta=self.beta, sigma_ss=self.sigma_ss)
+        if self.sigma_log is not None and not (np.isfinite(self.sigma_log) and self.sigma_log > 0):
+            raise InvalidInput(f"sigma_log is {self.sigma_log}; allowed: finite and > 0, or None")
+
+    @property
+    def cost(self) -> float:
+        """RDP of the release: `corrected_cost`, and order/(2 sigma_log^2) for ln SS, which moves by at most beta."""
+        figure = float(corrected_cost(order=self.order, beta=self.beta, sigma_ss=self.sigma_ss))
+        return figure if self.sigma_log is None else figure + self.order / (2 * self.sigma_log**2)
+
+
+def best_parameters(
+    bounds: Private[Float64[ndarray, " distances"]],
+    *,
+    order: float | int,
+    betas: Float64[ndarray, " betas"],
+    published: bool = False,
+) -> Private[GnssParameters]:
+    """beta and sigma_ss that minimise cost + 2 SS sigma_ss over `betas`: for research, or from public pilot votes.
+
+    bounds: of `distance_bounds`. Private, being chosen with full view of the votes (the authors say the same of
+    theirs); a release takes parameters that were fixed beforehand. published: with the understated cost, as the
+    authors chose theirs. Raises InvalidInput for a beta at which the cost is not finite.
+    """
+    cost = understated_published_cost if published else corrected_cost
+
+    def choose(ss: Float64[ndarray, " betas"]) -> GnssParameters:
+        sigma = best_sigma_ss(order=order, beta=betas, sensitivity=ss, published=published)
+        best = int((cost(order=order, beta=betas, sigma_ss=sigma) + 2 * ss * sigma).argmin())
+        return GnssParameters(order=order, beta=float(betas[best]), sigma_ss=float(sigma[best]), sigma_log=None)
+
+    return smooth_sensitivity(bounds, beta=betas).map(choose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SanitisedRdp:
+    """A released figure: plain numbers that may be published, for their own cost is in them.
+
+    rdp: the noisy total at `order`, the release's cost included; release_cost: that cost, to be composed with all
+    else; std: the noisy standard deviation of rdp where it was released too (its logarithm is itself noisy, with
+    standard deviation log_std), else None; exact_std: the exact one, which depends on votes.
+    """
+
+    order: float
+    rdp: float
+    release_cost: float
+    std: float | None
+    log_std: float | None
+    exact_std: Private[float]
+    statement: str = STATEMENT
+
+    def epsilon(self, *, delta: float) -> float:
+        """The figure converted at its own order (Canonne, Kamath, Steinke 2020, Prop. 12): post-processing."""
+        return float(rdp_to_epsilon(np.array([self.rdp]), np.array([self.order]), delta=delta)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class GnssRelease:
+    """A data-dependent RDP that awaits its one release. Built by `gnss_release`.
+
+    mean, std: what the released figure is distributed around, and how far; private as votes are.
+    """
+
+    parameters: GnssParameters
+    mean: Private[float]
+    sensitivity: Private[float]
+
+    @property
+    def std(self) -> Private[float]:
+        """Standard deviation of the released figure, sigma_ss SS."""
+        return self.sensitivity.map(lambda ss: self.parameters.sigma_ss * ss)
+
+    def release(self, noise: StandardNormal) -> SanitisedRdp:
+        """Draws the noise and gives the figure. Every call is a release of its own and costs parameters.cost again."""
+        draws = noise((2,))
+        given = self.parameters
+
+        def noisy_std(std: float) -> float:
+            return float(std * np.exp(given.beta * (given.sigma_log or 0.0) * draws[1]))
+
+        # These two are what the release pays for; nothing else of the votes becomes plain.
+        rdp = self.mean.join(self.std, lambda mean, std: mean + std * float(draws[0])).for_research()
+        std = None if given.sigma_log is None else self.std.map(noisy_std).for_research()
+        return SanitisedRdp(
+            order=float(given.order),
+            rdp=round(rdp, _DECIMALS),
+            release_cost=given.cost,
+            std=None if std is None else float(f"{std:.{_DECIMALS}g}"),
+            log_std=None if given.sigma_log is None else float(given.beta * given.sigma_log),
+            exact_std=self.std,
+        )
+
+
+def gnss_release(
+    counts: Float64[ndarray, "queries classes"],
+    setting: VoteSetting,
+    *,
+    answered: Bool[ndarray, " answers"],
+    public_rdp: float | int,
+    parameters: GnssParameters,
+) -> GnssRelease:
+    """Prepares the release of a run's RDP: data-dependent for the answers, `public_rdp` for all else.
+
+    answered: which queries were answered, as everybody saw. public_rdp: the data-independent rest at the same order,
+    >= 0: for Confident-GNMax the threshold test of every query, order s^2/(2 sigma1^2) each. Raises InvalidInput,
+    also where condition C5 or C6 fails; nothing is released then.
+    """
+    if parameters.order != setting.order:
+        raise InvalidInput(f"parameters are for order {parameters.order:g}; allowed: {setting.order:g}, the setting's")
+    if not (np.isfinite(public_rdp) and public_rdp >= 0):
+        raise InvalidInput(f"public_rdp is {public_rdp}; allowed: finite and >= 0")
+    weight = answered.astype(np.float64)
+    bounds = distance_bounds(counts, setting, answered=weight)
+    return GnssRelease(
+        parameters=parameters,
+        mean=gnmax_rdp(counts, setting, answered=weight).map(lambda rdp: rdp + public_rdp + parameters.cost),
+        sensitivity=smooth_sensitivity(bounds, beta=float(parameters.beta)).map(
+            lambda ss: max(float(ss[0]), _LEAST_SENSITIVITY)
+        ),
+    )
+
+
+def _v(a: Float64[ndarray, "..."], b: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    return np.asarray(1 + a * np.expm1(-2 * b))
+
+
+def _checked(
+    order: Number, beta: Number, scale: Number, *, last: str = "sigma_ss"
+) -> tuple[Float64[ndarray, "..."], Float64[ndarray, "..."], Float64[ndarray, "..."]]:
+    """The arguments as float64 arrays of one shape. Raises InvalidInput for a value out of range."""
+    a, b, c = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (order, beta, scale)))
+    check_orders(a.ravel())
+    for name, value in (("beta", b), (last, c)):
+        bad = value[~(np.isfinite(value) & (value > 0))]
+        if bad.size:
+            raise InvalidInput(f"{name} is {bad.ravel()[0]}; allowed: finite and > 0")
+    return a, b, c

@@ -1,0 +1,1 @@
+"""What is agreed before the first vote: the study, its terms, and its file."""

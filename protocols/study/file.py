@@ -1,0 +1,114 @@
+"""The TOML file of a study: what a hospital reads and approves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, fields, replace
+from pathlib import Path
+from typing import Any  # what tomllib returns, checked below
+
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_toml
+from protocols.study.level_terms import Confidentiality
+from protocols.study.study import Seat, Study, party_of
+from protocols.study.terms import Feature, Terms
+
+
+def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
+    """A study from its TOML file. keys: what a party's seats name as signing_key where the file leaves it out.
+
+    Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
+    try:
+        table = read_toml(path)
+    except (DataUnavailable, InvalidInput) as error:
+        raise InvalidInput(f"study file {error}") from None
+    seats = table.pop("party", [])
+    if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
+        raise InvalidInput(f"study file {path}: parties must be [[party]] tables")
+    roster = tuple(Seat(**_typed(Seat, seat, path)) for seat in seats)
+    terms = table.get("terms")
+    if terms is not None:
+        if not isinstance(terms, dict):
+            raise InvalidInput(f"study file {path}: terms is {terms!r}; allowed: a table [terms]")
+        columns = terms.pop("feature", [])
+        if not (isinstance(columns, list) and all(isinstance(column, dict) for column in columns)):
+            raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
+        features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
+        table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
+    level = table.get("confidentiality")
+    if level is not None:
+        if not isinstance(level, dict):
+            raise InvalidInput(f"study file {path}: confidentiality is {level!r}; allowed: a table [confidentiality]")
+        table["confidentiality"] = Confidentiality(**_typed(Confidentiality, level, path))
+        if table["confidentiality"].signs:
+            roster = tuple(replace(seat, signing_key=seat.signing_key or keys(party_of(seat.party))) for seat in roster)
+    return Study(**_typed(Study, {**table, "roster": roster}, path))
+
+
+def write_study(study: Study) -> str:
+    """The study as TOML; read_study gives an equal study back."""
+
+    def lines_of(table: dict[str, Any]) -> list[str]:
+        return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
+
+    values = asdict(study)
+    seats, terms, level = values.pop("roster"), values.pop("terms"), values.pop("confidentiality")
+    lines = [*lines_of(values), "", "[confidentiality]", *lines_of(level)]
+    if terms is not None:
+        features = terms.pop("features")
+        lines += ["", "[terms]", *lines_of(terms)]
+        for feature in features:
+            lines += ["", "[[terms.feature]]", *lines_of(feature)]
+    for seat in seats:
+        lines += ["", "[[party]]", *lines_of(seat)]
+    return "\n".join(lines) + "\n"
+
+
+def _typed(
+    kind: type[Seat | Study | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
+) -> dict[str, Any]:
+    """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
+    wanted = {field.name: field for field in fields(kind)}
+    unknown = set(table) - set(wanted)
+    if unknown:
+        raise InvalidInput(f"study file {path}: unknown key {sorted(unknown)[0]!r}; allowed: {', '.join(wanted)}")
+    result: dict[str, Any] = {}
+    for key, field in wanted.items():
+        type_name = str(field.type)
+        if key not in table and field.default is not MISSING:
+            continue
+        value = table.get(key)
+        if value is None and "None" not in type_name:
+            raise InvalidInput(f"study file {path}: key {key!r} is missing")
+        if value is not None and "float" in type_name and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value) if abs(value) < 2**53 else math.inf
+        plain = type_name.removesuffix(" | None")
+        element = _ELEMENTS.get(plain)
+        if element and isinstance(value, list):
+            value = tuple(value)
+        needed = tuple if element else _PLAIN[plain]
+        fits = isinstance(value, needed) and (needed is bool or not isinstance(value, bool))
+        if element and isinstance(value, tuple):
+            fits = all(isinstance(each, element) and not isinstance(each, bool) for each in value)
+        if value is not None and not fits:
+            raise InvalidInput(f"study file {path}: {key} is {value!r}; allowed: {type_name}")
+        result[key] = value
+    return result
+
+
+_PLAIN: dict[str, type] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "Terms": Terms,
+    "Confidentiality": Confidentiality,
+}
+_ELEMENTS: dict[str, type] = {
+    "tuple[str, ...]": str,
+    "tuple[int, ...]": int,
+    "tuple[Seat, ...]": Seat,
+    "tuple[Feature, ...]": Feature,
+}

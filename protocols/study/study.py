@@ -1,0 +1,337 @@
+"""Study: what every participant must agree on before the first vote, and its digest.
+
+A study is a value. Its TOML file is what a hospital reads and approves; its digest, over a canonical form, is in
+every message, so nobody can be asked under other terms. Everything that accounting needs follows from it by pure
+functions: `Study.mechanism`, `Study.budgets`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import ceil
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.bounds.rdp import check_budget
+from protocols.budgets.accountant import accountant
+from protocols.budgets.filter import BudgetFilter, budget_filters
+from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
+from protocols.crypto.identity import check_name
+from protocols.errors import InvalidInput
+from protocols.labelling.schedule import check_stop
+from protocols.mechanisms import (
+    PARAMETERS,
+    GaussianMechanism,
+    Lattice,
+    Mechanism,
+    Sensitivity,
+    check_view,
+    make_mechanism,
+)
+from protocols.noise import Noise
+from protocols.ranges import check
+from protocols.study.level_checks import check_level
+from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.terms import Terms
+from protocols.votes import LATTICE
+
+Unit = Literal["record", "party"]
+UNITS: tuple[Unit, ...] = ("record", "party")
+ADJACENCY = "replace-one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One seat of the roster: a budget, how much each vote counts, and how often it takes part.
+
+    party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
+    one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
+    the queries in which it takes part, see participation.py; 1 where participation is "all". signing_key: at the level
+    secure_sum, and with a querier, the public key of the party's certificate, a compressed point of P-256 in
+    hexadecimal; None at others.
+    """
+
+    party: str
+    epsilon: float
+    delta: float
+    weight: float
+    rate: float
+    signing_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The terms of one study. No privacy-relevant field has a default.
+
+    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
+    none); round_one: queries of the first round, for an interactive mechanism; participation: see participation.py;
+    pooled_teachers: None in a federation; in a simulation of upsampling, where all data are pooled, how many teachers
+    there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
+    between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
+    teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
+    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
+    confidentiality: who may see a vote; roster: one seat a party; terms: what organisations fix besides, None in a
+    simulation.
+
+    Raises InvalidInput, with the value and the allowed range, on any value out of range.
+    """
+
+    name: str
+    classes: int
+    mechanism_name: str
+    sigma: float | None = None
+    sigma_threshold: float | None = None
+    threshold: float | None = None
+    gamma: float | None = None
+    interactive_threshold: float | None = None
+    reinforce_confidence: float | None = None
+    round_one: int | None = None
+    pooled_teachers: int | None = None
+    unit: str
+    view: str
+    accountant_name: str
+    teachers: int
+    query_limit: int
+    batch_limit: int
+    answer_rate: float
+    stop: str
+    quorum: int
+    participation_name: str
+    confidentiality: Confidentiality
+    roster: tuple[Seat, ...]
+    terms: Terms | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (
+            ("classes", self.classes),
+            ("teachers", self.teachers),
+            ("query_limit", self.query_limit),
+            ("batch_limit", self.batch_limit),
+            ("quorum", self.quorum),
+            ("pooled_teachers", self.pooled_teachers),
+            ("round_one", self.round_one),
+        ):
+            if value is not None:
+                check("study", what, value)
+        if not self.roster:
+            raise InvalidInput("the roster is empty; allowed: at least one party")
+        if self.quorum > len(self.roster):
+            raise InvalidInput(f"quorum is {self.quorum}; allowed: at most the {len(self.roster)} parties")
+        if self.unit not in UNITS:
+            raise InvalidInput(f"unit is {self.unit!r}; allowed: {', '.join(UNITS)}")
+        if not 0 <= self.answer_rate <= 1:
+            raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
+        names = [seat.party for seat in self.roster]
+        for name in (self.name, *names):
+            if not (name and name.isprintable()):
+                raise InvalidInput(f"the name {name!r} is empty or has control characters; allowed: printable text")
+        check_budget(np.array([seat.epsilon for seat in self.roster]), np.array([seat.delta for seat in self.roster]))
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidInput(f"party {twice!r} is on the roster twice; allowed: once")
+        weights = self.weights
+        units = weights * LATTICE
+        if not (np.isfinite(weights).all() and (weights > 0).all() and (units == np.rint(units)).all()):
+            raise InvalidInput(
+                f"weights span [{weights.min()}, {weights.max()}]; allowed: multiples of 1/{LATTICE}, > 0"
+            )
+        if self.largest_weight > 2.0**33:
+            raise InvalidInput(f"total weight is {self.largest_weight:g}; allowed: at most 2**33 votes")
+        if self.threshold is not None and self.threshold > self.largest_weight:
+            raise InvalidInput(
+                f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
+            )
+        self._check_participation()
+        self._check_terms()
+        check_level(self)
+        check_stop(self.stop)
+        accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
+        if (self.round_one is None) == self.mechanism.interactive:
+            raise InvalidInput(
+                f"round_one is {self.round_one}; allowed: a number of queries for an interactive mechanism, none "
+                f"for {self.mechanism_name}"
+            )
+        if self.round_one is not None and not 1 <= self.round_one <= self.query_limit:
+            raise InvalidInput(f"round_one is {self.round_one}; allowed: from 1 to the {self.query_limit} queries")
+
+    def _check_participation(self) -> None:
+        pattern = check_pattern(self.participation_name)
+        check_rate(pattern, self.rates)
+        if pattern == "secret" and self.votes_per_unit > 1:
+            raise InvalidInput(
+                f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote a unit, "
+                "for which the amplified bound is proved (unit 'record', or one teacher a party)"
+            )
+        if pattern == "secret" and self.view == "histogram" and self.accountant_name == "gaussian_dp":
+            raise InvalidInput("accountant 'gaussian_dp' does not hold for participation 'secret'; allowed: gaussian")
+        grouped = [seat.party for seat in self.roster if "/" in seat.party]
+        if grouped and self.unit == "party":
+            raise InvalidInput(
+                f"seat {grouped[0]!r} is a privacy group; allowed with unit 'record' only: a party's whole data "
+                "move the votes of all of its groups"
+            )
+        if self.pooled_teachers is None:
+            return
+        if pattern != "all" or self.unit != "record" or self.teachers != 1:
+            raise InvalidInput("pooled_teachers goes with participation 'all', unit 'record' and teachers = 1 only")
+        if not self.weights.max() <= self.pooled_teachers:
+            raise InvalidInput(
+                f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
+                "that learn one record"
+            )
+
+    def _check_terms(self) -> None:
+        terms = self.terms
+        if terms is None:
+            return
+        for seat in self.roster:
+            check_name(party_of(seat.party))
+        if len(terms.class_names) != self.classes:
+            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
+        if terms.pool_size > self.query_limit:
+            raise InvalidInput(
+                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
+            )
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that the study names, with its noise."""
+        return make_mechanism(
+            self.mechanism_name,
+            view=check_view(self.view),
+            lattice=self.lattice,
+            **{name: getattr(self, name) for name in PARAMETERS},
+        )
+
+    @property
+    def total_units(self) -> int:
+        """The weight of all votes of the roster together, in lattice units."""
+        assert self.lattice is not None
+        return round(self.largest_weight * self.lattice.units)
+
+    def threshold_units(self, *, second_round: bool) -> int | None:
+        """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
+        mechanism, lattice = self.mechanism, self.lattice
+        assert lattice is not None
+        assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
+        needed = mechanism.needed(second_round=second_round)
+        return None if needed is None else ceil(needed * lattice.units)
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """Of integer noise: one server's, or the sum of the shares of the honest parties of a quorum; None without."""
+        terms = self.confidentiality
+        if terms.units is None:
+            return None
+        shares = 1 if terms.colluders is None else self.quorum - terms.colluders
+        return Lattice(units=terms.units, shares=shares, classes=self.classes)
+
+    @cached_property
+    def weights(self) -> Float64[ndarray, " parties"]:
+        """The weight of each vote of each party of the roster, in votes."""
+        return np.array([seat.weight for seat in self.roster])
+
+    @cached_property
+    def rates(self) -> Float64[ndarray, " parties"]:
+        """The share of the queries in which each seat takes part."""
+        return np.array([seat.rate for seat in self.roster])
+
+    @cached_property
+    def participation(self) -> Participation:
+        """Who takes part in which query, as far as that is public."""
+        return participation(check_pattern(self.participation_name), self.rates)
+
+    @property
+    def largest_weight(self) -> float:
+        """The weight of all votes together when every seat takes part."""
+        if self.pooled_teachers is not None:
+            return float(self.pooled_teachers)
+        return float(self.teachers * self.weights.sum())
+
+    @property
+    def nominal_weight(self) -> float:
+        """The public total weight M of Interactive-GNMax: what seats at their rates bring on average."""
+        if self.pooled_teachers is not None:
+            return float(self.pooled_teachers)
+        return float(self.teachers * (self.weights * self.rates).sum())
+
+    def release(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: Noise,
+        *,
+        predictions: Float64[ndarray, "queries classes"] | None,
+    ) -> Int64[ndarray, " queries"]:
+        """The mechanism's labels of weighted histograms; predictions: of the student, in round two alone."""
+        return self.mechanism.release(
+            counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
+        )
+
+    def round_end(self, asked: int, queries: int) -> int:
+        """The query at which a batch that starts at `asked` must end at the latest: it lies in one round."""
+        return self.round_one if self.round_one is not None and asked < self.round_one < queries else queries
+
+    @property
+    def votes_per_unit(self) -> int:
+        """Votes that one protected unit moves: 1 for a record, all of its party's teachers for a party."""
+        return votes_per_unit(self.unit, teachers=self.teachers)
+
+    @cached_property
+    def budgets(self) -> BudgetFilter:
+        """Every party's order, cap and cost, in roster order. Raises InvalidInput if a budget affords nothing."""
+        return budget_filters(
+            accountant=accountant(self.accountant_name),
+            mechanism=self.mechanism,
+            sensitivity=Sensitivity(
+                self.votes_per_unit * self.weights,
+                # Coins that everybody sees amplify nothing: each vote that enters is then paid in full.
+                self.rates if self.participation_name == "secret" else np.ones(len(self.roster)),
+            ),
+            epsilon=np.array([seat.epsilon for seat in self.roster]),
+            delta=np.array([seat.delta for seat in self.roster]),
+            view=check_view(self.view),
+            classes=self.classes,
+            query_limit=self.query_limit,
+            total_weight=self.largest_weight,
+            answer_rate=self.answer_rate,
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
+        values = asdict(self)
+        if self.terms is None:  # as before there were any
+            del values["terms"]
+        if self.confidentiality == CLEAR:  # likewise
+            del values["confidentiality"]
+        for key in ("querier", "input_bound"):
+            if "confidentiality" in values and values["confidentiality"][key] is None:
+                del values["confidentiality"][key]
+        if not self.confidentiality.signs:
+            for seat in values["roster"]:
+                del seat["signing_key"]
+        canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
+
+    @cached_property
+    def seats(self) -> dict[str, int]:
+        """The position of each party in the roster."""
+        return {seat.party: position for position, seat in enumerate(self.roster)}
+
+
+def votes_per_unit(unit: str, *, teachers: int) -> int:
+    """1 for a record (it lies in one shard); `teachers` for a party: the cost is quadratic in that, not linear."""
+    if unit not in UNITS:
+        raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
+    return teachers if unit == "party" else 1
+
+
+def party_of(seat: str) -> str:
+    """The party whose seat this is: PARTY, or PARTY/GROUP for a privacy group."""
+    return seat.partition("/")[0]

@@ -1,0 +1,114 @@
+"""What a study between organisations fixes besides its privacy: task, classes, features, pool, coordinator, dates.
+
+A simulation has none of it. It is part of the study and of its digest, which is in every message: a hospital that
+approved one reading of its columns cannot be asked about another. A node that was given
+the pool, whose hash this is, refuses any other query; without it, shape and number are all that it can check.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import dataclass
+from math import isfinite, prod
+
+from protocols.crypto.identity import check_name
+from protocols.errors import InvalidInput
+from protocols.ranges import check
+
+FEATURE_KINDS = ("numeric", "categorical")
+_LARGEST_INPUT = 2**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """How one column of a hospital's table becomes features; nothing of it is computed from private rows.
+
+    numeric: (value - centre) / scale, of log(1 + value) where `log`; a value that may miss becomes 0, and a second
+    feature says so. categorical: one feature a category; a missing value is 0 in all of them.
+    """
+
+    column: str
+    kind: str
+    centre: float | None = None
+    scale: float | None = None
+    log: bool = False
+    categories: tuple[str, ...] = ()
+    may_miss: bool = False
+
+    def __post_init__(self) -> None:
+        where = f"feature {self.column!r}"
+        if self.kind not in FEATURE_KINDS:
+            raise InvalidInput(f"{where}: kind is {self.kind!r}; allowed: {', '.join(FEATURE_KINDS)}")
+        if not (self.column and self.column.isprintable()):
+            raise InvalidInput(f"{where}: the column has no printable name")
+        if self.kind == "numeric":
+            if self.categories or self.centre is None or self.scale is None:
+                raise InvalidInput(f"{where}: numeric; allowed: centre and scale, and no categories")
+            if not (isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
+                raise InvalidInput(f"{where}: centre is {self.centre}, scale {self.scale}; allowed: finite, scale > 0")
+        elif self.log or self.centre is not None or self.scale is not None or not self.categories:
+            raise InvalidInput(f"{where}: categorical; allowed: categories, and no centre, scale or log")
+        elif len(set(self.categories)) < len(self.categories):
+            raise InvalidInput(f"{where}: categories {self.categories} repeat; allowed: each once")
+
+    @property
+    def width(self) -> int:
+        """How many features the column becomes."""
+        return len(self.categories) if self.kind == "categorical" else 1 + self.may_miss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """The terms of a study that runs between organisations.
+
+    task: one sentence for people; class_names: class 0 first; label: the column that holds them; input_shape: of one
+    query; features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the
+    public queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in
+    the coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers.
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    task: str
+    class_names: tuple[str, ...]
+    label: str
+    input_shape: tuple[int, ...]
+    pool_size: int
+    pool_sha256: str
+    deadline_s: float
+    coordinator: str
+    ends: str
+    features: tuple[Feature, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, text in (("task", self.task), ("label", self.label)):
+            if not (text and text.isprintable() and len(text) <= 2000):
+                raise InvalidInput(f"terms: {what} is {text[:80]!r}; allowed: printable text, up to 2000 characters")
+        check_name(self.coordinator)
+        if len(set(self.class_names)) < max(2, len(self.class_names)) or not all(self.class_names):
+            raise InvalidInput(f"terms: class_names is {self.class_names}; allowed: two or more names, each once")
+        for size in self.input_shape:
+            check("study", "terms.input_shape", size)
+        if not (self.input_shape and prod(self.input_shape) <= _LARGEST_INPUT):
+            raise InvalidInput(
+                f"terms: input_shape is {self.input_shape}; allowed: sizes >= 1, up to {_LARGEST_INPUT} values in all"
+            )
+        width = sum(feature.width for feature in self.features)
+        if self.features and self.input_shape != (width,):
+            raise InvalidInput(f"terms: input_shape is {self.input_shape}; allowed: ({width},), as features are wide")
+        columns = [feature.column for feature in self.features] + [self.label]
+        if len(set(columns)) < len(columns):
+            raise InvalidInput("terms: a column is named twice, or is a feature and the label; allowed: each once")
+        check("study", "terms.pool_size", self.pool_size)
+        if not re.fullmatch("[0-9a-f]{64}", self.pool_sha256):
+            raise InvalidInput(f"terms: pool_sha256 is {self.pool_sha256[:80]!r}; allowed: 64 hexadecimal digits")
+        if not 0.1 <= self.deadline_s <= 86_400:
+            raise InvalidInput(f"terms: deadline_s is {self.deadline_s}; allowed: 0.1 to 86400 seconds")
+        try:
+            datetime.date.fromisoformat(self.ends)
+        except ValueError:
+            raise InvalidInput(f"terms: ends is {self.ends[:80]!r}; allowed: a day, YYYY-MM-DD") from None
+
+    def ended(self, today: datetime.date) -> bool:
+        """Whether a node answers no more. today: in UTC."""
+        return today > datetime.date.fromisoformat(self.ends)

@@ -1,0 +1,1 @@
+"""What travels between programs: messages, frames, enrolment, relayed requests."""

@@ -1,0 +1,66 @@
+"""Enrolment: how a hospital that was invited gets its certificate, before it has one.
+
+The node proves nothing but that it holds the invitation's token; what is issued is decided by the operator, who
+compares the fingerprint of the key with what the hospital read out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from protocols.crypto.identity import PEM_BYTES
+from protocols.errors import MalformedMessage
+from protocols.ranges import parse
+from protocols.wire import wire_pb2
+from protocols.wire.frames import printable
+
+# Anybody who reaches the port may send one: what is taken is small.
+ENROL_BYTES = PEM_BYTES + 2**10
+# The method that a node calls; see coordinator/connection/hub.py.
+ENROL_METHOD = "/conclave.v1.Enrolment/Enrol"
+
+
+@dataclass(frozen=True)
+class Enrol:
+    """A future node to coordinator: its name, the invitation's token, a certificate request (PEM)."""
+
+    party: str
+    token: bytes = field(repr=False)
+    request: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Coordinator to a future node: the certificate (PEM); empty, with a code, while or because there is none."""
+
+    certificate: bytes
+    code: str
+    reason: str
+
+
+def encode_enrol(message: Enrol | Enrolled) -> bytes:
+    """The bytes of an enrolment message."""
+    body: wire_pb2.Enrol | wire_pb2.Enrolled
+    if isinstance(message, Enrol):
+        body = wire_pb2.Enrol(party=message.party, token=message.token, request=message.request)
+    else:
+        body = wire_pb2.Enrolled(certificate=message.certificate, code=message.code, reason=message.reason)
+    return bytes(body.SerializeToString(deterministic=True))
+
+
+def decode_enrol(data: bytes) -> Enrol:
+    """A request to enrol. Raises MalformedMessage."""
+    body = parse(wire_pb2.Enrol, _limited(data), what="a request to enrol")
+    return Enrol(printable(body.party), body.token, body.request)
+
+
+def decode_enrolled(data: bytes) -> Enrolled:
+    """The answer to a request to enrol. Raises MalformedMessage."""
+    body = parse(wire_pb2.Enrolled, _limited(data), what="an answer to a request to enrol")
+    return Enrolled(body.certificate, printable(body.code), printable(body.reason))
+
+
+def _limited(data: bytes) -> bytes:
+    if len(data) > ENROL_BYTES:
+        raise MalformedMessage(f"enrolment message has {len(data)} bytes; allowed: at most {ENROL_BYTES}")
+    return data

@@ -1,0 +1,300 @@
+"""The frames of a session between a node and its coordinator: signed, bound to a session, a round and a log.
+
+A party dials out and says Hello; the coordinator answers Welcome; then every Ask has one Answer. What they carry is a
+message of messages.py. Each frame is signed by its sender's certified key over all of it, so that a frame is evidence
+later. Heads of the two audit logs travel along: see audit_log.py for what they prevent.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.crypto.identity import PEM_BYTES, Identity, Role, certificate_from_der, identify, sign
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.ledger.audit_log import Head
+from protocols.ranges import MESSAGE_BYTES, parse
+from protocols.wire import wire_pb2
+
+# The versions of the wire that this software speaks, newest first; one version back stays supported.
+WIRE_VERSIONS = (1,)
+FRAME_BYTES = MESSAGE_BYTES + 2**16
+NONCE_BYTES = 16
+# The method that a node calls; see coordinator/connection/hub.py.
+SESSION_METHOD = "/conclave.v1.Session/Open"
+_SHORT_TEXT = 4096
+_STANDINGS = 1024
+_UNSETTLED = 65_536
+_DOMAIN = b"conclave frame 1\n"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a seat of a node stands in a study: heads of its own log and, as it knows it, of the coordinator's.
+
+    unsettled: digests of requests that were charged and whose outcome it has not seen.
+    """
+
+    study: bytes
+    seat: str
+    own: Head
+    coordinator: Head
+    unsettled: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Node to coordinator, first: wire versions it speaks, its software, a fresh session nonce, its seats."""
+
+    versions: tuple[int, ...]
+    software: str
+    session: bytes
+    standings: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class RefusedSeat:
+    """A seat that the coordinator will not ask in this session, and why."""
+
+    study: bytes
+    seat: str
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """Coordinator to node: the version that both speak, the node's nonce, the time in milliseconds since 1970."""
+
+    version: int
+    session: bytes
+    time_ms: int
+    refused: tuple[RefusedSeat, ...]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Coordinator to node: a request to one seat. round: rises by each Ask of a session; nonce: fresh.
+
+    own: head of the coordinator's log; seen: the newest head of the seat's log that the coordinator knows.
+    """
+
+    session: bytes
+    round: int
+    nonce: bytes
+    study: bytes
+    seat: str
+    own: Head
+    seen: Head
+    envelope: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Node to coordinator: the reply to the Ask of this nonce and round, with the heads after it."""
+
+    nonce: bytes
+    round: int
+    study: bytes
+    seat: str
+    own: Head
+    seen: Head
+    envelope: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Renew:
+    """Node to coordinator: a certificate request (PEM) with the key and name it has."""
+
+    request: bytes
+
+
+@dataclass(frozen=True)
+class Renewed:
+    """Coordinator to node: a new certificate (PEM)."""
+
+    certificate: bytes
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    """Either way, last: why the session ends. `code` is stable."""
+
+    code: str
+    reason: str
+
+
+Frame = Hello | Welcome | Ask | Answer | Renew | Renewed | Goodbye
+
+
+def agree_version(offered: Sequence[int]) -> int:
+    """The newest version that both sides speak. Raises Refused("wire_version")."""
+    common = set(offered) & set(WIRE_VERSIONS)
+    if not common:
+        raise Refused(
+            "wire_version",
+            f"the other side speaks wire versions {sorted(offered)[:8]}; allowed: {sorted(WIRE_VERSIONS)}: "
+            "update the older software",
+        )
+    return max(common)
+
+
+def seal(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+    """The frame's bytes with the sender's signature and certificate."""
+    body = _encode(frame)
+    signed = wire_pb2.Signed(
+        body=body,
+        signature=sign(key, _DOMAIN + body),
+        certificate=certificate.public_bytes(serialization.Encoding.DER),
+    )
+    return bytes(signed.SerializeToString(deterministic=True))
+
+
+def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, role: Role) -> tuple[Frame, Identity]:
+    """The frame and who signed it. now: UTC, the time at which the certificate must be valid; role: of the sender.
+
+    Raises MalformedMessage, or Refused as identify() does and "bad_signature".
+    """
+    if len(data) > FRAME_BYTES:
+        raise MalformedMessage(f"frame has {len(data)} bytes; allowed: at most {FRAME_BYTES}")
+    signed = parse(wire_pb2.Signed, data, what="a signed frame")
+    try:
+        certificate = certificate_from_der(signed.certificate)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+    sender = identify(certificate, authority=authority, now=now, role=role)
+    sender.verify(signed.signature, _DOMAIN + signed.body)
+    return _decode(signed.body), sender
+
+
+def _encode(frame: Frame) -> bytes:
+    outer = wire_pb2.Frame()
+    match frame:
+        case Hello():
+            outer.hello.versions.extend(frame.versions)
+            outer.hello.software, outer.hello.session = frame.software, frame.session
+            for each in frame.standings:
+                standing = outer.hello.standings.add(study=each.study, seat=each.seat, unsettled=each.unsettled)
+                _fill(standing.own, each.own)
+                _fill(standing.coordinator, each.coordinator)
+        case Welcome():
+            outer.welcome.version, outer.welcome.session = frame.version, frame.session
+            outer.welcome.time_ms = frame.time_ms
+            for refused in frame.refused:
+                outer.welcome.refused.add(
+                    study=refused.study, seat=refused.seat, code=refused.code, reason=refused.reason
+                )
+        case Ask():
+            outer.ask.session, outer.ask.round, outer.ask.nonce = frame.session, frame.round, frame.nonce
+            outer.ask.study, outer.ask.seat, outer.ask.envelope = frame.study, frame.seat, frame.envelope
+            _fill(outer.ask.own, frame.own)
+            _fill(outer.ask.seen, frame.seen)
+        case Answer():
+            outer.answer.nonce, outer.answer.round, outer.answer.study = frame.nonce, frame.round, frame.study
+            outer.answer.seat, outer.answer.envelope = frame.seat, frame.envelope
+            _fill(outer.answer.own, frame.own)
+            _fill(outer.answer.seen, frame.seen)
+        case Renew():
+            outer.renew.request = frame.request
+        case Renewed():
+            outer.renewed.certificate = frame.certificate
+        case Goodbye():
+            outer.goodbye.code, outer.goodbye.reason = frame.code, frame.reason
+    return bytes(outer.SerializeToString(deterministic=True))
+
+
+def _decode(data: bytes) -> Frame:
+    outer = parse(wire_pb2.Frame, data, what="a frame")
+    kind = outer.WhichOneof("body")
+    if kind == "hello":
+        hello = outer.hello
+        if len(hello.standings) > _STANDINGS or len(hello.versions) > 64:
+            raise MalformedMessage(f"hello has {len(hello.standings)} seats; allowed: at most {_STANDINGS}")
+        standings = tuple(_standing(each) for each in hello.standings)
+        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), standings)
+    if kind == "welcome":
+        refused = tuple(
+            RefusedSeat(_hash(each.study), printable(each.seat), printable(each.code), printable(each.reason))
+            for each in outer.welcome.refused[:_STANDINGS]
+        )
+        return Welcome(outer.welcome.version, _nonce(outer.welcome.session), outer.welcome.time_ms, refused)
+    if kind == "ask":
+        ask = outer.ask
+        return Ask(
+            _nonce(ask.session),
+            ask.round,
+            _nonce(ask.nonce),
+            _hash(ask.study),
+            printable(ask.seat),
+            _head(ask.own),
+            _head(ask.seen),
+            ask.envelope,
+        )
+    if kind == "answer":
+        answer = outer.answer
+        return Answer(
+            _nonce(answer.nonce),
+            answer.round,
+            _hash(answer.study),
+            printable(answer.seat),
+            _head(answer.own),
+            _head(answer.seen),
+            answer.envelope,
+        )
+    if kind == "renew":
+        return Renew(_pem(outer.renew.request))
+    if kind == "renewed":
+        return Renewed(_pem(outer.renewed.certificate))
+    if kind == "goodbye":
+        return Goodbye(printable(outer.goodbye.code), printable(outer.goodbye.reason))
+    raise MalformedMessage("frame has no body; allowed: hello, welcome, ask, answer, renew, renewed, goodbye")
+
+
+def _standing(standing: wire_pb2.Standing) -> Standing:
+    if len(standing.unsettled) > _UNSETTLED:
+        raise MalformedMessage(f"seat has {len(standing.unsettled)} unsettled batches; allowed: at most {_UNSETTLED}")
+    return Standing(
+        _hash(standing.study),
+        printable(standing.seat),
+        _head(standing.own),
+        _head(standing.coordinator),
+        tuple(_hash(digest) for digest in standing.unsettled),
+    )
+
+
+def _fill(field: wire_pb2.Head, head: Head) -> None:
+    field.count, field.hash = head.count, head.hash
+
+
+def _head(head: wire_pb2.Head) -> Head:
+    return Head(head.count, _hash(head.hash))
+
+
+def _hash(value: bytes) -> bytes:
+    if len(value) != 32:
+        raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
+    return value
+
+
+def _nonce(value: bytes) -> bytes:
+    if len(value) != NONCE_BYTES:
+        raise MalformedMessage(f"nonce has {len(value)} bytes; allowed: {NONCE_BYTES}")
+    return value
+
+
+def _pem(value: bytes) -> bytes:
+    if len(value) > PEM_BYTES:
+        raise MalformedMessage(f"certificate has {len(value)} bytes; allowed: at most {PEM_BYTES}")
+    return value
+
+
+def printable(value: str) -> str:
+    """Text for people's terminals: short and printable, so that it can do nothing there but be read."""
+    if len(value) > _SHORT_TEXT:
+        raise MalformedMessage(f"text has {len(value)} characters; allowed: at most {_SHORT_TEXT}")
+    return "".join(character if character.isprintable() else "?" for character in value)

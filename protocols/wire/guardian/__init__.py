@@ -1,0 +1,1 @@
+"""What travels between a guardian and who computes with it."""

@@ -1,0 +1,105 @@
+"""What coordinator and guardian say before a conversation: who asks about which study, and who answers.
+
+TLS has shown certificates of the consortium's authority by then. The guardian's signature says, over this conversation,
+which guardian it is: the terms of a study name one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_der, identify, sign
+from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.study.study import Study, party_of
+
+CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
+VERSION = 1
+NONCE_BYTES, DIGEST_BYTES = 16, 32
+OPENING_BYTES = 2 + NONCE_BYTES + DIGEST_BYTES
+_SIGNATURE_BYTES = 72
+WELCOME_BYTES = 1 + _SIGNATURE_BYTES + PEM_BYTES
+_PURPOSES = ("check", "batch")
+
+
+@runtime_checkable
+class ServesBatches(Protocol):
+    """What speaks for a guardian; protocols.levels.guardian.Guardian does."""
+
+    def serve(self, channel: Channel) -> None:
+        """One conversation about one batch. Raises ConclaveError, after telling the other side what it may know."""
+
+
+@dataclass(frozen=True, eq=False)
+class Guarded:
+    """A study that a guardian approved, and who speaks in it. busy: held while a conversation is open."""
+
+    study: Study
+    guardian: ServesBatches
+    busy: threading.Lock
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The coordinator's first message. study: a digest; purpose: "check", of whether it is approved, or "batch"."""
+
+    study: bytes
+    purpose: str
+    nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+
+    def encode(self) -> bytes:
+        """As it travels."""
+        return bytes([VERSION, _PURPOSES.index(self.purpose)]) + self.nonce + self.study
+
+
+def read_opening(data: bytes) -> Opening:
+    """Raises Refused("wire_version"), MalformedMessage."""
+    if data and data[0] != VERSION:
+        raise Refused("wire_version", f"version {data[0]} of the guardian's wire; allowed: {VERSION}")
+    if len(data) != OPENING_BYTES or data[1] >= len(_PURPOSES):
+        raise MalformedMessage(f"{len(data)} bytes are no opening; allowed: {OPENING_BYTES}")
+    return Opening(data[2 + NONCE_BYTES :], _PURPOSES[data[1]], data[2 : 2 + NONCE_BYTES])
+
+
+def welcome(opening: Opening, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+    """The guardian's answer: its signature of the opening, and its certificate."""
+    signature = sign(key, _statement(opening))
+    return bytes([len(signature)]) + signature + certificate.public_bytes(serialization.Encoding.DER)
+
+
+def read_welcome(data: bytes, opening: Opening, *, authority: x509.Certificate, now: datetime.datetime) -> Identity:
+    """Who answered. now: UTC. Raises MalformedMessage, and Refused as `identify` and Identity.verify do."""
+    if not data or len(data) < 1 + data[0]:
+        raise MalformedMessage(f"{len(data)} bytes are no welcome; allowed: a signature and a certificate")
+    signature, der = data[1 : 1 + data[0]], data[1 + data[0] :]
+    try:
+        certificate = certificate_from_der(der)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+    guardian = identify(certificate, authority=authority, now=now, role="guardian")
+    guardian.verify(signature, _statement(opening))
+    return guardian
+
+
+def check_terms_apart(study: Study) -> None:
+    """Raises Refused("same_organisation") where the terms name the coordinator or a party as the guardian."""
+    guardian, terms = study.confidentiality.guardian, study.terms
+    names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
+    if guardian in names:
+        raise Refused(
+            "same_organisation",
+            f"the guardian {guardian!r} is also the coordinator or a party of study {study.name!r}; allowed: another "
+            "organisation, as both shares of a vote together are the vote",
+        )
+
+
+def _statement(opening: Opening) -> bytes:
+    return b"conclave guardian welcome 1\n" + opening.encode()

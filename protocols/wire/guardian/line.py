@@ -1,0 +1,169 @@
+"""The way to the guardian that a study names: who dials, whom, and who answers; what carries it stays outside.
+
+A coordinator dials, or in a study that hides its queries the querying party. One stream is one conversation.
+"""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.crypto.identity import Identity, Role, certificate_from_der, fingerprint, identify
+from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.study.study import Study
+from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
+from protocols.wire.guardian.stream import Goodbye, Stream
+
+_WELCOME_WAIT_S = 20.0
+_LAST_WORDS_S = 5.0
+_PROBE_S = 5.0
+# Refusals that pass by themselves: asking again is right, and costs nothing.
+_PASSING = frozenset({"busy", "going_away", "storage_failed"})
+SILENCE_S = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardianLine:
+    """What who dials needs.
+
+    address: the guardian's HOST:PORT, "" where none is set; key, certificate: of who dials; authority: the
+    consortium's; denied(identity): why a certificate is denied, or None; silence_s: how long the guardian may say
+    nothing.
+    """
+
+    address: str
+    key: ec.EllipticCurvePrivateKey = field(repr=False)
+    certificate: x509.Certificate
+    authority: x509.Certificate
+    denied: Callable[[Identity], str | None]
+    silence_s: float | int = SILENCE_S
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """The pieces that come back over a stream, ChannelClosed where it breaks; cancel() ends it."""
+
+    pieces: Iterator[bytes]
+    cancel: Callable[[], object]
+
+
+# carry(line, outgoing): opens a stream to the address, with mutual TLS, and carries these pieces there.
+Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried]]
+
+
+@contextmanager
+def conversation(study: Study, line: GuardianLine, carry: Carry, *, purpose: str) -> Iterator[tuple[Stream, Identity]]:
+    """A channel to the study's guardian, and who that is. purpose: see Opening.
+
+    Raises InvalidInput without an address; ChannelClosed where nobody answers, or says that this passes; Refused: what
+    the guardian refuses for, and "wrong_guardian", "same_organisation", "wrong_role", "wrong_authority",
+    "certificate_expired", "revoked" for who answers.
+    """
+    _check_study(study, line)
+    stream = Stream(silence_s=line.silence_s)
+    with carry(line, stream.outgoing()) as carried:
+        reader = threading.Thread(target=stream.feed, args=(carried.pieces,), daemon=True)
+        reader.start()
+        try:
+            yield stream, _greet(stream, study, line, purpose)
+            stream.close()
+            reader.join(_LAST_WORDS_S)
+        except Goodbye as goodbye:
+            if goodbye.code in _PASSING:
+                raise
+            raise Refused(goodbye.code, f"the guardian refuses: {goodbye.reason}") from None
+        finally:
+            stream.abort("this side closed the channel")
+            carried.cancel()
+            reader.join()
+
+
+def _greet(stream: Stream, study: Study, line: GuardianLine, purpose: str) -> Identity:
+    """Says what this is about, and looks who answers."""
+    opening = Opening(study.digest, purpose)
+    try:
+        stream.send(opening.encode())
+        answer = stream.recv(WELCOME_BYTES, within_s=_WELCOME_WAIT_S)
+    except Goodbye:
+        raise
+    except ChannelClosed:
+        _look_who_answers(line)
+        raise
+    now = datetime.datetime.now(datetime.UTC)
+    guardian = read_welcome(answer, opening, authority=line.authority, now=now)
+    _check_apart(guardian, line)
+    if guardian.name != study.confidentiality.guardian:
+        raise Refused(
+            "wrong_guardian",
+            f"the guardian at {line.address} is {guardian.name!r}; allowed: {study.confidentiality.guardian!r}, as the "
+            "study says",
+        )
+    reason = line.denied(guardian)
+    if reason is not None:
+        raise Refused("revoked", f"the guardian {guardian.name!r} is denied: {reason}")
+    return guardian
+
+
+def _check_study(study: Study, line: GuardianLine) -> None:
+    """Raises InvalidInput without an address, Refused where the terms themselves name one organisation twice."""
+    guardian = study.confidentiality.guardian
+    if guardian is None:
+        raise InvalidInput(f"level is {study.confidentiality.level!r}; allowed: 'two_server', which has a guardian")
+    if not line.address:
+        raise InvalidInput(
+            f"study {study.name!r} needs the guardian {guardian!r}, and no address of one is known; allowed: "
+            'guardian = "HOST:PORT" in coordinator.toml, or --guardian HOST:PORT'
+        )
+    check_terms_apart(study)
+
+
+def _check_apart(guardian: Identity, line: GuardianLine) -> None:
+    if guardian.fingerprint == fingerprint(line.key.public_key()):
+        raise Refused(
+            "same_organisation",
+            f"the guardian {guardian.name!r} has the key of who dials; allowed: another organisation, with a key "
+            "of its own",
+        )
+
+
+def _look_who_answers(line: GuardianLine) -> None:
+    """Raises Refused where somebody answers who is no guardian: TLS itself ended that connection and says little."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    # Nothing is said to whoever answers: it is looked at who that is.
+    context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    host, _, port = line.address.rpartition(":")
+    try:
+        with (
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_S) as connection,
+            context.wrap_socket(connection) as secured,
+        ):
+            certificate = certificate_from_der(secured.getpeercert(binary_form=True) or b"")
+    except (OSError, InvalidInput):
+        return
+    now = datetime.datetime.now(datetime.UTC)
+    if _is(certificate, "coordinator", line, now) or _is(certificate, "party", line, now):
+        raise Refused(
+            "wrong_role",
+            f"whoever answers at {line.address} shows the certificate of a coordinator or a party; allowed: a "
+            "guardian, which is another organisation with a certificate and a key of its own",
+        )
+    _check_apart(identify(certificate, authority=line.authority, now=now, role="guardian"), line)
+
+
+def _is(certificate: x509.Certificate, role: Role, line: GuardianLine, now: datetime.datetime) -> bool:
+    try:
+        identify(certificate, authority=line.authority, now=now, role=role)
+    except Refused:
+        return False
+    return True

@@ -1,0 +1,265 @@
+"""What travels between a coordinator and a party, as values, and their bytes on the wire.
+
+Nothing but scalars and raw buffers with declared dtype and shape travels: no code and no pickle. Sizes are
+checked before anything is allocated, and integers by the table in ranges.py. Protobuf is used in these two, in
+frames.py and in enrolment.py, nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any  # of the containers of protobuf
+
+import numpy as np
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.ranges import MESSAGE_BYTES as MESSAGE_BYTES
+from protocols.ranges import body_of, integers, parse
+from protocols.study.queries import QueryBatch
+from protocols.wire import wire_pb2
+
+_DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
+# Arrays in one message, and letters in the name of a step.
+_ARRAYS = 65_536
+_STEP = re.compile("[a-z_]{1,40}")
+_RANK = 8
+
+
+@dataclass(frozen=True, eq=False)
+class VoteRequest:
+    """Coordinator to party: vote on these queries under this study. `digest` names the request.
+
+    study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that
+    lost its ledger asks under another run, and cannot have votes twice for one charge. relayed: what a level that hides
+    votes passes on to this party; no part of the digest, as a request that was answered gets the stored reply.
+    """
+
+    study: bytes
+    run: bytes
+    batch: QueryBatch
+    relayed: tuple[ndarray, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 over study, run and batch."""
+        parts = b"".join(len(part).to_bytes(1, "big") + part for part in (self.study, self.run, self.batch.digest))
+        return hashlib.sha256(b"conclave request 1\n" + parts).digest()
+
+
+@dataclass(frozen=True, eq=False)
+class VoteReply:
+    """Party to coordinator: one vote a teacher and query, class ids or ABSTAIN (level `clear`)."""
+
+    batch_digest: bytes
+    votes: Int64[ndarray, "teachers queries"] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenVotes:
+    """Party to coordinator: the votes in the form of the study's level, which tells the coordinator nothing."""
+
+    batch_digest: bytes
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class StepRequest:
+    """Coordinator to party: one step of the study's level around a batch. It costs no budget by itself."""
+
+    study: bytes
+    batch_digest: bytes
+    step: str
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class StepReply:
+    """Party to coordinator: what the step gives."""
+
+    batch_digest: bytes
+    step: str
+    arrays: tuple[ndarray, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """Coordinator to party: which queries of the batch were answered; settles the party's reservation.
+
+    guardian: the guardian's signature of it, at the level two_server; empty otherwise.
+    """
+
+    study: bytes
+    batch_digest: bytes
+    answered: Bool[ndarray, " queries"]
+    guardian: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Party to coordinator: the reservation is settled; `spent` is the party's ledger in nano-units."""
+
+    batch_digest: bytes
+    spent: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Party to coordinator: the request is refused and cost nothing. `code` is stable; `reason` is for people."""
+
+    code: str
+    reason: str
+
+
+Request = VoteRequest | StepRequest | Outcome
+Reply = VoteReply | HiddenVotes | StepReply | Settled | Refusal
+Message = Request | Reply
+
+
+def encode(message: Message) -> bytes:
+    """The bytes of a message; decode(encode(m)) has the same contents."""
+    envelope = wire_pb2.Envelope()
+    match message:
+        case VoteRequest():
+            body = envelope.vote_request
+            body.study, body.run, body.number = message.study, message.run, message.batch.number
+            _fill(body.ids, message.batch.ids.astype("<i8"))
+            _fill(body.inputs, message.batch.inputs.astype("<f4"))
+            _fill_all(body.relayed, message.relayed)
+        case VoteReply():
+            envelope.vote_reply.batch_digest = message.batch_digest
+            _fill(envelope.vote_reply.votes, message.votes.astype("<i8"))
+        case HiddenVotes():
+            envelope.hidden_votes.batch_digest = message.batch_digest
+            _fill_all(envelope.hidden_votes.arrays, message.arrays)
+        case StepRequest():
+            step = envelope.step_request
+            step.study, step.batch_digest, step.step = message.study, message.batch_digest, message.step
+            _fill_all(step.arrays, message.arrays)
+        case StepReply():
+            envelope.step_reply.batch_digest, envelope.step_reply.step = message.batch_digest, message.step
+            _fill_all(envelope.step_reply.arrays, message.arrays)
+        case Outcome():
+            envelope.outcome.guardian = message.guardian
+            envelope.outcome.study, envelope.outcome.batch_digest = message.study, message.batch_digest
+            _fill(envelope.outcome.answered, message.answered)
+        case Settled():
+            envelope.settled.batch_digest, envelope.settled.spent = message.batch_digest, message.spent
+        case Refusal():
+            envelope.refusal.code, envelope.refusal.reason = message.code, message.reason
+    return bytes(envelope.SerializeToString(deterministic=True))
+
+
+def decode(data: bytes) -> Message:
+    """The message in `data`. Raises MalformedMessage; nothing larger than `data` itself is allocated."""
+    if len(data) > MESSAGE_BYTES:
+        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
+    envelope = parse(wire_pb2.Envelope, data, what="a Conclave message")
+    kind = envelope.WhichOneof("body")
+    if kind is None:
+        raise MalformedMessage(
+            "message has no body; allowed: one of vote_request, vote_reply, hidden_votes, step_request, step_reply, "
+            "outcome, settled, refusal"
+        )
+    body = getattr(envelope, kind)
+    try:
+        if kind == "vote_request":
+            batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
+            if len(body.run) > 64:
+                raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
+            return VoteRequest(_digest(body.study), body.run, batch, _arrays(body.relayed))
+        if kind == "vote_reply":
+            votes = integers("VoteReply", "votes", _array(body.votes, "<i8", 2), rank=2)
+            return VoteReply(_digest(body.batch_digest), votes)
+        if kind == "outcome":
+            if len(body.guardian) not in (0, 64):
+                raise MalformedMessage(f"the guardian's signature has {len(body.guardian)} bytes; allowed: 0 or 64")
+            answered = _array(body.answered, "|b1", 1)
+            return Outcome(_digest(body.study), _digest(body.batch_digest), answered, body.guardian)
+        if kind == "hidden_votes":
+            return HiddenVotes(_digest(body.batch_digest), _arrays(body.arrays))
+        if kind == "step_request":
+            return StepRequest(_digest(body.study), _digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
+        if kind == "step_reply":
+            return StepReply(_digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
+        if kind == "settled":
+            return Settled(_digest(body.batch_digest), body.spent)
+        return Refusal(body.code, body.reason)
+    except InvalidInput as error:
+        raise MalformedMessage(f"{kind}: {error}") from None
+
+
+def kind_of(data: bytes) -> str | None:
+    """The kind of the message in `data`, as "settled", also where decode refuses its content; None if it has none."""
+    return body_of(wire_pb2.Envelope, data)
+
+
+def encode_arrays(arrays: Iterable[ndarray]) -> bytes:
+    """The bytes of some arrays, for what is stored or sent outside a message; see decode_arrays."""
+    message = wire_pb2.Arrays()
+    _fill_all(message.arrays, arrays)
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+def decode_arrays(data: bytes) -> tuple[ndarray, ...]:
+    """The arrays in `data`, of the dtypes that may travel. Raises MalformedMessage, as decode does."""
+    if len(data) > MESSAGE_BYTES:
+        raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
+    return _arrays(parse(wire_pb2.Arrays, data, what="arrays").arrays)
+
+
+def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
+    for array in arrays:
+        _fill(field.add(), array)
+
+
+def _arrays(field: Any) -> tuple[ndarray, ...]:
+    """Arrays of any dtype that may travel; whoever takes them checks which."""
+    if len(field) > _ARRAYS:
+        raise MalformedMessage(f"message has {len(field)} arrays; allowed: at most {_ARRAYS}")
+    for each in field:
+        if each.dtype not in _DTYPES:
+            raise MalformedMessage(f"array is {each.dtype[:8]!r}; allowed: {', '.join(_DTYPES)}")
+    return tuple(_array(each, each.dtype) for each in field)
+
+
+def _step(name: str) -> str:
+    if not _STEP.fullmatch(name):
+        raise MalformedMessage(f"step is {name[:40]!r}; allowed: 1 to 40 of a-z and _")
+    return name
+
+
+def _fill(field: wire_pb2.Array, array: ndarray) -> None:
+    field.dtype, field.data = array.dtype.str, np.ascontiguousarray(array).tobytes()
+    field.shape.extend(array.shape)
+
+
+def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarray:
+    """The array in `field`; its dtype, rank and byte count must be what is declared and expected."""
+    shape = tuple(field.shape)
+    if field.dtype != dtype or (rank is not None and len(shape) != rank) or not 1 <= len(shape) <= _RANK:
+        raise MalformedMessage(
+            f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}"
+        )
+    if prod(size for size in shape if size) > MESSAGE_BYTES:
+        raise MalformedMessage(f"array has the shape {shape}; allowed: at most {MESSAGE_BYTES} elements")
+    if prod(shape) * _DTYPES[dtype] != len(field.data):
+        raise MalformedMessage(
+            f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element"
+        )
+    array: ndarray = np.frombuffer(field.data, dtype=dtype)
+    if dtype == "|b1" and array.view(np.uint8).max(initial=0) > 1:
+        raise MalformedMessage("array of booleans holds other bytes; allowed: 0 and 1")
+    return array.reshape(shape)
+
+
+def _digest(value: bytes) -> bytes:
+    if len(value) != 32:
+        raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
+    return value

@@ -1,0 +1,1 @@
+"""What every program needs to run: files, logs, metrics, signals, commands."""

@@ -1,0 +1,1 @@
+"""Parties that ask about records of their own, simulated."""

@@ -1,0 +1,75 @@
+"""report.html of `ask`: one self-contained page; all its numbers come from the summary."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from runtime.files import write_atomically
+from simulations.ask.plots import ask_drawings
+from simulations.ask.results import Summary
+from simulations.ask.settings import AskSettings, write_ask_config
+from simulations.plots.figures import inline_svg
+from simulations.results.files import environment
+from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text, stop_words
+
+_MOST_GROUPS = 300
+
+
+def write_ask_report(figures: Summary, settings: AskSettings, out: Path) -> Path:
+    """Writes out/report.html and returns its path. Raises StorageFailed; the file is whole or absent."""
+    path = out / "report.html"
+    write_atomically(path, render_ask_report(figures, settings))
+    return path
+
+
+def render_ask_report(figures: Summary, settings: AskSettings) -> str:
+    """The page as HTML. figures: what `ask_summary` gives."""
+    loader = jinja2.PackageLoader("simulations.report")
+    pages = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    pages.filters.update(count=count, percent=percent, power=power_of_ten, spread=_spread)
+    # The look is that of a run's report, which has it in its head.
+    source, _, _ = loader.get_source(pages, "report.html.j2")
+    seeds = len(figures["seeds"])
+    return pages.get_template("ask.html.j2").render(
+        look=Markup(source[source.index("<style>") : source.index("</style>") + len("</style>")]),
+        title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
+        figures=figures,
+        seeds=seeds,
+        stop=stop_words(figures["stop"]),
+        interval=lambda half, points: interval(half, seeds=seeds, points=points),
+        groups=figures["groups"][:_MOST_GROUPS],
+        drawings=[{"svg": Markup(inline_svg(one)), "caption": one.caption} for one in ask_drawings(figures)],
+        command=ask_command_line(settings),
+        config=write_ask_config(settings),
+        environment=environment(),
+    )
+
+
+def ask_command_line(settings: AskSettings) -> str:
+    """The command that repeats a run: every setting that is not the default."""
+    words = ["conclave-simulate", "ask"]
+    for name, field in AskSettings.model_fields.items():
+        value = getattr(settings, name)
+        if value == field.default or value is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        elif name == "seeds":
+            words += [flag, seeds_text(value)]
+        else:
+            words += [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
+    return shlex.join(words)
+
+
+def _spread(mean: float | None, half: float | None) -> str:
+    """A share with its interval."""
+    if mean is None:
+        return "none"
+    return percent(mean) if half is None else f"{percent(mean)} ± {100 * half:.1f}"

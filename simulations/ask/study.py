@@ -1,0 +1,108 @@
+"""The study of `ask`: level two_server, label view, integer noise of both servers; and what its budgets are for.
+
+The querying party sits in the coordinator's seat, the guardian beside it. The terms are the same for every querying
+party, so one study, and one cap a party, covers what all of them ask together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from protocols.budgets.accountant import accountant
+from protocols.budgets.individualization import weights
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import InvalidInput
+from protocols.labelling.schedule import check_stop
+from protocols.levels.two_server.conversation import lattice_noise
+from protocols.mechanisms import PARAMETERS, make_mechanism, mechanism_class
+from protocols.noise import LatticeNoise
+from protocols.study.level_terms import Confidentiality
+from protocols.study.study import Seat, Study, votes_per_unit
+from simulations.ask.settings import AskSettings
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import experiment_budgets
+
+# Shares of the votes cast. Both servers' label noise together is about that of Papernot et al. 2018 (0.16); skewed
+# parties agree less than their teachers, so T is lower, and the test needs less noise to tell anything.
+SHARES = {"sigma": 0.12, "sigma_threshold": 0.3, "threshold": 0.4}
+
+
+def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
+    """Every party's budget and the study that all querying parties ask under.
+
+    Raises InvalidInput, before anything is trained or shared, for settings that do not go together, a ring that they
+    would overflow, or a budget that affords nothing.
+    """
+    budgets = experiment_budgets(settings.common)
+    parties, units = settings.parties, settings.units
+    taken = mechanism_class(settings.mechanism).parameters(view="label")
+    noise: dict[str, Any] = dict.fromkeys(PARAMETERS)  # Any: keyword arguments of two functions
+    for name, share in SHARES.items():
+        given = getattr(settings, name)
+        noise[name] = given if given is not None or name not in taken else share * parties
+    if settings.threshold is not None and not settings.threshold <= parties:
+        raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {parties} votes")
+    confidentiality = Confidentiality(
+        level="two_server",
+        units=units,
+        abstention=False,
+        guardian="guardian",
+        sealing_key=_stand_in("sealing"),
+        signing_key=_stand_in("signing"),
+    )
+    charging = accountant("label_only")
+    weight = weights(
+        settings.weights,
+        accountant=charging,
+        mechanism=make_mechanism(settings.mechanism, view="label", lattice=None, **noise),
+        epsilon=budgets.epsilon,
+        delta=budgets.delta,
+        sensitivity_per_weight=votes_per_unit(settings.unit, teachers=1),
+        sigma=float(noise["sigma"] or 0.0),
+        view="label",
+        classes=classes,
+        # Weights only: integer noise needs no delta set aside for float64, so none is reserved here.
+        query_limit=0,
+        answer_rate=settings.answer_rate,
+        units=units,
+    )
+    if noise["threshold"] is not None:
+        # On the lattice, as the circuit tests it, and not above all votes together.
+        noise["threshold"] = float(np.floor(min(noise["threshold"], weight.sum()) * units) / units)
+    queries = settings.queriers * settings.unlabelled
+    rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
+    study = Study(
+        name=f"ask-{settings.dataset}-{parties}",
+        classes=classes,
+        mechanism_name=settings.mechanism,
+        **noise,
+        unit=settings.unit,
+        view="label",
+        accountant_name=charging.name,
+        teachers=1,
+        query_limit=queries,
+        batch_limit=settings.turn,
+        answer_rate=settings.answer_rate,
+        stop=check_stop(settings.stop),
+        quorum=settings.quorum,
+        participation_name="all",
+        confidentiality=confidentiality,
+        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
+    )
+    return budgets, study
+
+
+def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
+    """The sum of what querying party and guardian add, each the full noise of the study; seeded, it protects nobody."""
+    units = study.confidentiality.units
+    assert units is not None  # two_server has them
+    one, other = (lattice_noise(simulation_rng(seed, f"noise {who}").bytes, units=units) for who in ("one", "other"))
+    return LatticeNoise(units, lambda count, sigma: one.draw(count, sigma) + other.draw(count, sigma))
+
+
+def _stand_in(purpose: str) -> str:
+    """In the place of a key of the guardian, which a simulation does not have."""
+    return hashlib.sha256(f"simulated guardian, {purpose}".encode()).hexdigest()

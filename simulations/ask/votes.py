@@ -1,0 +1,209 @@
+"""The votes of all parties on all querying parties' records: heterogeneous teachers, as private inference answers.
+
+Teachers are trained through an engine and cached, one casting a kind (`cast.py`). The cast holds what each party's
+model says in floating point; the votes are those of the same model in fixed point, which private inference gives bit
+for bit (protocols/levels/hidden_queries/inference/fixed_point.py), and are cached too, one file a party.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64, Integer
+from numpy import ndarray
+
+from party.teachers import teacher_kind
+from party.teachers.teacher import PRIVATE
+from protocols.array_files import read_array
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.levels.hidden_queries import inference
+from runtime.files import write_atomically
+from simulations.ask import models as ask_models
+from simulations.ask.models import bounded, fixed_point_votes, precision, quantised_model
+from simulations.ask.settings import AskSettings
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.engines import open_engine
+from simulations.progress import Reporter
+from simulations.stages.cast import Cast, OnStage, cast_votes
+from simulations.stages.inputs import Host
+
+Shard = Int64[ndarray, " records"]
+
+
+@dataclass(frozen=True, eq=False)
+class Consortium:
+    """Who is who: each party's kind of model and records, and the querying parties (positions, ascending)."""
+
+    kinds: tuple[str, ...]
+    shards: tuple[Shard, ...]
+    queriers: Int64[ndarray, " queriers"]
+
+    def of_kind(self, kind: str) -> list[int]:
+        """The parties that have this kind of model."""
+        return [party for party, other in enumerate(self.kinds) if other == kind]
+
+
+@dataclass(frozen=True, eq=False)
+class HeterogeneousVotes:
+    """Votes on each querying party's records, in fixed point, and what else the trained models say.
+
+    agreement: by kind, the share of votes that floating point gives too; own_on_test: each querying party's own model,
+    in floating point, on the test part, before it asked anybody; test_accuracy: of every party's model there.
+    """
+
+    votes: Integer[ndarray, "parties queriers records"]
+    agreement: dict[str, float]
+    own_on_test: Int64[ndarray, "queriers tests"]
+    test_accuracy: Float64[ndarray, " parties"]
+
+
+def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> Consortium:
+    """Deals kinds of models and chooses the querying parties, from the data seed: public, and blind to the data.
+
+    Both come from one shuffled roster, so that querying parties have kinds in turn.
+    """
+    models = settings.models or tuple(
+        kind for kind in PRIVATE if dataset.kind == "image" or not teacher_kind(kind).needs_images
+    )
+    order = simulation_rng(settings.data_seed, "consortium").permutation(len(shards))
+    kinds = [""] * len(shards)
+    for place, party in enumerate(order.tolist()):
+        kinds[party] = models[place % len(models)]
+    return Consortium(tuple(kinds), tuple(shards), np.sort(order[: settings.queriers]))
+
+
+def heterogeneous_votes(
+    settings: AskSettings, dataset: Dataset, who: Consortium, *, host: Host, reporter: Reporter
+) -> HeterogeneousVotes:
+    """Trains what is not cached, and casts every party's votes. Raises InvalidInput for a model that overflows."""
+    images = dataset.kind == "image"
+    asked = bounded(dataset.public_inputs, images=images)
+    votes = np.empty((len(who.kinds), len(asked)), dtype=np.int16)
+    own = np.empty((len(who.queriers), len(dataset.test_labels)), dtype=np.int64)
+    accuracy = np.empty(len(who.kinds))
+    agreement = {}
+    for kind in dict.fromkeys(who.kinds):
+        parties = who.of_kind(kind)
+        with reporter.stages() as on_stage:
+            cast = cast_kind(
+                dataset,
+                [who.shards[party] for party in parties],
+                np.concatenate([asked, dataset.test_inputs]),
+                kind=kind,
+                seed=settings.data_seed,
+                host=host,
+                on_stage=lambda stage, done, total, kind=kind: on_stage(f"{kind}: {stage}", done, total),  # type: ignore[misc]  # a closure over the loop's variable
+            )
+            reporter.say(f"{kind}: {cast.trained} of {len(parties)} models trained now, the rest from the cache")
+            title = f"{kind}: votes in fixed point"
+            votes[parties] = _fixed_point(
+                cast,
+                kind,
+                asked,
+                dataset,
+                on_party=lambda done, total, title=title: on_stage(title, done, total),  # type: ignore[misc]  # likewise
+            )
+        floats = cast.votes[:, 0]
+        agreement[kind] = float((votes[parties] == floats[:, : len(asked)]).mean())
+        on_test = floats[:, len(asked) :]
+        accuracy[parties] = (on_test == dataset.test_labels).mean(axis=1)
+        for place, querier in enumerate(who.queriers.tolist()):
+            if who.kinds[querier] == kind:
+                own[place] = on_test[parties.index(querier)]
+    return HeterogeneousVotes(votes.reshape(len(votes), len(who.queriers), -1), agreement, own, accuracy)
+
+
+def cast_kind(
+    dataset: Dataset,
+    shards: list[Shard],
+    queries: Float32[ndarray, "queries ..."],
+    *,
+    kind: str,
+    seed: int,
+    host: Host,
+    on_stage: OnStage,
+) -> Cast:
+    """Trains one model of a kind for each shard and predicts the queries, in floating point; cached.
+
+    Only the records of these shards are written for the workers.
+    """
+    together = np.concatenate(shards)
+    ends = np.cumsum([len(shard) for shard in shards])
+    part = replace(
+        dataset,
+        private_inputs=dataset.private_inputs[together],
+        private_labels=dataset.private_labels[together],
+        public_inputs=queries,
+        public_labels=np.zeros(len(queries), dtype=np.int64),
+        private_sites=None,
+        site_names=(),
+        private_patients=None,
+    )
+    return cast_votes(
+        part,
+        [[np.arange(end - len(shard), end)] for end, shard in zip(ends.tolist(), shards, strict=True)],
+        teacher=kind,
+        seed=seed,
+        # Opened only if something is not cached.
+        engine=lambda: open_engine(host.engine, workers=host.workers),
+        cache_dir=host.cache_dir,
+        on_stage=on_stage,
+    )
+
+
+def _fixed_point(
+    cast: Cast,
+    kind: str,
+    queries: Float32[ndarray, "queries ..."],
+    dataset: Dataset,
+    *,
+    on_party: Callable[[int, int], None],
+) -> Integer[ndarray, "parties queries"]:
+    """The votes of the cast's teachers in fixed point; each party's are kept as soon as they are there.
+
+    Raises InvalidInput for a model that private inference would refuse.
+    """
+    images = dataset.kind == "image"
+    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {_source()}"
+    folder = cast.folder.parent.parent / "votes" / content_digest(queries, text=about)
+    loader = teacher_kind(kind, device="cpu")
+    rows = []
+    for party in range(len(cast.votes)):
+        path = folder / f"{party}.npy"
+        row = _cached(path, len(queries))
+        if row is None:
+            teacher = loader.load(cast.folder / f"teacher-{party}-0")
+            model = quantised_model(kind, teacher, classes=dataset.classes, images=images)
+            row = fixed_point_votes(model, queries).astype(np.int16)
+            sink = io.BytesIO()
+            np.save(sink, row, allow_pickle=False)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, sink.getvalue())
+        rows.append(row)
+        on_party(party + 1, len(cast.votes))
+    return np.stack(rows)
+
+
+def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
+    """A party's cached votes; None where there are none that can be read, so that they are made again."""
+    try:
+        row = read_array(path)
+    except (DataUnavailable, DataCorrupt):
+        return None
+    return row if row.shape == (queries,) and row.dtype == np.int16 else None
+
+
+@cache
+def _source() -> str:
+    """The hash of the source of private inference and of the conversion: another version votes anew."""
+    assert inference.__file__ is not None
+    text = b""
+    for path in sorted(Path(inference.__file__).parent.glob("*.py")) + [Path(ask_models.__file__)]:
+        text += path.name.encode() + path.read_bytes()
+    return content_digest(np.frombuffer(text, dtype=np.uint8))

@@ -1,0 +1,1 @@
+"""A membership inference attack on the released student, and its ceiling."""

@@ -1,0 +1,1 @@
+"""What budgets can afford, and which noise serves best, before anything is trained."""

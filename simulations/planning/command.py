@@ -1,0 +1,239 @@
+"""`conclave-simulate plan --optimise`: its flags, what it prints and what it writes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar  # Any: values of flags, as click gives them, and of a JSON object
+
+import click
+
+from protocols.errors import InvalidInput
+from runtime.files import write_atomically
+from simulations.options import given_settings, settings_from
+from simulations.planning.plan import make_plan
+from simulations.planning.planned_votes import (
+    CONCENTRATION_OF_MORE,
+    CONCENTRATION_OF_TWO,
+    AssumedVotes,
+    PilotVotes,
+    PlannedVotes,
+    default_concentration,
+)
+from simulations.planning.predictions import OBJECTIVES, Planner, Prediction
+from simulations.planning.search import BATCH_LOSS, Optimum, optimise
+from simulations.progress import Reporter
+from simulations.report.terminal import print_rows
+from simulations.setup.experiment import Experiment
+from simulations.stages.votes_file import read_labels, read_votes
+
+F = TypeVar("F", bound=Callable[..., object])
+
+# The pool if --queries does not say: that of the embedded data set.
+_POOL = 10_000
+_FLAGS = [
+    click.option("--optimise", is_flag=True, help="Choose noise, threshold, pool and batch size; reads no data."),
+    click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers."),
+    click.option("--concentration", type=float, help="--optimise: how alike queries are: small, some are easy and "
+                 f"others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: {CONCENTRATION_OF_TWO:g}]."),
+    click.option("--pilot", type=click.Path(), help="--optimise: PUBLIC votes (.npy) instead of --accuracy."),
+    click.option("--pilot-kind", type=click.Choice(["ids", "counts"]), help="--optimise: as --votes-kind, of --pilot."),
+    click.option("--pilot-labels", help="--optimise: true labels of --pilot, as --labels [its plurality]."),
+    click.option("--objective", type=click.Choice(list(OBJECTIVES)), help="--optimise: what is maximised: bits of the "
+                 "released labels, right labels less guesses, or labels [information]."),
+    click.option("--min-accuracy", type=float, help="--optimise: least expected accuracy of the released labels "
+                 "[the teachers' mean accuracy]."),
+    click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and figure."),
+]  # fmt: skip
+_NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
+# What --optimise decides, and what it cannot plan.
+_CHOSEN = ("sigma", "sigma_threshold", "threshold")
+_PLANNED = {
+    "mechanism": "confident_gnmax",
+    "view": "label",
+    "stop": "first-exhausted",
+    "individualization": "weighting",
+    "dropout": 0.0,
+    "votes": None,
+    "labels": None,
+}
+_COLUMNS = "sigma sigma_threshold threshold answer_rate queries asked answered accuracy value chosen".split()
+
+
+def optimise_flags(function: F) -> F:
+    """Adds the flags of --optimise."""
+    for flag in reversed(_FLAGS):
+        function = flag(function)
+    return function
+
+
+def check_idle(flags: dict[str, Any]) -> None:
+    """Raises InvalidInput for a flag of --optimise that was given without it."""
+    for name in _NAMES:
+        if flags[name] is not None:
+            raise InvalidInput(f"--{name.replace('_', '-')} has no effect without --optimise; leave one of them out")
+
+
+def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
+    """Finds, prints and writes the best settings. Raises InvalidInput before anything is computed."""
+    settings = _settings(flags)
+    votes = _votes(flags, settings)
+    given = {"classes": votes.classes, "queries": settings.queries or _POOL}
+    settings = settings.model_copy(update=given)
+    low = votes.accuracy if flags["min_accuracy"] is None else float(flags["min_accuracy"])
+    if not 0 <= low <= 1:
+        raise InvalidInput(f"min_accuracy is {low:g}; allowed: in [0, 1]")
+    out = None if flags["out"] is None else Path(flags["out"])
+    if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
+    planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"])
+    with reporter.stage("optimise") as stage:
+        found = optimise(planner, min_accuracy=low)
+        stage.result = f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f} expected"
+    command = run_line(given_settings(flags), planner, found)
+    document = _document(planner, found, min_accuracy=low, command=command)
+    if out is not None:
+        _write(planner, found, document, out)
+    if flags["as_json"]:
+        click.echo(json.dumps(document, indent=2))
+    else:
+        _print(planner, found, document)
+
+
+def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
+    """The command that runs the chosen settings: everything that was given, then what was chosen."""
+    chosen = found.chosen
+    values = {key: value for key, value in given.items() if key not in ("queries", "answer_rate", "seeds")}
+    values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets}
+    values |= {key: getattr(chosen.noise, key) for key in _CHOSEN}
+    values |= {"answer_rate": chosen.answer_rate, "queries": chosen.queries}
+    words = ["conclave-simulate", "run"]
+    for key, value in values.items():
+        flag = f"--{key.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            # With "=", as a value may begin with a dash.
+            shown = f"{value:.12g}" if isinstance(value, float) else str(value)
+            words += [f"{flag}={shown}"] if shown.startswith("-") else [flag, shown]
+    return shlex.join(words)
+
+
+def _settings(flags: dict[str, Any]) -> Experiment:
+    """The settings, once they are known to be of a kind that can be planned."""
+    settings = settings_from(flags)
+    for name in _CHOSEN:
+        if name in settings.model_fields_set:
+            raise InvalidInput(
+                f"--{name.replace('_', '-')} is {getattr(settings, name):g}, but --optimise chooses it; "
+                "leave one of them out"
+            )
+    for name, only in _PLANNED.items():
+        if (value := getattr(settings, name)) != only:
+            allowed = "none; public votes go to --pilot" if only is None else repr(only)
+            raise InvalidInput(f"--{name.replace('_', '-')} is {value!r}; allowed with --optimise: {allowed}")
+    return settings
+
+
+def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
+    """The votes that the flags describe."""
+    if (flags["accuracy"] is None) == (flags["pilot"] is None):
+        raise InvalidInput("--optimise needs one of --accuracy (assumed, of the teachers) and --pilot (public votes)")
+    if flags["pilot"] is None:
+        idle = [name for name in ("pilot_kind", "pilot_labels") if flags[name] is not None]
+        if idle:
+            raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect without --pilot; leave it out")
+        if settings.classes is None:
+            raise InvalidInput("--optimise reads no data set, so --accuracy needs --classes, the number of classes")
+        given = flags["concentration"]
+        spread = default_concentration(settings.classes) if given is None else float(given)
+        return AssumedVotes(classes=settings.classes, accuracy=float(flags["accuracy"]), concentration=spread)
+    if flags["concentration"] is not None:
+        raise InvalidInput("--concentration has no effect with --pilot, whose votes show it; leave one of them out")
+    stored, _ = read_votes(Path(flags["pilot"]), kind=flags["pilot_kind"], classes=settings.classes, parties=None)
+    truth = None
+    if flags["pilot_labels"] is not None:
+        truth = read_labels(flags["pilot_labels"], queries=stored.queries, classes=stored.classes)
+    return PilotVotes.of(stored, truth)
+
+
+def _point(prediction: Prediction, *, chosen: bool) -> dict[str, Any]:
+    values = asdict(prediction)
+    return {**values.pop("noise"), **values, "chosen": chosen}
+
+
+def _document(planner: Planner, found: Optimum, *, min_accuracy: float, command: str) -> dict[str, Any]:
+    """Everything as JSON values."""
+    return {
+        "objective": planner.objective.name,
+        "objective_statement": planner.objective.statement,
+        "votes": planner.votes.statement,
+        "min_accuracy": min_accuracy,
+        "chosen": _point(found.chosen, chosen=True),
+        "batch_size": found.batch_size,
+        "batches": [asdict(cost) for cost in found.batches],
+        "default_noise": _point(found.common, chosen=False),
+        "frontier": [_point(p, chosen=p.noise == found.chosen.noise) for p in found.frontier],
+        "command": command,
+        "plan": make_plan(found.study, planner.budgets).to_json(),
+    }
+
+
+def _write(planner: Planner, found: Optimum, document: dict[str, Any], out: Path) -> None:
+    from simulations.planning.frontier_plot import frontier_figure
+    from simulations.plots.figures import write_figure
+
+    sink = io.StringIO()
+    table = csv.DictWriter(sink, _COLUMNS, lineterminator="\n")
+    table.writeheader()
+    table.writerows(document["frontier"])
+    write_atomically(out / "frontier.csv", sink.getvalue())
+    write_atomically(out / "frontier.json", json.dumps(document, indent=2) + "\n")
+    drawn = frontier_figure(
+        found.frontier, chosen=found.chosen, common=found.common, min_accuracy=document["min_accuracy"]
+    )
+    write_figure(drawn, out / "figures" / "frontier")
+
+
+def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
+    chosen, plan = found.chosen, document["plan"]
+    click.echo(f"objective  {document['objective']}: {document['objective_statement']}")
+    click.echo(f"votes      {document['votes']}")
+    click.echo(f"labels     of expected accuracy {document['min_accuracy']:.4g} or more")
+    click.echo(
+        f"accounting {plan['accounting']}, unit {plan['unit']}, view {plan['view']}, {plan['adjacency']}, "
+        f"weights {planner.settings.weights}\n"
+    )
+    rows: list[list[object]] = [
+        [p.noise.sigma, p.noise.sigma_threshold, p.noise.threshold, p.asked, p.answered, p.accuracy, p.value, mark]
+        for p, mark in (
+            *((p, "chosen" if p.noise == chosen.noise else "") for p in found.frontier),
+            (found.common, "default noise"),
+        )
+    ]
+    print_rows(
+        f"Frontier: most labels at each accuracy, of a pool of {planner.pool}",
+        ["sigma", "sigma threshold", "threshold", "asked", "labels", "accuracy", planner.objective.name, ""],
+        rows,
+    )
+    print_rows(
+        "Batch size: labels left unasked if batches cannot shrink; how many batches if not, and if the last shrink "
+        "as a run's do (which loses none)",
+        ["batch", "labels lost", "batches", "batches, shrinking"],
+        [[cost.size, cost.stranded, cost.batches, cost.batches_shrinking] for cost in found.batches],
+    )
+    most = min(group["answers_all"] for group in plan["groups"])
+    click.echo(
+        f"chosen     {chosen.answered:.1f} labels of accuracy {chosen.accuracy:.3f} expected from {chosen.asked:.0f} "
+        f"queries asked of a pool of {chosen.queries}; never more than {min(most, chosen.queries)}"
+    )
+    click.echo(
+        f"batch      {found.batch_size}: the largest listed that loses at most {BATCH_LOSS:.0%} of the labels without "
+        "shrinking (batch_limit of a study file)"
+    )
+    click.echo(f"run it     {document['command']}")

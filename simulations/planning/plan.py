@@ -1,0 +1,106 @@
+"""Plan: what a set of budgets can afford, before anything is trained."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+
+from protocols.budgets.accountant import accountant
+from protocols.budgets.filter import NANO
+from protocols.mechanisms import PARAMETERS
+from protocols.study.study import ADJACENCY, Study
+from simulations.setup.budgets import Budgets
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan:
+    """What one distinct budget affords. Spend is in the accountant's unit (RDP at `order`, or mu squared).
+
+    answers_all: queries when every one is answered (the worst case that batches reserve); answers_half: answers
+    when every other query is; epsilon_per_answer: epsilon_guaranteed / answers_all, the mean price of a label.
+    """
+
+    budget: float
+    delta: float
+    parties: int
+    weight: float
+    order: float | None
+    cap: float
+    epsilon_guaranteed: float
+    spend_per_query: float
+    spend_per_answer: float
+    answers_all: int
+    answers_half: int
+    epsilon_per_answer: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study can afford: the group that ends it first decides under `first-exhausted`."""
+
+    study: Study
+    groups: list[GroupPlan]
+
+    @property
+    def answers_all(self) -> int:
+        """Labels if every query is answered and the first budget that is out ends the study."""
+        return min(group.answers_all for group in self.groups)
+
+    @property
+    def answers_half(self) -> int:
+        """Labels if every other query is answered."""
+        return min(group.answers_half for group in self.groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON values, with what each epsilon means."""
+        study = self.study
+        return {
+            "accounting": accountant(study.accountant_name).statement,
+            "accountant": study.accountant_name,
+            "unit": study.unit,
+            "view": study.view,
+            "adjacency": ADJACENCY,
+            "mechanism": study.mechanism_name,
+            **{name: getattr(study, name) for name in PARAMETERS},
+            "participation": study.participation_name,
+            "confidentiality": study.confidentiality.level,
+            "units": study.confidentiality.units,
+            "parties": len(study.roster),
+            "answers_if_all_answered": self.answers_all,
+            "answers_if_half_answered": self.answers_half,
+            "groups": [asdict(group) for group in self.groups],
+        }
+
+
+def make_plan(study: Study, budgets: Budgets) -> Plan:
+    """The plan of a study: one row per distinct (epsilon, delta, weight)."""
+    filters = study.budgets
+    distinct, first, member = np.unique(
+        np.stack([budgets.epsilon, budgets.delta, study.weights]), axis=1, return_index=True, return_inverse=True
+    )
+    sizes = np.bincount(member)
+    cap = filters.cap[first] / NANO
+    ask, answer = filters.ask[first], filters.answer[first]
+    everything = np.floor(cap / (ask + answer)).astype(int)
+    half = np.floor(cap / (2 * ask + answer)).astype(int)
+    guaranteed = filters.epsilon_guaranteed[first]
+    groups = [
+        GroupPlan(
+            budget=float(distinct[0, g]),
+            delta=float(distinct[1, g]),
+            parties=int(sizes[g]),
+            weight=float(distinct[2, g]),
+            order=float(filters.order[first[g]]) if np.isfinite(filters.order[first[g]]) else None,
+            cap=float(cap[g]),
+            epsilon_guaranteed=float(guaranteed[g]),
+            spend_per_query=float(ask[g]),
+            spend_per_answer=float(answer[g]),
+            answers_all=int(everything[g]),
+            answers_half=int(half[g]),
+            epsilon_per_answer=float(guaranteed[g] / everything[g]) if everything[g] else None,
+        )
+        for g in range(len(sizes))
+    ]
+    return Plan(study=study, groups=groups)

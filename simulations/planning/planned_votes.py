@@ -1,0 +1,264 @@
+"""Votes that teachers might cast, for planning: from an assumed accuracy, or from public pilot votes.
+
+Queries differ in how hard they are. Given a query, teachers vote independently, right with probability p; p varies
+over queries as Beta(k m, k (1 - m)), so that right votes are beta-binomial: m is the teachers' mean accuracy, and the
+concentration k says how alike queries are (k -> 0: all teachers are right or all are wrong; k -> infinity: binomial).
+Wrong votes go to the other classes in shares drawn for each query from a Dirichlet distribution whose parameters add
+up to RIVALRY for any number of classes: a hard query mostly has one rival.
+
+All teachers are taken to be equally good, so votes are dealt to parties at random. k is the weak point of any plan
+(docs/how-to/choose-noise.md); public pilot votes need none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64, Integer
+from numpy import ndarray
+from scipy.optimize import minimize
+from scipy.special import betaincinv, betaln, ndtr
+
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import InvalidInput
+from protocols.votes import ABSTAIN, count_votes, plurality
+from simulations.stages.replay import StoredVotes
+
+# Fitted on true labels (fitted_concentration), records spread evenly over parties: 0.76 to 1.2 on three ensembles of
+# two classes, 3.3 to 7.7 on three of ten classes; docs/how-to/choose-noise.md. Low is the pessimist's side.
+CONCENTRATION_OF_TWO, CONCENTRATION_OF_MORE = 0.8, 4.0
+RIVALRY = 1.0
+
+# The seed of planned votes is public and fixed: a plan depends on its arguments alone.
+_SEED = 0
+# Trapezoids over the noise of the true class, in standard deviations; the rest of its law is 1e-16. The rule
+# converges geometrically on such smooth integrands: a step of 0.35 is off by less than 1e-6.
+_NODES = np.arange(-24, 25) * 0.35
+_MASS = np.exp(-(_NODES**2) / 2) * (0.35 / np.sqrt(2 * np.pi))
+_CHUNK = 2_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssumedVotes:
+    """Votes of teachers with an assumed mean accuracy; see the top of the file.
+
+    accuracy: above 1/classes, at most 1, the mean over teachers and queries; concentration: in [0.01, 1e6].
+    Raises InvalidInput.
+    """
+
+    classes: int
+    accuracy: float
+    concentration: float
+
+    def __post_init__(self) -> None:
+        if self.classes < 2:
+            raise InvalidInput(f"classes is {self.classes}; allowed: at least 2")
+        if not 1 / self.classes < self.accuracy <= 1:
+            raise InvalidInput(f"accuracy is {self.accuracy:g}; allowed: above chance, 1/{self.classes}, and at most 1")
+        if not 0.01 <= self.concentration <= 1e6:
+            raise InvalidInput(f"concentration is {self.concentration:g}; allowed: from 0.01 to 1e6")
+
+    @property
+    def statement(self) -> str:
+        """Where the votes come from, in words."""
+        return f"assumed teacher accuracy {self.accuracy:g}, concentration {self.concentration:g}"
+
+    def shares(self, queries: int) -> Float64[ndarray, "queries classes"]:
+        """Each query's probabilities of a vote per class; the true class is 0. Stratified in difficulty."""
+        middle = (np.arange(queries) + 0.5) / queries
+        a, b = self.concentration * self.accuracy, self.concentration * (1 - self.accuracy)
+        right = np.ones(queries) if self.accuracy == 1 else betaincinv(a, b, middle)
+        rng = simulation_rng(_SEED, "planned shares")
+        wrong = rng.dirichlet(np.full(self.classes - 1, RIVALRY / (self.classes - 1)), size=queries)
+        shares = np.column_stack([right, (1 - right)[:, None] * wrong])
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
+        """Votes of `parties`, `teachers` each, on `queries` queries in random order, and the true classes, all 0."""
+        rng = simulation_rng(_SEED, "planned votes")
+        shares = rng.permutation(self.shares(queries))
+        counts = rng.multinomial(parties * teachers, shares)
+        return _dealt(counts, parties=parties, teachers=teachers, rng=rng), np.zeros(queries, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PilotVotes:
+    """Votes that teachers of public data cast on public data: they protect nobody, so they may decide noise.
+
+    counts: votes per class, each vote one; voters: how many could vote, the rest abstained. truth None: the plurality
+    of the votes stands for the truth, and accuracies mean agreement with it. Raises InvalidInput.
+    """
+
+    counts: Int64[ndarray, "queries classes"]
+    voters: int
+    truth: Int64[ndarray, " labels"] | None
+
+    @classmethod
+    def of(cls, stored: StoredVotes, truth: Int64[ndarray, " labels"] | None) -> PilotVotes:
+        """Pilot votes from stored ones: class ids or counts."""
+        if stored.votes is None:
+            assert stored.counts is not None
+            counts, voters = stored.counts, int(stored.counts.sum(axis=1).max())
+        else:
+            counts = count_votes(stored.votes, np.ones(len(stored.votes)), classes=stored.classes)
+            voters = stored.votes.shape[0] * stored.votes.shape[1]
+        return cls(counts=counts.astype(np.int64), voters=voters, truth=truth)
+
+    def __post_init__(self) -> None:
+        if not (self.counts.sum(axis=1) >= 1).all():
+            row = int((self.counts.sum(axis=1) < 1).argmax())
+            raise InvalidInput(f"pilot query {row} has no vote; allowed: at least one vote a query")
+        if self.truth is not None and len(self.truth) != len(self.counts):
+            raise InvalidInput(f"{len(self.truth)} labels for {len(self.counts)} pilot queries; allowed: one each")
+
+    @property
+    def classes(self) -> int:
+        """The number of classes voted on."""
+        return self.counts.shape[1]
+
+    @property
+    def labels(self) -> Int64[ndarray, " queries"]:
+        """What counts as right."""
+        return plurality(self.counts.astype(np.float64)) if self.truth is None else self.truth
+
+    @property
+    def _leads(self) -> Int64[ndarray, " queries"]:
+        """How many votes the true class is ahead of the strongest other."""
+        row = np.arange(len(self.counts))
+        others = self.counts.copy()
+        others[row, self.labels] = -1
+        return self.counts[row, self.labels] - others.max(axis=1)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of all votes that are right: the mean accuracy of the teachers."""
+        right = self.counts[np.arange(len(self.counts)), self.labels]
+        return float(right.sum() / self.counts.sum())
+
+    @property
+    def statement(self) -> str:
+        """Where the votes come from, in words."""
+        against = "the plurality of these votes" if self.truth is None else "their true labels"
+        return (
+            f"{len(self.counts)} public pilot queries of {self.voters} voters, "
+            f"mean accuracy {self.accuracy:.3g} against {against}"
+        )
+
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
+        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's; true classes.
+
+        As many voters as the pilot has, or fewer: a random choice of its votes. More: votes drawn from its shares,
+        which spreads queries further apart than they are, by the pilot's own sampling error.
+        """
+        rng = simulation_rng(_SEED, "planned votes")
+        size = min(queries, len(self.counts))
+        # Evenly spaced by how clear they are, so that few stand for all.
+        every = np.argsort(self._leads, kind="stable")[((np.arange(size) + 0.5) * len(self.counts) / size).astype(int)]
+        chosen = rng.permutation(every)
+        counts, voters = self.counts[chosen], parties * teachers
+        if voters > self.voters:
+            silent = self.voters - counts.sum(axis=1, keepdims=True)
+            shares = np.column_stack([counts, silent]) / self.voters
+            counts = rng.multinomial(voters, shares)[:, :-1]
+        elif voters < self.voters:
+            drawn = _dealt(counts, parties=self.voters, teachers=1, rng=rng).votes
+            assert drawn is not None
+            counts = count_votes(drawn[:voters], np.ones(voters), classes=self.classes).astype(np.int64)
+        return _dealt(counts, parties=parties, teachers=teachers, rng=rng), self.labels[chosen]
+
+
+PlannedVotes = AssumedVotes | PilotVotes
+
+
+@dataclass(frozen=True, eq=False)
+class Histograms:
+    """Weighted histograms of planned queries, as far as the mechanism's law depends on them. All in votes.
+
+    top: the largest count; right: the true class's; others: positive counts of the other classes, padded with -inf;
+    empty: how many other classes have no vote.
+    """
+
+    top: Float64[ndarray, " queries"]
+    right: Float64[ndarray, " queries"]
+    others: Float64[ndarray, "queries rivals"]
+    empty: Int64[ndarray, " queries"]
+
+    @classmethod
+    def of(cls, counts: Float64[ndarray, "queries classes"], truth: Int64[ndarray, " queries"]) -> Histograms:
+        """From weighted counts and the true classes."""
+        row = np.arange(len(truth))
+        rest = counts.copy()
+        rest[row, truth] = 0.0
+        filled = (rest > 0).sum(axis=1)
+        rest = np.sort(rest, axis=1)[:, ::-1][:, : max(1, int(filled.max()))]
+        padded = np.where(rest > 0, rest, -np.inf)
+        return cls(counts.max(axis=1), counts[row, truth], padded, counts.shape[1] - 1 - filled)
+
+    def passes(
+        self, *, threshold: Float64[ndarray, " thresholds"], sigma: float
+    ) -> Float64[ndarray, "thresholds queries"]:
+        """P(max(n) + N(0, sigma^2) >= T) = Phi((max(n) - T)/sigma) (Papernot et al. 2018, Algorithm 1)."""
+        return ndtr((self.top - threshold[:, None]) / sigma)
+
+    def correct(self, sigma: float) -> Float64[ndarray, " queries"]:
+        """P(argmax(n + N(0, sigma^2 I)) is the true class), by quadrature over the true class's noise z:
+
+        the integral of phi(z) prod_j Phi(z + (n_true - n_j)/sigma) dz.
+        """
+        probability = np.empty(len(self.right))
+        step = max(1, _CHUNK // (len(_NODES) * (self.others.shape[1] + 1)))
+        for start in range(0, len(probability), step):
+            part = slice(start, start + step)
+            ahead = (self.right[part, None] - self.others[part]) / sigma
+            beats = np.prod(ndtr(_NODES[:, None, None] + ahead), axis=2)
+            alone = ndtr(_NODES[:, None] + self.right[part] / sigma)
+            probability[part] = _MASS @ (beats * alone ** self.empty[part])
+        return np.minimum(probability, 1.0)
+
+
+def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
+    """Histograms of stored votes of parties with these weights a vote.
+
+    Parties of equal weight are counted once and kept, so that other weights of the same groups cost little.
+    """
+    distinct, member = np.unique(weights, return_inverse=True)
+    groups = stored.group_counts(member, len(distinct))
+    if groups is not None:
+        return (distinct @ groups).reshape(stored.queries, stored.classes)
+    assert stored.votes is not None
+    return count_votes(stored.votes, weights, classes=stored.classes)
+
+
+def fitted_concentration(pilot: PilotVotes) -> tuple[float, float]:
+    """(accuracy, concentration) of the beta-binomial of largest likelihood, for comparing ensembles.
+
+    The log-likelihood of r right votes of n: ln B(r + k m, n - r + k (1 - m)) - ln B(k m, k (1 - m)) + constant.
+    """
+    right = pilot.counts[np.arange(len(pilot.counts)), pilot.labels]
+    wrong = pilot.counts.sum(axis=1) - right
+
+    def loss(point: Float64[ndarray, "2"]) -> float:
+        mean, k = 1 / (1 + np.exp(-point[0])), np.exp(point[1])
+        a, b = k * mean, k * (1 - mean)
+        return float(-np.mean(betaln(right + a, wrong + b) - betaln(a, b)))
+
+    best = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
+    return float(1 / (1 + np.exp(-best[0]))), float(np.exp(best[1]))
+
+
+def default_concentration(classes: int) -> float:
+    """The concentration of an ensemble of which nothing but its accuracy is known."""
+    return CONCENTRATION_OF_TWO if classes == 2 else CONCENTRATION_OF_MORE
+
+
+def _dealt(
+    counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
+) -> StoredVotes:
+    """Votes as class ids, those of each query in a random order of the voters; ABSTAIN where there are too few."""
+    queries, classes = counts.shape
+    voters = parties * teachers
+    ids = np.full((queries, voters), ABSTAIN, dtype=np.int16)
+    filled = np.arange(voters) < counts.sum(axis=1)[:, None]
+    ids[filled] = np.repeat(np.tile(np.arange(classes, dtype=np.int16), queries), counts.ravel())
+    return StoredVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries), None)

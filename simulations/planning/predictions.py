@@ -1,0 +1,245 @@
+"""What a study with given noise is expected to release: answers, accuracy, and what they are worth.
+
+Every prediction is of a real Study, made as a run makes it, so what it affords is what the accountant that charges
+affords: worst case, with the same weights, orders, caps and filters. Votes enter only through a public assumption
+(planned_votes.py). Queries are taken as independent draws, so that the number answered of n asked is binomial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from scipy.special import bdtr, xlogy
+
+from protocols.budgets.filter import NANO, BudgetFilter
+from protocols.errors import InvalidInput
+from protocols.study.study import Study
+from simulations.planning.planned_votes import Histograms, PlannedVotes, weighted_counts
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.stages.replay import StoredVotes
+
+# Planned queries, fewer where there are many voters.
+BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
+# The pool is as large as is asked with this probability at most.
+_POOL_RISK = 0.001
+
+
+def information(accuracy: Float64[ndarray, "*shape"], classes: int) -> Float64[ndarray, "*shape"]:
+    """Bits that a label of this accuracy carries at least, in [0, log2 classes]; 0 at chance and below.
+
+    log2 m - H(A) - (1 - A) log2(m - 1): the capacity of a symmetric channel, and by Fano's inequality (Cover &
+    Thomas 2006, Thm 2.10.1) a lower bound on the information about a truth of balanced classes for any other errors.
+    """
+    wrong = 1 - accuracy
+    entropy = -(xlogy(accuracy, accuracy) + xlogy(wrong, wrong)) / np.log(2)
+    bits = np.log2(classes) - entropy - wrong * np.log2(classes - 1)
+    return np.where(accuracy > 1 / classes, np.maximum(bits, 0.0), 0.0)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a plan maximises: answered labels times the worth of one of a given accuracy."""
+
+    name: str
+    statement: str
+    worth: Callable[[Float64[ndarray, "..."], int], Float64[ndarray, "..."]]
+
+    def value(
+        self, answered: Float64[ndarray, "*shape"], accuracy: Float64[ndarray, "*shape"], *, classes: int
+    ) -> Float64[ndarray, "*shape"]:
+        """The objective of so many labels of this mean accuracy."""
+        return answered * self.worth(accuracy, classes)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    objective.name: objective
+    for objective in (
+        Objective(
+            "information",
+            "expected bits of the released labels: answered x (log2 m - H(A) - (1 - A) log2(m - 1)), "
+            "A = their mean accuracy, m = classes; at least that by Fano's inequality for balanced classes",
+            information,
+        ),
+        Objective(
+            "correct",
+            "expected right labels less what guessing gives: answered x (m A - 1)/(m - 1), A = mean accuracy, "
+            "m = classes",
+            lambda accuracy, classes: np.maximum(classes * accuracy - 1, 0) / (classes - 1),
+        ),
+        Objective("labels", "expected number of released labels", lambda accuracy, classes: np.ones_like(accuracy)),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """What is chosen, in votes, of three digits."""
+
+    sigma: float
+    sigma_threshold: float
+    threshold: float
+
+    @classmethod
+    def rounded(cls, sigma: float, sigma_threshold: float, threshold: float) -> Noise:
+        """The nearest values of three digits; a threshold is rounded down, so as not to pass the total weight."""
+        scale = 10.0 ** (np.floor(np.log10(max(abs(threshold), 1e-3))) - 2)
+        return cls(
+            sigma=float(f"{sigma:.3g}"),
+            sigma_threshold=float(f"{sigma_threshold:.3g}"),
+            threshold=float(f"{np.floor(threshold / scale + 1e-9) * scale:.6g}"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a study with this noise is expected to release from a pool of `queries`.
+
+    answer_rate: the expected share of asked queries that are answered, as `--answer-rate` has it; accuracy: expected
+    of the released labels; value: the objective's; queries: the pool.
+    """
+
+    noise: Noise
+    answer_rate: float
+    queries: int
+    asked: float
+    answered: float
+    accuracy: float
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """Predicts what studies of one federation release, for any noise. Pure: equal arguments, equal answers."""
+
+    settings: Experiment
+    votes: PlannedVotes
+    objective: Objective
+    budgets: Budgets
+    stored: StoredVotes
+    truth: Int64[ndarray, " queries"]
+    _known: dict[tuple[Noise, int], Prediction] = field(default_factory=dict, repr=False)
+    _correct: dict[tuple[float, bytes], Float64[ndarray, " queries"]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, bank: int = BANK) -> Planner:
+        """A planner; settings.queries is the largest pool; bank: queries that votes are planned on, at most.
+
+        Raises InvalidInput for settings that it cannot plan.
+        """
+        budgets = experiment_budgets(settings)
+        seats, teachers = len(budgets.names), settings.teachers_per_party
+        voters = max(seats * teachers, votes.classes)
+        size = min(bank, max(_LEAST_BANK, _BANK_VOTES // voters))
+        return cls(settings, votes, objective, budgets, *votes.cast(parties=seats, teachers=teachers, queries=size))
+
+    @property
+    def pool(self) -> int:
+        """The most queries that there are."""
+        assert self.settings.queries is not None
+        return self.settings.queries
+
+    @cached_property
+    def total(self) -> float:
+        """All votes that are cast."""
+        return float(len(self.budgets.names) * self.settings.teachers_per_party)
+
+    @cached_property
+    def _even(self) -> Histograms:
+        """Histograms if each vote counts one."""
+        return self.histograms(np.ones(len(self.budgets.names)))
+
+    def histograms(self, weights: Float64[ndarray, " parties"]) -> Histograms:
+        """The planned histograms when parties have these weights a vote."""
+        return Histograms.of(weighted_counts(self.stored, weights), self.truth)
+
+    def correct(self, weights: Float64[ndarray, " parties"], sigma: float) -> Float64[ndarray, " queries"]:
+        """The probability of a right label a query, if it is answered."""
+        key = (sigma, weights.tobytes())
+        if key not in self._correct:
+            self._correct[key] = self.histograms(weights).correct(sigma)
+        return self._correct[key]
+
+    def study(self, noise: Noise, *, queries: int, answer_rate: float | None = None) -> Study:
+        """The study that a run with these settings makes; answer_rate None: as predicted for this noise."""
+        if "answer_rate" in self.settings.model_fields_set:
+            answer_rate = self.settings.answer_rate
+        elif answer_rate is None:
+            passes = self._even.passes(threshold=np.array([noise.threshold]), sigma=noise.sigma_threshold)
+            answer_rate = max(0.01, round(float(passes.mean()), 2))
+        given = {
+            "sigma": noise.sigma,
+            "sigma_threshold": noise.sigma_threshold,
+            "threshold": noise.threshold,
+            "answer_rate": answer_rate,
+        }
+        settings = self.settings.model_copy(update=given)
+        return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
+
+    def predict(self, noise: Noise, *, queries: int | None = None) -> Prediction:
+        """What a study with this noise releases, in expectation; queries: the pool, None for all that there are.
+
+        Nothing where no study can be made with this noise, as no budget affords it.
+        """
+        pool = self.pool if queries is None else queries
+        if (noise, pool) not in self._known:
+            try:
+                self._known[noise, pool] = self._predicted(noise, pool)
+            except InvalidInput:
+                self._known[noise, pool] = Prediction(
+                    noise=noise, answer_rate=0.0, queries=pool, asked=0.0, answered=0.0, accuracy=0.0, value=0.0
+                )
+        return self._known[noise, pool]
+
+    def _predicted(self, noise: Noise, pool: int) -> Prediction:
+        study = self.study(noise, queries=pool)
+        filters, seen = study.budgets, self.histograms(study.weights)
+        assert study.threshold is not None
+        passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
+        rate = float(passes.mean())
+        accuracy = min(1.0, float(passes @ self.correct(study.weights, noise.sigma) / max(passes.sum(), 1e-300)))
+        asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())
+        value = self.objective.value(np.array([rate * asked]), np.array([accuracy]), classes=study.classes)[0]
+        return Prediction(
+            noise=noise,
+            answer_rate=study.answer_rate,
+            queries=pool,
+            asked=asked,
+            answered=rate * asked,
+            accuracy=accuracy,
+            value=float(value),
+        )
+
+    def enough(self, noise: Noise) -> int:
+        """The smallest pool that is exhausted before the budgets with probability 1 % at most; all if none is."""
+        answered = self.predict(noise)
+        if answered.asked <= 0:
+            return 1
+        rate = answered.answered / answered.asked
+        more = asked_more_than(self.study(noise, queries=self.pool).budgets, rate=rate, pool=self.pool, batch=1)
+        return max(1, int((more > _POOL_RISK).sum()))
+
+
+def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int) -> Float64[ndarray, " batches"]:
+    """P(more than n queries are asked), n = 0, batch, 2 batch, ... below the pool, when each is answered at `rate`.
+
+    Asked is a batch whose worst case, all answered, fits every budget after those before it; the first that does not
+    ends the study. With k of n answered so far it fits where k + batch <= room(n + batch), room(n) = the least over
+    parties of floor((cap - n ask)/answer). room falls and k does not, so that the next batch's fitting implies that
+    of all before: the probability is that of k ~ Binomial(n, rate) alone, with nothing approximated.
+    A run shrinks its batches to what fits: that is batch = 1 for any batch limit (schedule.next_batch).
+    """
+    start = np.arange(0, pool, batch)
+    end = np.minimum(start + batch, pool)
+    cap, ask, answer = np.unique(np.stack([filters.cap / NANO, filters.ask, filters.answer]), axis=1)
+    room = np.full(len(start), np.inf)
+    for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
+        room = np.minimum(room, (one_cap - end * one_ask) / one_answer)
+    most = np.floor(room) - (end - start)
+    fits = bdtr(np.clip(most, 0, start), start, rate)
+    return np.where(most < 0, 0.0, np.where(most >= start, 1.0, fits))

@@ -1,0 +1,143 @@
+"""Optimise: the noise, threshold, pool and batch size of Confident-GNMax that release the most useful labels.
+
+The search goes over a grid of (sigma, sigma_threshold, threshold), vectorised and with the weights of one study a
+sigma, then over finer grids around its best cell, and last over exact predictions (predictions.py) of neighbours on
+values of three digits, until none is better. All of it is worst case and public: no private vote is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy import ndarray
+from scipy.special import expit, logit
+
+from protocols.errors import BudgetExceeded
+from protocols.study.study import Study
+from simulations.planning.batch_costs import BatchCost, batch_costs
+from simulations.planning.noise_grid import Axes, Grid, predict_grid
+from simulations.planning.predictions import OBJECTIVES, Noise, Planner, Prediction
+from simulations.setup.experiment import SHARES
+
+_COMMON = ("sigma", "sigma_threshold", "threshold")
+# Finer grids around the best cell: points along each axis, and how often.
+_POINTS, _ZOOMS = 7, 1
+# Relative steps of the last search.
+_STEPS = (0.03, 0.01)
+# The frontier: levels of accuracy, and the share of the chosen setting's answers at which it ends.
+_LEVELS, _FEW = 14, 0.02
+# The least relative gain that the last search takes a step for: far on, more of one noise for less of another is flat.
+GAIN = 2e-4
+# The share of labels that batches of a fixed size may leave unasked.
+BATCH_LOSS = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimum:
+    """The best settings, what is expected of them, and what else could be had.
+
+    chosen: with the pool that is asked for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
+    vote) under the same budgets, None where it affords nothing; frontier: nondominated in (answered, accuracy), by
+    accuracy, from the whole pool.
+    """
+
+    study: Study
+    chosen: Prediction
+    common: Prediction
+    frontier: tuple[Prediction, ...]
+    batch_size: int
+    batches: tuple[BatchCost, ...]
+
+
+def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
+    """The settings of the largest objective among those whose labels are expected to be this accurate.
+
+    Raises BudgetExceeded where no setting releases a label, InvalidInput where none releases so accurate a one.
+    """
+    total = planner.total
+    grid = predict_grid(planner, Axes.wide(planner))
+    fine = grid
+    for _ in range(_ZOOMS):
+        at = fine.best(planner, planner.objective, min_accuracy)
+        fine = predict_grid(planner, fine.axes.around(at, points=_POINTS))
+    start = Noise.rounded(*fine.axes.cell(fine.best(planner, planner.objective, min_accuracy)))
+    noise = climb(planner, start, min_accuracy=min_accuracy)
+    whole = planner.predict(noise)
+    chosen = planner.predict(noise, queries=planner.enough(noise))
+    if chosen.answered < 1:
+        raise BudgetExceeded(
+            f"budgets {planner.settings.budgets!r} are expected to release {whole.answered:.2g} labels of accuracy "
+            f"{min_accuracy:.3g}; allowed: budgets, parties and a --min-accuracy that give at least 1"
+        )
+    study = planner.study(noise, queries=chosen.queries)
+    batches = tuple(batch_costs(study, chosen))
+    return Optimum(
+        study=study,
+        chosen=chosen,
+        common=planner.predict(Noise.rounded(*(SHARES[name] * total for name in _COMMON))),
+        frontier=frontier(planner, grid, whole),
+        batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
+        batches=batches,
+    )
+
+
+def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
+    """The noise that no neighbour betters by more than GAIN, a last step away in any of the three or in several."""
+
+    def rank(noise: Noise) -> tuple[float, float]:
+        predicted = planner.predict(noise)
+        # Short of the accuracy, more of it comes first.
+        return min(predicted.accuracy - min_accuracy, 0.0), predicted.value
+
+    best = start
+    for step in _STEPS:
+        while True:
+            better = max(neighbours(planner, best, step=step), key=rank)
+            (short, value), (least, worth) = rank(better), rank(best)
+            if (short, value) <= (least, worth * (1 + GAIN)):
+                break
+            best = better
+    return best
+
+
+def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise]:
+    """The 26 settings around these, a relative step up or down in each; the threshold's is of max(votes, sigma1)."""
+    scale = max(planner.total, noise.sigma_threshold)
+    for up_sigma, up_test, up_threshold in product((-1, 0, 1), repeat=3):
+        if up_sigma or up_test or up_threshold:
+            yield Noise.rounded(
+                noise.sigma * (1 + step) ** up_sigma,
+                noise.sigma_threshold * (1 + step) ** up_test,
+                min(noise.threshold + up_threshold * step * scale, planner.total),
+            )
+
+
+def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Prediction, ...]:
+    """Nondominated predictions by falling accuracy: most answers at levels of accuracy, and the chosen.
+
+    The levels are evenly spaced in log-odds, from where more answers carry no more information to where few are left.
+    """
+    labels, bits = OBJECTIVES["labels"], OBJECTIVES["information"]
+    lowest = grid.accuracy[grid.best(planner, bits, 0.0)]
+    highest = grid.accuracy[grid.answered >= max(1.0, _FEW * chosen.answered)].max()
+    levels = expit(np.linspace(logit(min(lowest, highest, 0.998)), logit(min(highest, 0.998)), _LEVELS)).tolist()
+    # A level may lie a rounding above the best accuracy of the grid.
+    cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
+    noises = {chosen.noise, *(Noise.rounded(*cell) for cell in cells)}
+    points = [planner.predict(noise) for noise in sorted(noises, key=str)]
+    kept = nondominated(np.array([p.answered for p in points]), np.array([p.accuracy for p in points]))
+    shown = [point for point, keep in zip(points, kept, strict=True) if keep or point.noise == chosen.noise]
+    return tuple(sorted(shown, key=lambda point: -point.accuracy))
+
+
+def nondominated(answered: Float64[ndarray, " cells"], accuracy: Float64[ndarray, " cells"]) -> Bool[ndarray, " cells"]:
+    """Which cells no other has more answers than at the same accuracy or better (of equal ones, the first)."""
+    order = np.lexsort((-accuracy, -answered))
+    best = np.maximum.accumulate(np.concatenate([[-np.inf], accuracy[order]]))[:-1]
+    kept = np.zeros(len(answered), dtype=bool)
+    kept[order] = accuracy[order] > best
+    return kept

@@ -1,0 +1,276 @@
+"""Figures of budgets: the operator's reading of epsilon over answers, and who used how much of a cap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import matplotlib
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy import ndarray
+
+from protocols.budgets.filter import NANO
+from simulations.pipeline import RunResult
+from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
+from simulations.results.text import count, parties_words, percent, stop_words
+
+# More budget groups than this are shown by representatives (curves) or as a scatter (shares).
+LARGEST_SHOWN = 12
+_REPRESENTATIVES = 9
+_POINTS = 240
+# A scatter of more dots than this is drawn as an image inside the SVG, which stays small.
+_MOST_VECTORS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class BudgetGroups:
+    """The groups of equal (epsilon, delta, weight), in the order of `groups` in summary.json."""
+
+    epsilon: Float64[ndarray, " groups"]
+    weight: Float64[ndarray, " groups"]
+    size: Int64[ndarray, " groups"]
+    member: Int64[ndarray, " parties"]
+    first: Int64[ndarray, " groups"]
+    exhausted_first: Bool[ndarray, " groups"]
+
+    def __len__(self) -> int:
+        return len(self.epsilon)
+
+    def largest(self, values: Int64[ndarray, "rows parties"]) -> Int64[ndarray, "rows groups"]:
+        """The largest value of each group's parties."""
+        order = np.argsort(self.member, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(self.size)[:-1]])
+        return np.maximum.reduceat(values[:, order], starts, axis=1)
+
+    def shown(self) -> Int64[ndarray, " shown"]:
+        """All groups; of too many, those at even quantiles of epsilon and the first exhausted one."""
+        if len(self) <= LARGEST_SHOWN:
+            return np.arange(len(self))
+        even = np.rint(np.linspace(0, len(self) - 1, _REPRESENTATIVES)).astype(np.int64)
+        return np.union1d(even, np.flatnonzero(self.exhausted_first)[:1])
+
+
+def budget_groups(result: RunResult, exhausted_first: list[str]) -> BudgetGroups:
+    """The groups of a run; exhausted_first: names of the parties whose budgets were out first."""
+    given = np.stack([result.budgets.epsilon, result.budgets.delta, result.study.weights])
+    distinct, first, member, size = np.unique(given, axis=1, return_index=True, return_inverse=True, return_counts=True)
+    out_first = np.zeros(distinct.shape[1], dtype=bool)
+    out_first[member[[result.study.seats[name] for name in exhausted_first]]] = True
+    return BudgetGroups(distinct[0], distinct[2], size, member, first, out_first)
+
+
+def epsilon_curves(
+    result: RunResult, groups: BudgetGroups, shown: Int64[ndarray, " shown"]
+) -> tuple[Float64[ndarray, " points"], Float64[ndarray, "points shown"]]:
+    """(answers, epsilon) of the first seed: each group's largest ledger at the group's own fixed order.
+
+    Ledgers settle at the end of a batch; between two ends the spend is interpolated. The first point is the
+    limit of no spend, the constant part of the conversion.
+    """
+    seed, filters = result.seeds[0], result.study.budgets
+    answers = np.cumsum([0] + [answered for _, answered in seed.labelling.batches]).astype(float)
+    start = np.zeros((1, len(groups.member)), dtype=np.int64)
+    spent = groups.largest(np.concatenate([start, seed.spent_after]))[:, shown] / NANO
+    ends = np.arange(len(answers))
+    steps = max(1, -(-_POINTS // max(1, len(ends) - 1)))
+    at = np.linspace(0, ends[-1], ends[-1] * steps + 1)
+    spend = np.stack([np.interp(at, ends, column) for column in spent.T], axis=1)
+    of_group = groups.first[shown]
+    shape = spend.shape
+    epsilon = filters.accountant.to_epsilon(
+        np.maximum(spend, 1 / NANO).ravel(),
+        np.broadcast_to(filters.order[of_group], shape).ravel(),
+        np.broadcast_to(filters.delta[of_group], shape).ravel(),
+    )
+    return np.interp(at, ends, answers), epsilon.reshape(shape)
+
+
+def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
+    """Epsilon by the ledger over answers, one line a budget group, with each cap and the stopping point."""
+    shown = groups.shown()
+    answers, epsilon = epsilon_curves(result, groups, shown)
+    caps = result.study.budgets.epsilon_guaranteed[groups.first[shown]]
+    seed = result.seeds[0]
+    total = answers[-1]
+    with style():
+        figure = new_figure(height=3.9)
+        axes = figure.add_subplot()
+        axes.set_title("ε spent by budget group: the operator's reading;\nthe guarantee is the cap (dashed)")
+        right = max(total, 1.0)
+        for i, colour in enumerate(_colours(len(shown), sequential=len(groups) > LARGEST_SHOWN)):
+            # The last point at which this group's ledger moved: where it left, or where the study ended.
+            end = int(np.searchsorted(epsilon[:, i], epsilon[-1, i], side="left")) if len(answers) > 1 else 0
+            axes.plot([0, right], [caps[i], caps[i]], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
+            axes.plot(answers[: end + 1], epsilon[: end + 1, i], color=colour)
+            axes.plot(answers[end], epsilon[end, i], "o", color=colour, clip_on=False, zorder=4)
+        top = float(max(caps.max(), epsilon.max())) * 1.06
+        axes.set_xlim(0, right)
+        axes.set_ylim(0, top)
+        _label_right(axes, caps, [_group_words(groups, g) for g in shown.tolist()], top=top)
+        axes.axvline(total, color=COLOURS["ink"], linewidth=1.0)
+        axes.annotate(
+            "stop",
+            (total, 1.0),
+            (0, 3),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="center",
+        )
+        axes.set_xlabel(f"labels released by seed {seed.seed}, up to the stop at {count(total)}")
+        axes.set_ylabel("ε at the party's own δ and fixed order")
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
+        light_grid(axes, "y")
+    some = ""
+    if len(shown) < len(groups):
+        some = f" {len(shown)} of {len(groups)} budget groups are drawn, at even quantiles of ε."
+    return Drawing(
+        "epsilon_spent",
+        "Each line is what a party's ledger stands at, converted at the order that was fixed for it "
+        f"beforehand (seed {seed.seed}). It is an operator's reading of budget used, not a guarantee: what "
+        "may be published is the cap, the dashed line. Lines start above zero where the conversion has a "
+        f"constant part, however little is spent. The study ended after {count(total)} released labels: "
+        f"{stop_words(seed.labelling.stop.reason)}.{some}",
+        f"Line chart of epsilon spent over labels released, {len(shown)} budget groups. The lines end at "
+        f"{_list(epsilon[-1])}; their caps are {_list(caps)}.",
+        figure,
+    )
+
+
+def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
+    """How much of its cap each budget group used, and which was out first."""
+    cap = result.study.budgets.cap
+    spent = np.array([seed.labelling.spent for seed in result.seeds])
+    sums = np.stack([np.bincount(groups.member, weights=row / cap, minlength=len(groups)) for row in spent])
+    by_seed = sums / groups.size
+    mean, several = by_seed.mean(axis=0), len(result.seeds) > 1
+    # Where all are out at once, none of them stands out.
+    first = groups.exhausted_first & ~groups.exhausted_first.all()
+    bars = len(groups) <= LARGEST_SHOWN
+    with style():
+        figure = new_figure(height=1.5 + 0.33 * len(groups) if bars else 3.5)
+        axes = figure.add_subplot()
+        axes.set_title(f"Share of budget used: {_who(groups)}")
+        if bars:
+            _share_bars(axes, groups, by_seed, first)
+        else:
+            _share_dots(axes, groups, by_seed, first)
+    return Drawing(
+        "budget_used",
+        f"The ledger over the cap, the mean of each group's parties{' and seeds' if several else ''}. "
+        "What is left of a budget would have bought more labels: at the best weights, all come near 100 % "
+        "together. A budget has run out when it does not fit one more query.",
+        f"Share of the cap used by {len(groups)} budget groups, from {percent(mean.min())} to "
+        f"{percent(mean.max())}; {_who(groups)}.",
+        figure,
+    )
+
+
+def _share_bars(
+    axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
+) -> None:
+    """One bar a group, with whiskers over the seeds; first: whose budget was out first."""
+    mean, low, high = by_seed.mean(axis=0), by_seed.min(axis=0), by_seed.max(axis=0)
+    several = len(by_seed) > 1
+    rows = np.arange(len(groups))[::-1]
+    colours = np.where(first, COLOURS["vermillion"], COLOURS["blue"]).tolist()
+    axes.barh(rows, mean, height=0.62, color=colours)
+    if several:
+        axes.errorbar(
+            mean,
+            rows,
+            xerr=[mean - low, high - mean],
+            fmt="none",
+            ecolor=COLOURS["ink"],
+            elinewidth=1,
+        )
+    for row, value, end, out in zip(rows, mean, high, first, strict=True):
+        # Beside the bar, or beyond the line at 100 % where it would cross that.
+        place = end + 0.012 if end < 0.8 else 1.012
+        axes.text(place, row, percent(value) + (", first" if out else ""), va="center")
+    axes.set_yticks(rows, [_group_words(groups, g) for g in range(len(groups))])
+    axes.set_xlim(0, 1.16)
+    axes.set_xticks(np.linspace(0, 1, 6))
+    percent_axis(axes.xaxis)
+    axes.set_xlabel("share of the cap used" + (", mean over seeds; whiskers: all seeds" if several else ""))
+    axes.axvline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
+    light_grid(axes, "x")
+
+
+def _share_dots(
+    axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
+) -> None:
+    """One dot a group over its budget, for many groups."""
+    mean, several = by_seed.mean(axis=0), len(by_seed) > 1
+    axes.scatter(
+        groups.epsilon[~first],
+        mean[~first],
+        s=16,
+        color=COLOURS["blue"],
+        alpha=0.7,
+        linewidths=0,
+        rasterized=len(groups) > _MOST_VECTORS,
+    )
+    axes.scatter(groups.epsilon[first], mean[first], s=46, marker="D", color=COLOURS["vermillion"], zorder=3)
+    if groups.epsilon[-1] > 20 * groups.epsilon[0]:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_ylim(0, 1.05)
+    percent_axis(axes.yaxis)
+    axes.axhline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
+    axes.set_ylabel("share of the cap used" + (", mean over seeds" if several else ""))
+    axes.set_xlabel(f"budget ε; one dot a group of equal budgets ({count(len(groups))} groups)")
+    light_grid(axes, "y")
+
+
+def _who(groups: BudgetGroups) -> str:
+    """Who ran out first, for a title."""
+    out = int(groups.exhausted_first.sum())
+    if out == 0:
+        return "nobody ran out"
+    if out == len(groups):
+        return "all ran out together" if out > 1 else "it ran out"
+    if out == 1:
+        return f"ε {groups.epsilon[groups.exhausted_first][0]:g} ran out first"
+    return f"{count(out)} of {count(len(groups))} groups ran out first"
+
+
+def _group_words(groups: BudgetGroups, group: int) -> str:
+    size = parties_words(int(groups.size[group]))
+    return f"ε {groups.epsilon[group]:g} · {size} · weight {groups.weight[group]:.3g}"
+
+
+def _list(values: Float64[ndarray, " groups"]) -> str:
+    return ", ".join(f"{value:.3g}" for value in values)
+
+
+def _colours(number: int, *, sequential: bool) -> list[str]:
+    if not sequential and number <= len(SERIES):
+        return [COLOURS[name] for name in SERIES[:number]]
+    # The middle of viridis: visible on white and on black.
+    return [to_hex(colour) for colour in matplotlib.colormaps["viridis"](np.linspace(0.2, 0.82, number))]
+
+
+def _label_right(axes: Axes, heights: Float64[ndarray, " labels"], words: list[str], *, top: float) -> None:
+    """One label a height, right of the axes, moved apart where they would touch."""
+    moved = spread(heights, gap=top * 0.058)
+    moved -= max(0.0, float(moved.max()) - top)
+    for height, place, text in zip(heights, moved, words, strict=True):
+        axes.annotate(
+            text,
+            xy=(1.0, height),
+            xytext=(1.035, place),
+            xycoords=("axes fraction", "data"),
+            textcoords=("axes fraction", "data"),
+            va="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": COLOURS["grey"],
+                "linewidth": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+            annotation_clip=False,
+        )

@@ -1,0 +1,45 @@
+"""The figures of a run and of a sweep, and writing them as SVG and PNG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from runtime.files import write_atomically
+from simulations.pipeline import RunResult
+from simulations.plots.accuracy import against_baselines, teachers
+from simulations.plots.budgets import budget_groups, shares, spending
+from simulations.plots.style import Drawing, inline_svg, png_bytes, svg_text
+from simulations.plots.sweep import sweep_figure
+from simulations.results.files import Summary, summary
+
+__all__ = ["Drawing", "drawings", "inline_svg", "sweep_figure", "write_figure", "write_figures"]
+
+
+def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
+    """The figures of a run, in the order of a report. `figures`: what `summary(result)` gives."""
+    groups = budget_groups(result, figures["exhausted_first"])
+    drawn = [against_baselines(figures), spending(result, groups), shares(result, groups)]
+    if result.teacher_accuracy is not None:
+        drawn.append(teachers(result.teacher_accuracy, plurality=result.plurality_accuracy))
+    return drawn
+
+
+def write_figures(result: RunResult, out: Path) -> list[Path]:
+    """Writes every figure of a run as out/figures/NAME.svg and NAME.png; returns the paths.
+
+    Raises StorageFailed; each file is whole or absent.
+    """
+    paths = []
+    for drawing in drawings(result, summary(result)):
+        paths += write_figure(drawing.figure, out / "figures" / drawing.name)
+    return paths
+
+
+def write_figure(figure: Figure, path: Path) -> list[Path]:
+    """Writes one figure as `path`.svg and `path`.png (path without a suffix); returns both paths."""
+    svg, png = path.with_name(path.name + ".svg"), path.with_name(path.name + ".png")
+    write_atomically(svg, svg_text(figure))
+    write_atomically(png, png_bytes(figure))
+    return [svg, png]

@@ -1,0 +1,1 @@
+"""Figures about private votes and records."""

@@ -1,0 +1,172 @@
+"""Findings: what a run says about its private votes and records, all of it Private, computed after the labels.
+
+Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
+membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.research.data_dependent import DATA_DEPENDENT
+from protocols.research.evidence import Figures
+from protocols.research.private import Private
+from protocols.study.study import Study
+from protocols.votes import NOT_ASKED
+from simulations.membership.attack import membership_attack, record_seats
+from simulations.membership.controls import Controls, make_controls
+from simulations.membership.report import MembershipReport
+from simulations.progress import Reporter
+from simulations.retraining.retraining import Retraining, retraining
+from simulations.setup.accountants import BAYESIAN, named_accountants
+from simulations.stages.asked_votes import AskedVotes
+from simulations.stages.inputs import Host, Inputs
+from simulations.stages.label import SeedResult
+from simulations.stages.replay import StoredVotes
+from simulations.stages.students import ReleasedStudent, between_rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """None and empty where nothing was asked for, or there is nothing to look at.
+
+    refused: why an accountant has no figure for these votes; as private as they are, for it depends on them.
+    """
+
+    accountants: Mapping[str, Private[Figures]]
+    refused: Mapping[str, Private[str]]
+    retraining: Private[Retraining] | None
+    attack: Private[MembershipReport] | None
+
+
+def find(
+    inputs: Inputs,
+    study: Study,
+    stored: StoredVotes,
+    first: SeedResult,
+    released: ReleasedStudent | None,
+    pooled: ReleasedStudent | None,
+    *,
+    host: Host,
+    reporter: Reporter,
+) -> Findings:
+    """Everything that the settings ask for.
+
+    first: the labelling of the first seed; released: its student; pooled: the model without privacy, as a control.
+    """
+    _, names = named_accountants(inputs.settings.accountant)
+    figures: dict[str, Private[Figures]] = {}
+    refused: dict[str, Private[str]] = {}
+    retrained = None
+    if names and first.asked:
+        predictions = _predictions(inputs, study, first, host)
+        wanted = [name for name in names if name != BAYESIAN]
+        if wanted:
+            asked = AskedVotes(study, stored, first, predictions)
+            with reporter.stage("analysis of the votes") as stage:
+                for done, name in enumerate(wanted, 1):
+                    try:
+                        figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
+                    except InvalidInput as error:
+                        # What no votes could have mended was refused beforehand; these votes must not cost the run.
+                        refused[name] = Private(str(error))
+                    stage.update(done, len(wanted))
+                stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
+        if BAYESIAN in names:
+            retrained = _retrained(inputs, study, stored, first, predictions, reporter)
+    return Findings(
+        figures, refused, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
+    )
+
+
+def _predictions(
+    inputs: Inputs, study: Study, first: SeedResult, host: Host
+) -> Float64[ndarray, "queries classes"] | None:
+    """What the student between the rounds of an interactive mechanism predicted; None where there is none."""
+    labels = first.labelling.labels
+    if study.round_one is None or not study.mechanism.interactive or (labels[study.round_one :] == NOT_ASKED).all():
+        return None
+    assert inputs.dataset is not None
+    train = between_rounds(
+        inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
+    )
+    before = labels.copy()
+    before[study.round_one :] = NOT_ASKED
+    return train(before)
+
+
+def _retrained(
+    inputs: Inputs,
+    study: Study,
+    stored: StoredVotes,
+    first: SeedResult,
+    predictions: Float64[ndarray, "queries classes"] | None,
+    reporter: Reporter,
+) -> Private[Retraining]:
+    settings = inputs.settings
+    assert inputs.dataset is not None
+    assert inputs.shards is not None
+    assert stored.votes is not None
+    with reporter.stage("teachers with another record") as stage:
+        found = retraining(
+            study,
+            inputs.dataset,
+            inputs.shards,
+            stored.votes,
+            first,
+            teacher=settings.teacher,
+            seed=settings.data_seed,
+            parties=None,
+            retrainings=settings.retrainings,
+            # Half of the smallest delta is left for the conversion.
+            confidence=1 - float(study.budgets.delta.min()) / 2,
+            population="federation",
+            predictions=predictions,
+            on_progress=stage.update,
+        )
+        stage.result = f"{settings.retrainings * len(study.roster)} trainings (private figures)"
+    return found
+
+
+def _attack(
+    inputs: Inputs,
+    study: Study,
+    first: SeedResult,
+    released: ReleasedStudent | None,
+    pooled: ReleasedStudent | None,
+    *,
+    host: Host,
+    reporter: Reporter,
+) -> Private[MembershipReport] | None:
+    settings, dataset = inputs.settings, inputs.dataset
+    answered = len(first.training_set[0])
+    if not settings.attack or released is None or dataset is None or answered == 0:
+        return None
+    controls = Controls(None, None)
+    if pooled is not None:
+        controls = make_controls(
+            dataset,
+            non_private=pooled,
+            student=str(settings.student),
+            answered=answered,
+            seed=first.seed,
+            cache_dir=host.cache_dir,
+        )
+    with reporter.stage("membership attack on the student") as stage:
+        found = membership_attack(
+            released,
+            dataset,
+            epsilon=study.budgets.epsilon_guaranteed,
+            delta=np.array([seat.delta for seat in study.roster]),
+            seats=record_seats(inputs),
+            seed=first.seed,
+            controls=controls,
+        )
+        stage.result = "done (private figures)"
+    return found

@@ -1,0 +1,257 @@
+"""report.html: one self-contained page that tells a colleague what was run, what came out, at what budget.
+
+All numbers come from the result and its summary. The page loads nothing from outside itself.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any  # rows of a template
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from runtime.files import write_atomically
+from simulations.pipeline import RunResult
+from simulations.plots.figures import Drawing, drawings, inline_svg
+from simulations.report.private_section import attack_drawing, private_section
+from simulations.results.files import Summary, environment
+from simulations.results.text import (
+    command,
+    count,
+    deltas_words,
+    interval,
+    not_measured,
+    parties_words,
+    percent,
+    power_of_ten,
+    stop_words,
+    terms,
+)
+from simulations.setup.experiment import write_config
+
+# Rows that a page shows; the rest lies in parties.csv and summary.json.
+MOST_PARTIES = 300
+MOST_GROUPS = 300
+_GROUPS_OPEN = 16
+
+Row = dict[str, Any]
+
+
+def write_report(result: RunResult, figures: Summary, out: Path) -> Path:
+    """Writes out/report.html and returns its path. figures: what `summary(result)` gives.
+
+    Raises StorageFailed; the file is whole or absent.
+    """
+    path = out / "report.html"
+    write_atomically(path, render_report(result, figures))
+    return path
+
+
+def render_report(result: RunResult, figures: Summary) -> str:
+    """The page as HTML."""
+    pages = jinja2.Environment(
+        loader=jinja2.PackageLoader("simulations.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters.update(count=count, percent=percent, power=power_of_ten)
+    groups = figures["groups"]
+    return pages.get_template("report.html.j2").render(
+        title=_title(result),
+        lead=_lead(result, figures),
+        cards=_cards(result, figures),
+        terms=terms(result),
+        figures=figures,
+        stop=stop_words(figures["stop"]),
+        drawings=[
+            {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawings(result, figures)
+        ],
+        comparisons=_comparisons(result, figures),
+        groups=groups[:MOST_GROUPS],
+        groups_open=len(groups) <= _GROUPS_OPEN,
+        groups_total=len(groups),
+        spread=_spread(groups),
+        parties=_parties(result),
+        parties_total=figures["parties"],
+        seeds=figures["seeds"],
+        reserve=_reserve(result),
+        private=private_section(result),
+        private_drawing=_inline(attack_drawing(result)),
+        unit=figures["unit"],
+        view=figures["view"],
+        weights_max=float(result.study.weights.max()),
+        stored=result.source.dataset is None,
+        student_asked=result.settings.student != "none",
+        simulated_truth=result.source.truth is not None,
+        command=command(result.settings),
+        config=write_config(result.settings),
+        environment=environment(),
+    )
+
+
+def _inline(drawing: Drawing | None) -> Row | None:
+    return None if drawing is None else {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption}
+
+
+def _title(result: RunResult) -> str:
+    settings = result.settings
+    data = settings.dataset if settings.votes is None else Path(settings.votes).name
+    return f"{parties_words(len(result.study.roster))}, {data}"
+
+
+def _lead(result: RunResult, figures: Summary) -> str:
+    parties = parties_words(figures["parties"])
+    did = "voted" if result.source.dataset is None else "trained teachers on their own records and let them vote"
+    seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
+    return (
+        f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "
+        f"until {stop_words(figures['stop'])}.{seeds}"
+    )
+
+
+def _cards(result: RunResult, figures: Summary) -> list[Row]:
+    """The headline figures: a name, the figure, and what belongs under it."""
+    seeds = len(result.seeds)
+    protects = "record" if figures["unit"] == "record" else "party's data"
+    least = min(group["epsilon_guaranteed"] for group in figures["groups"])
+    most = figures["epsilon_guaranteed_max"]
+    epsilon = f"{most:.3g}" if most - least < 5e-4 * most else f"{least:.3g} to {most:.3g}"
+    return [
+        {
+            "name": "Labels released",
+            "value": count(figures["answered"]),
+            "under": f"of {count(figures['asked'])} asked; "
+            + interval(figures["answered_ci95"], seeds=seeds, points=False),
+        },
+        _accuracy_card("Labels that are right", "label", result, figures),
+        _accuracy_card("Student, on test data", "student", result, figures),
+        {
+            "name": "ε that may be published",
+            "value": epsilon,
+            "under": f"the parties' caps, at δ = {deltas_words(result)}, for one {protects}",
+        },
+    ]
+
+
+def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) -> Row:
+    value = figures[f"{figure}_accuracy"]
+    if value is None:
+        return {"name": name, "value": None, "under": not_measured(result, figure)}
+    half = figures[f"{figure}_accuracy_ci95"]
+    return {
+        "name": name,
+        "value": percent(value),
+        "under": interval(half, seeds=len(result.seeds), points=True),
+    }
+
+
+def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
+    """This run beside its baselines: labels, accuracy of labels and of a model, and what each is."""
+    baselines = figures["baselines"]
+    uniform = baselines["minimum_budget_uniform"]
+
+    def cell(value: float | None, reason: str, words: object) -> str:
+        assert callable(words)
+        return f"not measured: {not_measured(result, reason)}" if value is None else str(words(value))
+
+    student = "student" if result.settings.baselines else "uniform"
+    return [
+        {
+            "name": "This run",
+            "labels": count(figures["answered"]),
+            "label_accuracy": cell(figures["label_accuracy"], "label", percent),
+            "model": cell(figures["student_accuracy"], "student", percent),
+            "private": "yes",
+        },
+        {
+            "name": "Minimum budget for all",
+            "labels": cell(uniform["answered"], "uniform", count),
+            "label_accuracy": cell(
+                uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percent
+            ),
+            "model": cell(uniform["student_accuracy"], student, percent),
+            "private": "yes, as a study of its own; not for release beside this one",
+        },
+        {
+            "name": "A single party alone, mean",
+            "labels": "–",
+            "label_accuracy": cell(baselines["single_party_accuracy_mean"], "single", percent),
+            "model": "–",
+            "private": "shares nothing; not for release",
+        },
+        {
+            "name": "Plurality of all votes, without noise",
+            "labels": "–",
+            "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percent),
+            "model": "–",
+            "private": "without privacy, not for release",
+        },
+        {
+            "name": "One model on all data pooled",
+            "labels": "–",
+            "label_accuracy": "–",
+            "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
+            "private": "without privacy, not for release",
+        },
+    ]
+
+
+def _spread(groups: list[Summary]) -> list[Row]:
+    """Least, median and largest of what many budget groups have, for a table that is too long to read."""
+    names = {
+        "budget": "budget ε",
+        "epsilon_guaranteed": "ε that may be published",
+        "weight": "weight of a vote",
+        "share_of_budget_used": "share of the cap used",
+        "epsilon_spent": "operator's reading of ε spent (not a guarantee)",
+    }
+    rows = []
+    for key, words in names.items():
+        values = np.repeat([group[key] for group in groups], [group["size"] for group in groups])
+        form = percent if key == "share_of_budget_used" else lambda value: f"{value:.3g}"
+        rows.append(
+            {
+                "name": words,
+                "values": [form(float(np.quantile(values, at))) for at in (0.0, 0.25, 0.5, 0.75, 1.0)],
+            }
+        )
+    return rows
+
+
+def _parties(result: RunResult) -> list[Row]:
+    """The first parties of the roster, with their ledgers after the first seed."""
+    study, filters = result.study, result.study.budgets
+    spent = result.seeds[0].labelling.spent
+    guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), spent / filters.cap
+    sizes = result.source.party_sizes
+    accuracy = result.teacher_accuracy if study.pooled_teachers is None else None
+    return [
+        {
+            "name": study.roster[i].party,
+            "records": None if sizes is None else int(sizes[i]),
+            "budget": float(result.budgets.epsilon[i]),
+            "delta": float(result.budgets.delta[i]),
+            "guaranteed": float(guaranteed[i]),
+            "weight": float(study.weights[i]),
+            "share": float(share[i]),
+            "reading": float(reading[i]),
+            "accuracy": None if accuracy is None else float(accuracy[i].mean()),
+        }
+        for i in range(min(len(study.roster), MOST_PARTIES))
+    ]
+
+
+def _reserve(result: RunResult) -> Row | None:
+    """The largest part of a delta that was set aside for float64 noise; None where nothing was."""
+    reserve = result.budgets.delta - result.study.budgets.delta
+    worst = int((reserve / result.budgets.delta).argmax())
+    if reserve[worst] <= 0:
+        return None
+    return {
+        "amount": power_of_ten(float(f"{reserve[worst]:.2g}")),
+        "delta": power_of_ten(result.budgets.delta[worst]),
+    }

@@ -1,0 +1,282 @@
+"""The one place that shows private figures, and marks them: out/private/ and the boxed section of report.html.
+
+What is computed from votes or records is private as they are (PRIVACY.md, section 3). Everything written here says so
+first. No other module may unwrap a Private; a test reads the sources for that.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any  # the values of a JSON object and rows of a template
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.research.evidence import Figures
+from protocols.research.private import WHY
+from protocols.research.smooth_sensitivity.best_release import BestRelease
+from protocols.study.study import ADJACENCY
+from runtime.files import write_atomically
+from simulations.pipeline import RunResult
+from simulations.plots.style import Drawing, png_bytes, svg_text
+from simulations.results import membership_text as membership_words
+from simulations.setup.accountants import BAYESIAN, accountant_table
+
+Row = dict[str, Any]
+
+FOLDER = "private"
+_MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
+_ABOVE = (
+    "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
+    "bound, above the label-only one that may have charged; '(expected)' is of answers that may not have come; "
+    "a sanitised figure includes the cost of its release."
+)
+# What follows the name of a figure that belongs to another.
+_DEVIATION, _ORDER = "standard deviation", "order"
+_MOVED = "share of retrainings that moved a vote"
+_BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
+# Rows of parties that a page shows.
+_MOST_GROUPS = 100
+
+
+def has_findings(result: RunResult) -> bool:
+    """Whether the run computed anything private."""
+    findings = result.findings
+    return (
+        bool(findings.accountants or findings.refused) or findings.retraining is not None or findings.attack is not None
+    )
+
+
+def write_private(result: RunResult, out: Path) -> list[Path]:
+    """Writes out/private: findings.json, parties.csv, the figure of the attack. Empty without findings.
+
+    Raises StorageFailed; each file is whole or absent.
+    """
+    if not has_findings(result):
+        return []
+    folder = out / FOLDER
+    paths = [folder / "READ-FIRST.txt", folder / "findings.json"]
+    write_atomically(paths[0], _MARK + "\n")
+    write_atomically(paths[1], json.dumps(_findings(result), indent=2, allow_nan=False) + "\n")
+    if result.findings.accountants or result.findings.retraining is not None:
+        paths.append(folder / "parties.csv")
+        write_atomically(paths[-1], _parties(result))
+    drawing = attack_drawing(result)
+    if drawing is not None:
+        for suffix, content in ((".svg", svg_text(drawing.figure)), (".png", png_bytes(drawing.figure))):
+            paths.append(folder / f"{drawing.name}{suffix}")
+            write_atomically(paths[-1], content)
+    return paths
+
+
+def private_section(result: RunResult) -> Row | None:
+    """What the boxed section of report.html shows; None without findings. Epsilons by group of like parties."""
+    if not has_findings(result):
+        return None
+    findings = result.findings
+    statements = {row.name: row for row in accountant_table()}
+    attack = findings.attack
+    return {
+        "why": WHY,
+        "accountants": [
+            {"name": name, "statement": statements[name].statement, "unit": result.study.unit,
+             "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source,
+             "note": statements[name].note}
+            for name in _names(result)
+        ],
+        "refused": _refused(result),
+        "above": _ABOVE if _above(result) else None,
+        "groups": _groups(result)[:_MOST_GROUPS],
+        "columns": _columns(result),
+        "attack": None if attack is None else membership_words.rows(attack.for_research()),
+        "attack_finding": None if attack is None else membership_words.finding(attack.for_research()),
+    }  # fmt: skip
+
+
+def attack_drawing(result: RunResult) -> Drawing | None:
+    """The figure of the membership attack; None without one."""
+    if result.findings.attack is None:
+        return None
+    from simulations.plots.membership import roc_drawing
+
+    return roc_drawing(result.findings.attack.for_research())
+
+
+def printed(result: RunResult) -> list[str]:
+    """Lines for the terminal, the first of which marks the rest; empty without findings."""
+    if not has_findings(result):
+        return []
+    lines = [f"private figures  (each {WHY})"]
+    worst, columns = result.study.budgets.epsilon_guaranteed.max(), _columns_of(result)
+    for name, epsilon in _epsilons(result).items():
+        std, order = columns.get(f"{name} {_DEVIATION}"), columns.get(f"{name} {_ORDER}")
+        lines.append(
+            f"  {name}: epsilon {_span(epsilon)}{'' if std is None else f', +- {_span(std)} ({_DEVIATION})'}"
+            f"{'' if order is None else f', order {_span(order)}'} (worst case {worst:.4g})"
+        )
+    if _above(result):
+        lines.append(f"  {_ABOVE}")
+    lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
+    if result.findings.attack is not None:
+        lines.append(f"  membership attack: {membership_words.finding(result.findings.attack.for_research())}")
+    return lines
+
+
+def _names(result: RunResult) -> list[str]:
+    return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
+
+
+def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
+    """The columns that are epsilons, as far as there is any."""
+    return {
+        name: values
+        for name, values in _columns_of(result).items()
+        if not name.endswith((_DEVIATION, _ORDER, f"({_MOVED})")) and np.isfinite(values).any()
+    }
+
+
+def _above(result: RunResult) -> bool:
+    """Whether a figure of a party is above what is guaranteed to it."""
+    worst = result.study.budgets.epsilon_guaranteed * (1 + 1e-9)
+    return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
+
+
+def _span(values: Float64[ndarray, " parties"]) -> str:
+    """The least and the largest of what is known, once where they agree."""
+    low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _releases(result: RunResult) -> list[Row]:
+    """How a sanitised figure would be released, once for each distinct release."""
+    rows: dict[BestRelease, Row] = {}
+    for private in result.findings.accountants.values():
+        releases = private.for_research().releases
+        for seat, release in zip(result.study.roster, releases, strict=True) if releases else ():
+            rows.setdefault(release, {"delta": seat.delta, "weight": seat.weight, "parties": 0})["parties"] += 1
+    return [row | asdict(release) for release, row in rows.items()]
+
+
+def _refused(result: RunResult) -> dict[str, str]:
+    """Why an accountant has no figure for these votes."""
+    return {name: why.for_research() for name, why in result.findings.refused.items()}
+
+
+def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
+    """Each figure that exists, for every seat of the roster."""
+    columns: dict[str, Float64[ndarray, " parties"]] = {}
+    for name, private in result.findings.accountants.items():
+        figures: Figures = private.for_research()
+        expects = np.isfinite(figures.expected).any()
+        happened = f"{name} (realised)" if expects else name
+        columns[happened], columns[f"{happened} {_ORDER}"] = figures.epsilon, figures.order
+        if expects:
+            columns[f"{name} (expected)"] = figures.expected
+            columns[f"{name} (expected) {_ORDER}"] = figures.expected_order
+        if figures.releases is not None:
+            columns[f"{name} {_DEVIATION}"] = figures.std
+    if result.findings.retraining is not None:
+        rows = {row.party: row for row in result.findings.retraining.for_research().rows}
+        found = [rows.get(seat.party) for seat in result.study.roster]
+        for kind, field in _BAYESIAN.items():
+            columns[f"{BAYESIAN} ({kind})"] = np.array(
+                [np.nan if row is None else float(getattr(row, field)) for row in found]
+            )
+        # The estimate at a power is that of Renyi order power + 1.
+        columns[f"{BAYESIAN} (typical) {_ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
+    return columns
+
+
+def _columns(result: RunResult) -> list[str]:
+    return list(_columns_of(result))
+
+
+def _groups(result: RunResult) -> list[Row]:
+    """Figures of parties with the same budget and weight: the mean, and the largest where they differ."""
+    study, columns = result.study, _columns_of(result)
+    if not columns:
+        return []
+    guaranteed = study.budgets.epsilon_guaranteed
+    keys = np.stack([result.budgets.epsilon, study.weights, study.rates, guaranteed], axis=1)
+    distinct, member = np.unique(keys, axis=0, return_inverse=True)
+    rows = []
+    for index, (budget, weight, _, epsilon) in enumerate(distinct.tolist()):
+        chosen = member.ravel() == index
+        rows.append(
+            {"size": int(chosen.sum()), "budget": budget, "weight": weight, "guaranteed": epsilon,
+             "values": [_of_group(values[chosen]) for values in columns.values()]}
+        )  # fmt: skip
+    return rows
+
+
+def _of_group(values: Float64[ndarray, " members"]) -> str:
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return "none"
+    mean, most = known.mean(), known.max()
+    return f"{mean:.4g}" if most - known.min() <= 1e-6 * most else f"{mean:.4g} (at most {most:.4g})"
+
+
+def _findings(result: RunResult) -> Row:
+    findings, study = result.findings, result.study
+    of_name = {row.name: row for row in accountant_table()}
+    guaranteed, columns = study.budgets.epsilon_guaranteed, _columns_of(result)
+    document: Row = {
+        "publishable": False,
+        "why": WHY,
+        "seed": result.seeds[0].seed,
+        "study_digest": study.digest.hex(),
+        "unit": study.unit,
+        "view": study.view,
+        "adjacency": ADJACENCY,
+        "mechanism": study.mechanism_name,
+        "asked": result.seeds[0].asked,
+        "answered": len(result.seeds[0].answered),
+        "accountants": {name: asdict(of_name[name]) for name in _names(result)},
+        "refused": _refused(result),
+        "parties": [
+            {
+                "party": seat.party,
+                "delta": seat.delta,
+                "weight": seat.weight,
+                "epsilon_guaranteed": float(guaranteed[i]),
+            }
+            | {name: _number(values[i]) for name, values in columns.items()}
+            for i, seat in enumerate(study.roster)
+        ],
+    }
+    if findings.retraining is not None:
+        retraining = findings.retraining.for_research()
+        document["retraining"] = {
+            "statement": retraining.statement,
+            "confidence": retraining.confidence,
+            "population": retraining.population,
+            "rows": [{k: _number(v) for k, v in asdict(row).items()} for row in retraining.rows],
+        }
+    if releases := _releases(result):
+        document["smooth_sensitivity"] = {"objective": "epsilon + 2 std", "releases": releases}
+    if findings.attack is not None:
+        document["membership_attack"] = findings.attack.for_research().to_json()
+    return document
+
+
+def _number(value: object) -> object:
+    """JSON has no NaN and no infinity: None stands for both."""
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _parties(result: RunResult) -> str:
+    study, columns, guaranteed = result.study, _columns_of(result), result.study.budgets.epsilon_guaranteed
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["party", "epsilon_guaranteed", *(f"private: {name}" for name in columns)])
+    for i, seat in enumerate(study.roster):
+        writer.writerow([seat.party, guaranteed[i], *(values[i] for values in columns.values())])
+    return buffer.getvalue()

@@ -1,0 +1,95 @@
+"""What the command line prints: tables of plans, summaries and rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from simulations.planning.plan import Plan
+from simulations.results.files import MARK
+from simulations.results.noise import noise_words
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """The plan as a table of the groups that end first, or as JSON."""
+    if as_json:
+        click.echo(json.dumps(plan.to_json(), indent=2))
+        return
+    shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
+    columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
+               "answers (half answered)", "epsilon per answer"]  # fmt: skip
+    rows: list[list[object]] = [
+        [g.budget, g.delta, g.parties, g.weight, g.order or "none", g.epsilon_guaranteed, g.answers_all, g.answers_half,
+         g.epsilon_per_answer]
+        for g in shown
+    ]  # fmt: skip
+    terms = plan.to_json()
+    print_rows(
+        f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
+        f"view {terms['view']}, replace-one, {level_text(terms['confidentiality'], terms['units'])}",
+        columns,
+        rows,
+    )
+    click.echo(
+        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
+        "other one is, when the first budget that is out ends it."
+    )
+
+
+def print_summary(figures: dict[str, Any], out: Path) -> None:
+    """The summary of a run as a table of its budget groups and its headline figures; out: where the report lies."""
+    rows: list[list[object]] = [
+        [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
+        for g in figures["groups"][:40]
+    ]
+    print_rows(
+        f"{_seats(figures)}, {figures['mechanism']['name']}, {figures['accounting']}, unit {figures['unit']}, "
+        f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}, "
+        f"{level_text(figures['confidentiality'], figures['units'])}",
+        ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],
+        rows,
+    )
+    accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
+    decimals = 0 if len(figures["seeds"]) == 1 else 1
+    released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
+    click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
+    click.echo(f"label accuracy   {accuracy('label_accuracy')}")
+    click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    click.echo(f"report           {out / 'report.html'}")
+    click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
+
+
+def level_text(level: str, units: int | None) -> str:
+    """Who may see a vote, and whether the noise is of whole lattice units."""
+    return f"level {level}" if units is None else f"level {level}, noise in 1/{units} votes"
+
+
+def _deltas(figures: dict[str, Any]) -> str:
+    """The delta of all budgets, or the least and the largest."""
+    deltas = sorted({group["delta"] for group in figures["groups"]})
+    return f"{deltas[0]:g}" if len(deltas) == 1 else f"{deltas[0]:g} to {deltas[-1]:g}"
+
+
+def _seats(figures: dict[str, Any]) -> str:
+    """What holds a budget: parties, or with upsampling groups of pooled records."""
+    pooled = figures["pooled_teachers"]
+    if pooled is None:
+        return f"{figures['parties']} parties"
+    return f"{pooled} teachers of pooled data (simulation only), {figures['parties']} groups of records"
+
+
+def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
+    """A table on standard output; floats with four digits, 140 columns wide where it is no terminal."""
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console(width=None if sys.stdout.isatty() else 140).print(table)

@@ -1,0 +1,257 @@
+"""What a run writes: summary.json, queries.parquet, parties.csv, config.toml and env.json, and how they are made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from protocols.budgets.accountant import accountant
+from protocols.budgets.filter import NANO
+from protocols.mechanisms import PARAMETERS
+from protocols.study.study import ADJACENCY
+from runtime.files import write_atomically
+from simulations.pipeline import Baselines, RunResult
+from simulations.setup.experiment import write_config
+from simulations.stages.label import mean_and_interval
+
+Summary = dict[str, Any]  # Any: JSON
+
+# What is computed from votes, teachers or records and not from released labels: no budget pays for it.
+NOT_FOR_RELEASE = (
+    "teacher_accuracy_mean",
+    "plurality_accuracy",
+    "baselines.non_private_student_accuracy",
+    "baselines.single_party_accuracy_mean",
+    "baselines.minimum_budget_uniform.answered",
+    "baselines.minimum_budget_uniform.label_accuracy",
+    "baselines.minimum_budget_uniform.student_accuracy",
+)
+# Put before such a figure wherever it stands outside of the private folder.
+MARK = "not for release: "
+
+
+def summary(result: RunResult) -> Summary:
+    """The figures of a run. With several seeds `answered` and accuracies are means (`seeds` has each one's).
+
+    Every epsilon says what it is: `epsilon_guaranteed` is the cap at the party's own fixed order and may be
+    published; `epsilon_spent` is an operator's reading of the ledger (the largest over the seeds). `not_for_release`
+    names the figures that are computed from votes or records.
+    """
+    study, seeds = result.study, result.seeds
+    budgets = study.budgets
+    answered = np.array([len(seed.answered) for seed in seeds], dtype=float)
+    answered_mean, answered_ci = mean_and_interval(answered)
+    label_mean, label_ci = _over([seed.label_accuracy for seed in seeds])
+    student_mean, student_ci = _over(result.students)
+    spent = np.max([seed.labelling.spent for seed in seeds], axis=0)
+    first = _exhausted_first(result)
+    accuracy = result.teacher_accuracy
+    return {
+        "not_for_release": list(NOT_FOR_RELEASE),
+        "parties": len(study.roster),
+        "teachers_per_party": study.teachers,
+        "queries": result.source.stored.queries,
+        "asked": float(np.mean([seed.asked for seed in seeds])),
+        "answered": int(answered_mean) if len(seeds) == 1 else answered_mean,
+        "answered_ci95": answered_ci,
+        "label_accuracy": label_mean,
+        "label_accuracy_ci95": label_ci,
+        "student": result.settings.student,
+        "student_accuracy": student_mean,
+        "student_accuracy_ci95": student_ci,
+        "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
+        "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
+        "plurality_accuracy": result.plurality_accuracy,
+        "baselines": _baselines(result.baselines),
+        "stop": seeds[0].labelling.stop.reason,
+        "exhausted_first": first,
+        "epsilon_max": float(budgets.epsilon_of(spent).max()),
+        "epsilon_guaranteed_max": float(budgets.epsilon_guaranteed.max()),
+        "accounting": accountant(study.accountant_name).statement,
+        "accountant": study.accountant_name,
+        "unit": study.unit,
+        "adjacency": ADJACENCY,
+        "view": study.view,
+        "mechanism": {
+            "name": study.mechanism_name,
+            **{name: getattr(study, name) for name in PARAMETERS},
+            "round_one": study.round_one,
+        },
+        "individualization": result.settings.individualization,
+        "participation": study.participation_name,
+        "confidentiality": study.confidentiality.level,
+        "units": study.confidentiality.units,
+        "pooled_teachers": study.pooled_teachers,
+        "weights": result.settings.weights if result.settings.individualization == "weighting" else None,
+        "stop_rule": study.stop,
+        "groups": _groups(result),
+        "live_checked": result.live_checked,
+        "study_digest": study.digest.hex(),
+        "seeds": _seeds(result),
+    }
+
+
+def _baselines(measured: Baselines) -> Summary:
+    return {
+        "non_private_student_accuracy": measured.non_private,
+        "single_party_accuracy_mean": measured.single_party_mean,
+        "minimum_budget_uniform": {
+            "answered": measured.uniform_answered,
+            "label_accuracy": measured.uniform_label_accuracy,
+            "student_accuracy": measured.uniform_student,
+        },
+    }
+
+
+def _seeds(result: RunResult) -> list[Summary]:
+    return [
+        {
+            "seed": seed.seed,
+            "asked": seed.asked,
+            "answered": len(seed.answered),
+            "label_accuracy": seed.label_accuracy,
+            "student_accuracy": student,
+            "stop": seed.labelling.stop.reason,
+            "batches": len(seed.labelling.batches),
+        }
+        for seed, student in zip(result.seeds, result.students, strict=True)
+    ]
+
+
+def write_results(result: RunResult, out: Path) -> Summary:
+    """Writes the data files of a run into `out`, each whole or not at all; returns the summary."""
+    figures = summary(result)
+    write_atomically(out / "queries.parquet", _queries(result))
+    write_atomically(out / "parties.csv", _parties(result))
+    write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
+    write_atomically(out / "config.toml", write_config(result.settings))
+    write_atomically(out / "summary.json", json.dumps(figures, indent=2) + "\n")
+    return figures
+
+
+def environment() -> Summary:
+    """The machine and the versions that a run used; no user, host name or path."""
+    versions = {}
+    for package in ("conclave", "numpy", "scipy", "scikit-learn", "torch", "flwr", "ray", "pyarrow", "matplotlib"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "absent"
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "versions": versions,
+    }
+
+
+def _over(values: list[float | None]) -> tuple[float | None, float | None]:
+    known = np.array([value for value in values if value is not None])
+    return mean_and_interval(known) if len(known) else (None, None)
+
+
+def _exhausted_first(result: RunResult) -> list[str]:
+    """The parties whose budgets were the first not to fit one more query (seed 0 of the run); empty if none."""
+    seed = result.seeds[0]
+    budgets = result.study.budgets
+    for spent in seed.spent_after:
+        out = budgets.affordable(spent, limit=1) < 1
+        if out.any():
+            return [result.study.roster[i].party for i in np.flatnonzero(out)]
+    return [result.study.roster[i].party for i in np.flatnonzero(seed.labelling.stop.exhausted)]
+
+
+def _groups(result: RunResult) -> list[Summary]:
+    """One entry per distinct budget: who has it, what may be published, what was used."""
+    study, filters = result.study, result.study.budgets
+    spent = np.array([seed.labelling.spent for seed in result.seeds])
+    guaranteed = filters.epsilon_guaranteed
+    epsilon_spent = np.max([filters.epsilon_of(row) for row in spent], axis=0)
+    share = (spent / filters.cap).mean(axis=0)
+    given = np.stack([result.budgets.epsilon, result.budgets.delta, study.weights])
+    distinct, member = np.unique(given, axis=1, return_inverse=True)
+    groups = []
+    for index in range(distinct.shape[1]):
+        of_group = np.flatnonzero(member == index)
+        order = float(filters.order[of_group[0]])
+        groups.append(
+            {
+                "size": len(of_group),
+                "budget": float(distinct[0, index]),
+                "delta": float(distinct[1, index]),
+                "weight": float(distinct[2, index]),
+                "rate": float(study.rates[of_group[0]]),
+                "order": order if np.isfinite(order) else None,
+                "epsilon_guaranteed": float(guaranteed[of_group].max()),
+                "epsilon_spent": float(epsilon_spent[of_group].max()),
+                "epsilon_spent_is": "an operator's reading of the ledger, not a guarantee",
+                "share_of_budget_used": float(share[of_group].mean()),
+                "records_mean": None
+                if result.source.party_sizes is None
+                else float(result.source.party_sizes[of_group].mean()),
+            }
+        )
+    return groups
+
+
+def _queries(result: RunResult) -> bytes:
+    """One row a seed and query: batch (-1: not asked), label (-1 abstained, -2 not asked), true label (-1 unknown)."""
+    tables = []
+    truth = result.source.truth
+    for seed in result.seeds:
+        labels = seed.labelling.labels
+        sizes = [size for size, _ in seed.labelling.batches]
+        batch = np.full(len(labels), -1, dtype=np.int32)
+        batch[: sum(sizes)] = np.repeat(np.arange(len(sizes)), sizes)
+        tables.append(
+            pa.table(
+                {
+                    "seed": np.full(len(labels), seed.seed, dtype=np.int64),
+                    "query": np.arange(len(labels), dtype=np.int64),
+                    "batch": batch,
+                    "label": labels.astype(np.int32),
+                    "answered": labels >= 0,
+                    "true_label": (np.full(len(labels), -1) if truth is None else truth).astype(np.int32),
+                }
+            )
+        )
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.concat_tables(tables), sink, compression="zstd")
+    return bytes(sink.getvalue())
+
+
+def _parties(result: RunResult) -> str:
+    study, filters = result.study, result.study.budgets
+    spent = result.seeds[0].labelling.spent
+    columns: dict[str, Any] = {  # Any: one array a column
+        "party": [seat.party for seat in study.roster],
+        "epsilon": result.budgets.epsilon,
+        "delta": result.budgets.delta,
+        "weight": study.weights,
+        "rate": study.rates,
+        "order": filters.order,
+        "cap": filters.cap / NANO,
+        "spent": spent / NANO,
+        "epsilon_guaranteed": filters.epsilon_guaranteed,
+        "epsilon_spent": filters.epsilon_of(spent),
+        "share_of_budget_used": spent / filters.cap,
+    }
+    if result.source.party_sizes is not None:
+        columns["records"] = result.source.party_sizes
+    if result.teacher_accuracy is not None and study.pooled_teachers is None:
+        columns[f"{MARK}teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(list(column) for column in columns.values()), strict=True))
+    return buffer.getvalue()

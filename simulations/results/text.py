@@ -1,0 +1,241 @@
+"""Plain words for a run: what was done, numbers as people read them, and why a figure was not measured."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from protocols.study.study import Study
+from simulations.pipeline import RunResult
+from simulations.setup.experiment import Experiment
+from simulations.stages.label import LIVE_PARTIES
+
+_STOPS = {
+    "pool_exhausted": "every query of the pool was asked",
+    "budget_exhausted": "the first budget was used up",
+    "all_budgets_exhausted": "every budget was used up",
+    "quorum_lost": "too few parties with budget were left",
+}
+_STOP_RULES = {
+    "first-exhausted": "the first budget that is used up ends the study for everyone",
+    "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
+    "noise and threshold",
+}
+_WEIGHTS = {
+    "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
+    "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
+    "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
+    "budgets run out together if answers come at the planned rate",
+}
+_INDIVIDUALIZATION = {
+    "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
+    "allows, in a public pattern; a query it takes no part in costs it nothing",
+    "secret-vanishing": "vanishing by secret coins: every vote weighs the same and enters a query by a coin that only "
+    "its party sees; every query costs, less than a vote that always enters",
+    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
+    "that, which no federation can do: simulation only",
+}
+_UNITS = {
+    "record": "one record of one party (it lies with one teacher and moves one vote)",
+    "party": "all of a party's data (it moves the votes of all of that party's teachers)",
+}
+_VIEWS = {
+    "label": "label: only a label, or the abstention, comes out of each query",
+    "histogram": "histogram: the coordinator also sees the noisy counts behind each label",
+}
+_ACCOUNTING = {
+    "label_only": "worst case, label only: what a label or an abstention can reveal at most, in Rényi "
+    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
+    "Steinke 2020",
+    "gaussian": "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi "
+    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
+    "Steinke 2020",
+    "laplace": "worst case, Laplace bound: what the noisy counts can reveal at most, in Rényi differential privacy "
+    "(Mironov 2017) at one order a party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020",
+    "gaussian_dp": "worst case, Gaussian bound: what the noisy counts can reveal at most, by exact Gaussian "
+    "differential privacy (Dong, Roth and Su 2022)",
+}
+
+
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# More distinct budgets than this are told by their range.
+_MOST_BUDGETS = 6
+
+
+def count(value: float) -> str:
+    """A count, or a mean of counts with one decimal; thousands apart."""
+    rounded = round(value, 1)
+    return f"{rounded:,.0f}" if float(rounded).is_integer() else f"{rounded:,.1f}"
+
+
+def power_of_ten(value: float) -> str:
+    """A small number such as a delta: 10⁻⁵, 3·10⁻⁶, 0.01."""
+    if value >= 1e-3:
+        return f"{value:g}"
+    digits, _, exponent = f"{value:e}".partition("e")
+    raised = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
+    return raised if float(digits) == 1 else f"{float(digits):.3g}·{raised}"
+
+
+def parties_words(number: int) -> str:
+    """So many parties."""
+    return f"{number:,} {'party' if number == 1 else 'parties'}"
+
+
+def percent(share: float) -> str:
+    """A share in [0, 1] as a percentage with one decimal."""
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def interval(half: float | None, *, seeds: int, points: bool) -> str:
+    """The half-width of a 95 % interval over seeds, or why there is none; points: `half` is of a share."""
+    if half is None:
+        return "one seed: no interval" if seeds == 1 else "known for one seed only: no interval"
+    return f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
+
+
+def stop_words(reason: str) -> str:
+    """Why a study ended."""
+    return _STOPS[reason]
+
+
+def mechanism_words(study: Study) -> str:
+    """The mechanism with its noise, in votes."""
+    if study.gamma is not None:
+        return f"LNMax: the class with most noisy votes; Laplace noise of scale {1 / study.gamma:g} votes on each class"
+    noise = f"label noise σ = {study.sigma:g} votes on each class"
+    if study.threshold is None:
+        return f"GNMax: the class with the most noisy votes; {noise}"
+    total = f"{study.nominal_weight:.4g}"
+    test = "tested on the same noisy counts"
+    if study.sigma_threshold is not None:
+        test = f"tested with noise σ = {study.sigma_threshold:g} votes"
+    reach = f"{study.threshold:g} of {total} votes"
+    confident = f"a label only where the leading class reaches {reach}, {test}; {noise}"
+    if study.interactive_threshold is None:
+        return f"Confident-GNMax: {confident}"
+    return (
+        f"Interactive-GNMax: {count(study.round_one or 0)} queries of Confident-GNMax ({confident}); then a student, "
+        f"and queries answered only where parties and student differ by {study.interactive_threshold:g} votes; where "
+        f"they do not, the student's own label is reinforced, free, from a confidence of {study.reinforce_confidence:g}"
+    )
+
+
+def terms(result: RunResult) -> list[tuple[str, str]]:
+    """What was run: a name and its plain words, line by line."""
+    settings, study, source = result.settings, result.study, result.source
+    stored = source.stored
+    teachers = study.teachers
+    lines = [("Parties", _parties(result))]
+    if source.dataset is None:
+        kind = "counts of votes a class" if stored.votes is None else "each party's votes"
+        lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
+    else:
+        data = source.dataset
+        lines += [
+            (
+                "Data",
+                f"{settings.dataset}: {count(len(data.private_labels))} private, "
+                f"{count(len(data.public_labels))} public and {count(len(data.test_labels))} test records, "
+                f"disjoint; split over parties {settings.partition}. {data.about}".strip(),
+            ),
+            (
+                "Teachers",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards of its data",
+            ),
+        ]
+    lines += [
+        ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
+        ("Mechanism", mechanism_words(study)),
+        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
+        ("End of study", _STOP_RULES[study.stop]),
+        ("Who is protected", f"{study.unit}: {_UNITS[study.unit]}"),
+        ("What is seen", _VIEWS[study.view]),
+        ("Neighbours", "replace-one: that unit's data replaced by any other"),
+        ("δ", deltas_words(result)),
+        ("Accounting", _ACCOUNTING.get(study.accountant_name, study.budgets.accountant.statement)),
+        ("Seeds", seeds_text(settings.seeds)),
+    ]
+    if settings.dropout:
+        lines.append(("Drop-out", f"each party misses a batch with probability {settings.dropout:g}"))
+    if study.quorum > 1:
+        lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
+    return [*lines, ("Held against live parties", _live(result))]
+
+
+def _live(result: RunResult) -> str:
+    if result.live_checked:
+        return "yes: parties with ledgers of their own released and were charged the same"
+    if result.source.stored.votes is None:
+        return "no: counts of votes hold no parties; the study was replayed"
+    return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
+
+
+def _parties(result: RunResult) -> str:
+    epsilon, parties = np.unique(result.budgets.epsilon, return_counts=True)
+    words = f"{parties_words(len(result.study.roster))}; "
+    if len(epsilon) == 1:
+        words += f"a budget of ε = {epsilon[0]:g} each"
+    elif len(epsilon) <= _MOST_BUDGETS:
+        each = (f"{value:g} for {number:,}" for value, number in zip(epsilon, parties, strict=True))
+        words += f"budgets ε = {', '.join(each)}"
+    else:
+        middle = np.median(result.budgets.epsilon)
+        words += f"budgets ε from {epsilon[0]:g} to {epsilon[-1]:g}, median {middle:g} ({result.settings.budgets})"
+    sizes = result.source.party_sizes
+    if sizes is None:
+        return words
+    low, high = count(int(sizes.min())), count(int(sizes.max()))
+    return f"{words}; {low if low == high else f'{low} to {high}'} records each"
+
+
+def deltas_words(result: RunResult) -> str:
+    """The delta of all budgets, or the range of their deltas."""
+    low, high = float(result.budgets.delta.min()), float(result.budgets.delta.max())
+    return power_of_ten(low) if low == high else f"{power_of_ten(low)} to {power_of_ten(high)}"
+
+
+def not_measured(result: RunResult, figure: str) -> str:
+    """Why a figure is None: "label", "student", "single", "plurality", "non_private" or "uniform"."""
+    settings, source = result.settings, result.source
+    if figure in ("non_private", "uniform") and not settings.baselines:
+        return "baselines were switched off"
+    if figure in ("student", "non_private"):
+        if source.dataset is None:
+            return "votes came from a file, so there is no data to train on"
+        if settings.student == "none":
+            return "no student was asked for"
+        return "no label was released to train on"
+    if source.truth is None:
+        return "no true labels were given"
+    if figure == "single":
+        return "the file holds counts, not each party's votes"
+    return "no label was released"
+
+
+def seeds_text(seeds: tuple[int, ...]) -> str:
+    """Seeds as the command line takes them: runs of consecutive ones as 0-9."""
+    parts: list[list[int]] = []
+    for seed in seeds:
+        if parts and seed == parts[-1][1] + 1:
+            parts[-1][1] = seed
+        else:
+            parts.append([seed, seed])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def command(settings: Experiment) -> str:
+    """The command that repeats a run: every setting that is not the default."""
+    words = ["conclave-simulate", "run"]
+    for name, field in Experiment.model_fields.items():
+        value = getattr(settings, name)
+        if value == field.default or value is None:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [flag, seeds_text(value) if isinstance(value, tuple) else str(value)]
+    return shlex.join(words)

@@ -1,0 +1,1 @@
+"""Teachers trained again without one record: what a typical record costs."""

@@ -1,0 +1,126 @@
+"""The one table of accountants, those that charge budgets and those that look at votes, and how a run names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from protocols.budgets import accountant
+from protocols.errors import InvalidInput
+from protocols.mechanisms import check_view
+from protocols.research.data_dependent import DATA_DEPENDENT
+from protocols.research.evidence import Circumstances
+from protocols.study.study import ADJACENCY, Study
+
+BAYESIAN = "bayesian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccountantRow:
+    """One accountant: what its figure means, and what may be done with it.
+
+    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what a
+    reader of its figure has to know besides.
+    """
+
+    name: str
+    statement: str
+    charges: bool
+    unit: str
+    view: str
+    adjacency: str
+    noise: str
+    source: str
+    note: str = ""
+
+    @property
+    def publishable(self) -> bool:
+        """Whether a figure of it may be published: its cap, where it charges."""
+        return self.charges
+
+
+def accountant_table() -> list[AccountantRow]:
+    """Every accountant, those that charge first."""
+    charging = [
+        AccountantRow(
+            name=a.name, statement=a.statement, charges=True, unit="record or party", view=" or ".join(a.views),
+            adjacency=ADJACENCY, noise=a.noise_law, source=a.source,
+        )
+        for a in accountant.ACCOUNTANTS.values()
+    ]  # fmt: skip
+    looking = [
+        AccountantRow(
+            name=d.name, statement=d.statement, charges=False, unit=d.units, view=" or ".join(d.views),
+            adjacency=ADJACENCY, noise=d.noise_law, source=d.source, note=d.note,
+        )
+        for d in DATA_DEPENDENT.values()
+    ]  # fmt: skip
+    bayesian = AccountantRow(
+        name=BAYESIAN, statement="bayesian_typical_case", charges=False, unit="record", view="label or histogram",
+        adjacency=ADJACENCY, noise="gaussian", source="Triastcyn & Faltings 2020, Thms 3, 4",
+    )  # fmt: skip
+    return [*charging, *looking, bayesian]
+
+
+def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """The accountant that charges (None: the tightest that holds), and those that analyse, from "a,b,c".
+
+    Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
+    """
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    known = {row.name: row.charges for row in accountant_table()}
+    for name in names:
+        if name not in known:
+            raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(known)}")
+    charging = [name for name in names if known[name]]
+    if len(charging) > 1 or len(set(names)) < len(names):
+        raise InvalidInput(
+            f"accountants are {text!r}; allowed: each once, and at most one that charges budgets "
+            f"({', '.join(accountant.ACCOUNTANTS)}); the others analyse what came out"
+        )
+    return (charging[0] if charging else None), tuple(name for name in names if not known[name])
+
+
+def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
+    """The weight of each vote that may be cast in a query: one a teacher."""
+    return np.ones(study.pooled_teachers) if study.pooled_teachers else np.repeat(study.weights, study.teachers)
+
+
+def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
+    """Raises InvalidInput, before anything is trained, where an accountant has nothing to say of this study.
+
+    drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
+    whether each vote will be known, and not their counts alone.
+    """
+    sensitivity = study.votes_per_unit * study.weights
+    several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
+    dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1
+    given = Circumstances(
+        mechanism=study.mechanism,
+        view=check_view(study.view),
+        classes=study.classes,
+        sensitivity=sensitivity,
+        cast=cast_weights(study),
+        votes_known=votes_known and study.teachers == 1 and study.pooled_teachers is None,
+        one_vote=not several,
+        everyone=not (drops or dropping) and study.participation.everyone,
+        secret=study.participation_name == "secret",
+    )
+    for name in names:
+        if name in DATA_DEPENDENT:
+            DATA_DEPENDENT[name].check(given)
+        elif (
+            not trains
+            or study.pooled_teachers is not None
+            or study.unit != "record"
+            or given.secret
+            or study.mechanism.noise_law != "gaussian"
+            or len(study.roster) < 2
+        ):
+            raise InvalidInput(
+                f"accountant {name!r} trains teachers again with another record; allowed: unit 'record', two parties "
+                "or more whose teachers this run trains, Gaussian noise, and participation that is public"
+            )

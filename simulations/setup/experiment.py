@@ -1,0 +1,308 @@
+"""Experiment: everything that repeats a run, as one validated value; its TOML file; and the study it makes.
+
+The simulator's command line, and it alone, has defaults for unit, view and delta; they stand here and are printed
+first. Noise and threshold scale with the number of votes unless they are given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import tomli_w
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from protocols import reading
+from protocols.budgets.accountant import Accountant, accountant, default_accountant
+from protocols.budgets.individualization import weights
+from protocols.budgets.participation import Pattern
+from protocols.budgets.vanishing import vanishing
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.labelling.schedule import check_stop
+from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, check_view, make_mechanism, mechanism_class
+from protocols.study.study import Seat, Study, Unit, votes_per_unit
+from protocols.votes import LATTICE
+from simulations.setup.accountants import named_accountants
+from simulations.setup.budgets import Budgets, parse_budgets
+from simulations.setup.levels import lattice_of, signing_keys, simulated_terms
+from simulations.setup.record_budgets import group_budgets, upsampling
+
+# Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
+# Round two of Interactive-GNMax asks where half of the votes differ from the student's prediction.
+SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8, "interactive_threshold": 0.5}
+# The student's confidence from which its own label is reinforced, unless it is said otherwise.
+REINFORCE = 0.95
+_PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
+
+
+class Experiment(BaseModel):
+    """The parameters of one run; see `conclave-simulate run --help` for what each means.
+
+    None stands for "as the data set or the number of parties gives it". Raises InvalidInput through `experiment`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parties: int = Field(250, ge=1)
+    dataset: str = "glyphs"
+    schema_file: str | None = None
+    partition: str = "iid"
+    teacher: str = "logistic_regression"
+    teachers_per_party: int = Field(1, ge=1)
+    private_size: int | None = Field(None, ge=1)
+    classes: int | None = Field(None, ge=2)
+    imbalance: float = Field(1.0, ge=1)
+    mislabelled: float = Field(0.0, ge=0, lt=1)
+    queries: int | None = Field(None, ge=1)
+    votes: str | None = None
+    votes_kind: Literal["ids", "counts"] | None = None
+    labels: str | None = None
+    budgets: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)] = (
+        "1:0.34,2:0.43,3:0.23"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1)
+    unit: Literal["record", "party"] = "record"
+    view: Literal["label", "histogram"] = "label"
+    accountant: str | None = None
+    mechanism: str = "confident_gnmax"
+    sigma: float | None = Field(None, gt=0)
+    sigma_threshold: float | None = Field(None, gt=0)
+    threshold: float | None = None
+    gamma: float | None = Field(None, gt=0)
+    interactive_threshold: float | None = None
+    reinforce_confidence: float | None = Field(None, gt=0, le=1)
+    round_one: int | None = Field(None, ge=1)
+    individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
+    privacy_groups: bool = False
+    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
+    answer_rate: float = Field(1.0, ge=0, le=1)
+    quorum: int | None = Field(None, ge=1)
+    confidentiality: Literal["clear", "secure_sum", "two_server"] = "clear"
+    units: int | None = Field(None, ge=2)
+    colluders: int | None = Field(None, ge=0)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    student: str | None = None
+    baselines: bool = True
+    attack: bool = True
+    retrainings: int = Field(10, ge=2)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
+    data_seed: int = Field(0, ge=0)
+
+
+def experiment(**values: object) -> Experiment:
+    """An Experiment, with one clear InvalidInput for the first value out of range."""
+    try:
+        return Experiment.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "experiment"
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(Experiment.model_fields)
+            raise InvalidInput(f"unknown setting {where!r}; allowed: {known}") from None
+        raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
+
+
+def _allowed(message: str) -> str:
+    """pydantic's 'Input should be ...' in this project's words."""
+    return "allowed: " + message.removeprefix("Input should be ")
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from "0-9", "3" or "0,2,5-7": distinct integers >= 0, in the order given."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        try:
+            first, last = int(low), int(high) if dash else int(low)
+        except ValueError:
+            raise InvalidInput(f"seeds are {text!r}; allowed: integers >= 0 as 3, 0-9 or 0,2,5-7") from None
+        if first < 0 or last < first or last - first >= 100_000:
+            raise InvalidInput(f"seeds are {text!r}; allowed: integers >= 0 as 3, 0-9 or 0,2,5-7")
+        seeds.extend(range(first, last + 1))
+    if len(set(seeds)) < len(seeds):
+        raise InvalidInput(f"seeds are {text!r}; allowed: each seed once")
+    return tuple(seeds)
+
+
+def write_config(settings: Experiment) -> str:
+    """The experiment as TOML (keys that are None are left out); read_config gives it back."""
+    return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
+
+
+def read_config(path: Path) -> Experiment:
+    """An experiment from config.toml. Raises InvalidInput for a file or a value that cannot be read."""
+    return experiment(**read_toml(path))
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """The table in a TOML file. Raises InvalidInput when it does not exist or is not TOML."""
+    try:
+        return reading.read_toml(path)
+    except DataUnavailable as error:
+        raise InvalidInput(f"file {error}") from None
+
+
+def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
+    """Every seat's budget; names: what the parties are called, if they have names.
+
+    A seat is a party, its budget assigned from the data seed; with privacy groups one for each party and budget;
+    with upsampling a group of all records.
+    """
+    if settings.privacy_groups and settings.individualization == "upsampling":
+        raise InvalidInput("upsampling pools all data, so there are no parties with groups; leave out --privacy-groups")
+    if settings.individualization == "upsampling":
+        return upsampling(settings.budgets, teachers=settings.parties).budgets(settings.delta)
+    if settings.privacy_groups:
+        return group_budgets(settings.budgets, parties=settings.parties, delta=settings.delta, names=names)
+    return parse_budgets(
+        settings.budgets, parties=settings.parties, delta=settings.delta, seed=settings.data_seed, names=names
+    )
+
+
+def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
+    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat a budget.
+
+    Raises InvalidInput for settings that do not go together.
+    """
+    view, unit = check_view(settings.view), _unit(settings.unit)
+    _check_individualization(settings)
+    pooled = settings.individualization == "upsampling"
+    ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
+    teachers = 1 if pooled else settings.teachers_per_party
+    total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
+    terms = simulated_terms(settings.confidentiality, units=settings.units, colluders=settings.colluders)
+    quorum = settings.quorum or (ceil(0.9 * len(budgets.names)) if terms.level == "secure_sum" else 1)
+    lattice = lattice_of(terms, quorum=quorum, classes=classes)
+    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale, lattice=lattice)
+    account = charging_accountant(settings, mechanism)
+    common: dict[str, Any] = {  # Any: keyword arguments of two functions
+        "accountant": account,
+        "mechanism": mechanism,
+        "epsilon": budgets.epsilon,
+        "delta": budgets.delta,
+        "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
+        "view": view,
+        "classes": classes,
+        "query_limit": queries,
+        "answer_rate": settings.answer_rate,
+    }
+    seats = len(budgets.names)
+    pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
+    rate, weight = np.ones(seats), np.ones(seats)
+    if ensemble is not None:
+        weight = ensemble.copies.astype(float)
+    elif pattern != "all":
+        rate, each = vanishing(pattern, **common)
+        weight = np.full(seats, each)
+    else:
+        # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
+        weight = weights(
+            settings.weights,
+            **common,
+            sigma=_label_noise(mechanism) / teachers**0.5,
+            units=terms.units or LATTICE,
+        )
+    noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
+    # Rounding weights down to the lattice must not push a threshold at the very top above the total.
+    if noise["threshold"] is not None and ensemble is None:
+        noise["threshold"] = min(noise["threshold"], float(teachers * weight.sum()))
+    rows = zip(
+        budgets.names,
+        budgets.epsilon.tolist(),
+        budgets.delta.tolist(),
+        weight.tolist(),
+        rate.tolist(),
+        signing_keys(terms, seats),
+        strict=True,
+    )
+    study = Study(
+        name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
+        classes=classes,
+        mechanism_name=settings.mechanism,
+        **noise,
+        round_one=(settings.round_one or 1) if mechanism.interactive else settings.round_one,
+        pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
+        unit=unit,
+        view=view,
+        accountant_name=account.name,
+        teachers=teachers,
+        query_limit=queries,
+        batch_limit=queries,
+        answer_rate=settings.answer_rate,
+        stop=check_stop(settings.stop),
+        quorum=quorum,
+        participation_name=pattern,
+        confidentiality=terms,
+        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r, signing_key=k) for p, e, d, w, r, k in rows),
+    )
+    if not mechanism.interactive or settings.round_one is not None:
+        return study
+    # Round one gets half of the queries that the poorest budget affords when all are answered.
+    affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
+    return replace(study, round_one=max(1, int(affordable.min()) // 2))
+
+
+def _check_individualization(settings: Experiment) -> None:
+    """Raises InvalidInput for settings that do not go with the way in which budgets differ."""
+    if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
+        raise InvalidInput(
+            f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
+            f"{settings.individualization!r}"
+        )
+    if settings.individualization != "upsampling":
+        return
+    if settings.unit != "record":
+        raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
+    if settings.teachers_per_party != 1:
+        raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
+
+
+def _label_noise(mechanism: Mechanism) -> float:
+    """Standard deviation of the label's noise in votes, whatever its law."""
+    sigma: float | None = getattr(mechanism, "sigma", None)
+    return 2**0.5 / getattr(mechanism, "gamma", 1.0) if sigma is None else sigma
+
+
+def _mechanism(settings: Experiment, total: float, *, scale: float, lattice: Lattice | None) -> Mechanism:
+    """The mechanism with its noise: as given, times `scale`, or a share of the `total` votes that are cast."""
+    if settings.threshold is not None and not settings.threshold * scale <= total:
+        raise InvalidInput(
+            f"threshold is {settings.threshold:g}; allowed: at most the total weight, {total / scale:g} votes"
+        )
+    view = check_view(settings.view)
+    taken = mechanism_class(settings.mechanism).parameters(view=view)
+    noise: dict[str, float | None] = {}
+    for name in PARAMETERS:
+        given = getattr(settings, name)
+        if given is not None and name in SHARES:
+            given = given * scale
+        elif given is not None and name == "gamma":
+            given = given / scale
+        elif name in taken and name in SHARES:
+            given = SHARES[name] * total if given is None else given
+        elif name in taken and name == "gamma":
+            # Laplace noise of the standard deviation that Gaussian noise has by default.
+            given = 2**0.5 / (SHARES["sigma"] * total) if given is None else given
+        elif name in taken and name == "reinforce_confidence":
+            given = REINFORCE if given is None else given
+        noise[name] = given
+    return make_mechanism(settings.mechanism, view=view, lattice=lattice, **noise)
+
+
+def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
+    """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
+    view = check_view(settings.view)
+    charging, _ = named_accountants(settings.accountant)
+    account = default_accountant(mechanism, view) if charging is None else accountant(charging)
+    if settings.individualization == "secret-vanishing" and charging is None and view == "histogram":
+        account = accountant("gaussian")
+    account.check(mechanism, view)
+    return account
+
+
+def _unit(unit: str) -> Unit:
+    return "party" if unit == "party" else "record"

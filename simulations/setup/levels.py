@@ -1,0 +1,193 @@
+"""The levels of confidentiality in a simulation: terms, keys that everybody knows, and noise that a replay can draw.
+
+Keys and noise come from seeds, so a live study over real ballots and its replay in NumPy have the same noise. They
+protect nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from jaxtyping import Bool, Int64
+from numpy import ndarray
+
+from coordinator.in_process import GuardianInProcess
+from protocols.crypto.discrete_gaussian import discrete_gaussian
+from protocols.crypto.identity import encoded_point
+from protocols.crypto.prg import expanded_source
+from protocols.crypto.randomness import RandomSource, simulation_rng
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import Clear, ClearBallot
+from protocols.levels.guardian import Guardian
+from protocols.levels.level import Aggregation, Ballot
+from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.ballot import SummedBallot
+from protocols.levels.secure_sum.terms import noise_share
+from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedBallot, TwoServer
+from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES, lattice_noise
+from protocols.mechanisms import Lattice
+from protocols.noise import LatticeNoise, Noise, simulated
+from protocols.study.level_terms import Confidentiality
+from protocols.study.study import Study
+from simulations.stages.replay import BatchNoise
+
+# Lattice units a vote, where a level needs them and none are given.
+UNITS = 64
+# The order of P-256, of which a private key is a residue other than 0.
+_P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+def simulated_terms(level: str, *, units: int | None, colluders: int | None) -> Confidentiality:
+    """The terms of a level with known keys. Raises InvalidInput for terms that do not go with it."""
+    if level == "two_server":
+        return Confidentiality(
+            level=level,
+            units=units or UNITS,
+            colluders=colluders,
+            abstention=True,
+            guardian="guardian",
+            sealing_key=_sealing_key().public_key().public_bytes_raw().hex(),
+            signing_key=_signing_key().public_key().public_bytes_raw().hex(),
+        )
+    if level == "secure_sum":
+        return Confidentiality(level=level, units=units or UNITS, colluders=colluders or 0)
+    return Confidentiality(level=level, units=units, colluders=colluders)
+
+
+def lattice_of(terms: Confidentiality, *, quorum: int, classes: int) -> Lattice | None:
+    """Of integer noise, as a study of these terms has it."""
+    if terms.units is None:
+        return None
+    shares = 1 if terms.colluders is None else max(1, quorum - terms.colluders)
+    return Lattice(units=terms.units, shares=shares, classes=classes)
+
+
+def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
+    """The key that a seat signs with, known to everybody."""
+    digest = hashlib.sha256(b"conclave simulated seat %d" % position).digest()
+    return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
+
+
+def signing_keys(terms: Confidentiality, seats: int) -> list[str | None]:
+    """What the roster names for each seat: a public key at the level secure_sum."""
+    if terms.level != "secure_sum":
+        return [None] * seats
+    return [encoded_point(seat_key(position).public_key()) for position in range(seats)]
+
+
+def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) -> Ballot:
+    """A seat's side of the study's level."""
+    seat = study.roster[position].party
+    source = simulation_rng(seed, "ballot", position).bytes
+    match study.confidentiality.level:
+        case "two_server":
+            return SharedBallot(study, seat, source=source)
+        case "secure_sum":
+            return SummedBallot(
+                study,
+                seat,
+                ledger=ledger,
+                key=seat_key(position),
+                source=source,
+                noise_source=_share_source(seed, position),
+            )
+        case _:
+            return ClearBallot()
+
+
+def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggregation:
+    """The coordinator's side, with a guardian in this process where the level has one. guardians: its ledger."""
+    match study.confidentiality.level:
+        case "two_server":
+            guardian = Guardian(
+                study,
+                ledger=guardians,
+                sealing_key=_sealing_key(),
+                signing_key=_signing_key(),
+                source=simulation_rng(seed, "guardian").bytes,
+                noise_source=_server_source(seed, "guardian noise"),
+            )
+            return TwoServer(
+                GuardianInProcess(guardian).dial,
+                source=simulation_rng(seed, "coordinator").bytes,
+                noise_source=_server_source(seed, "coordinator noise"),
+            )
+        case "secure_sum":
+            return SecureSum()
+        case _:
+            return Clear(_clear_noise(study, seed))
+
+
+def batch_noise(study: Study, *, seed: int) -> BatchNoise:
+    """The noise that a live study of this seed has, batch by batch."""
+    match study.confidentiality.level:
+        case "two_server":
+            return _both_servers(study, seed)
+        case "secure_sum":
+            return _all_shares(study, seed)
+        case _:
+            noise = _clear_noise(study, seed)
+            return lambda voting: noise
+
+
+def _clear_noise(study: Study, seed: int) -> Noise:
+    lattice = study.lattice
+    rng = simulation_rng(seed, "noise")
+    return simulated(rng) if lattice is None else lattice_noise(rng.bytes, units=lattice.units)
+
+
+def _both_servers(study: Study, seed: int) -> BatchNoise:
+    lattice = study.lattice
+    assert lattice is not None  # the level has units
+    seeds = [_server_source(seed, "coordinator noise"), _server_source(seed, "guardian noise")]
+
+    def of_batch(voting: Bool[ndarray, " parties"]) -> Noise:
+        streams = [
+            lattice_noise(expanded_source(source(NOISE_SEED_BYTES), label=label), units=lattice.units)
+            for source, label in zip(seeds, (COORDINATOR_NOISE, GUARDIAN_NOISE), strict=True)
+        ]
+
+        def draw(count: int, sigma: float) -> Int64[ndarray, " count"]:
+            return streams[0].draw(count, sigma) + streams[1].draw(count, sigma)
+
+        return LatticeNoise(lattice.units, draw)
+
+    return of_batch
+
+
+def _all_shares(study: Study, seed: int) -> BatchNoise:
+    lattice = study.lattice
+    assert lattice is not None  # the level has units
+    sources = [_share_source(seed, position) for position in range(len(study.roster))]
+    sigma = noise_share(study)
+
+    def of_batch(voting: Bool[ndarray, " parties"]) -> Noise:
+        def draw(count: int, _: float) -> Int64[ndarray, " count"]:
+            total = np.zeros(count, dtype=np.int64)
+            for position in np.flatnonzero(voting):
+                total += discrete_gaussian(sources[position], sigma=sigma, size=count)
+            return total
+
+        return LatticeNoise(lattice.units, draw)
+
+    return of_batch
+
+
+def _server_source(seed: int, stage: str) -> RandomSource:
+    return simulation_rng(seed, stage).bytes
+
+
+def _share_source(seed: int, position: int) -> RandomSource:
+    return simulation_rng(seed, "noise share", position).bytes
+
+
+def _sealing_key() -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(hashlib.sha256(b"conclave simulated guardian, sealing").digest())
+
+
+def _signing_key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"conclave simulated guardian, signing").digest())

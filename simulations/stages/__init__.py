@@ -1,0 +1,1 @@
+"""The stages of a run: inputs, votes, labels, students, and their replay."""

@@ -1,0 +1,117 @@
+"""The queries that a run asked, with the votes behind them: what data-dependent figures are computed from.
+
+Reconstructed from a labelling and its ledgers, so that replaying needs to keep no histograms.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.research.evidence import Evidence, Units
+from protocols.study.study import Study
+from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
+from simulations.setup.accountants import cast_weights
+from simulations.stages.label import SeedResult
+from simulations.stages.replay import StoredVotes
+
+# Cells of [parties, teachers, queries] held at a time.
+_CELLS = 20_000_000
+
+
+class AskedVotes:
+    """What was asked and released: the weighted histograms, and who took part in which query.
+
+    positions: of the asked queries in the pool; entering[party, query]; counts: weighted; offsets: what was taken off
+    the counts before they were held against thresholds (Interactive-GNMax; else zeros); thresholds: of each query.
+    predictions: of the student between the rounds. Raises InvalidInput for secret participation, whose coins are kept
+    nowhere, and for a labelling that is not of this study.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        stored: StoredVotes,
+        result: SeedResult,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+    ) -> None:
+        if study.participation_name == "secret":
+            raise InvalidInput("participation is 'secret', so who voted is not known; allowed: 'all', 'periodic'")
+        self.study, self._stored = study, stored
+        labels = result.labelling.labels
+        self.positions: Int64[ndarray, " queries"] = np.flatnonzero(labels != NOT_ASKED)
+        self.answered: Bool[ndarray, " queries"] = labels[self.positions] != ABSTAIN
+        sizes = [size for size, _ in result.labelling.batches]
+        if sum(sizes) != len(self.positions):
+            raise InvalidInput(
+                f"batches hold {sum(sizes)} queries and {len(self.positions)} were asked; allowed: as many"
+            )
+        # Whoever voted in a batch was charged for it.
+        paid = np.diff(result.spent_after, axis=0, prepend=0)[: len(sizes)] > 0
+        self.entering: Bool[ndarray, "parties queries"] = np.repeat(paid, sizes, axis=0).T
+        if not study.participation.everyone:
+            self.entering = self.entering & study.participation.votes(self.positions)
+        self.counts = self._count()
+        self.offsets = np.zeros((len(self.positions), 1))
+        self.thresholds = np.full(len(self.positions), study.threshold or 0.0)
+        if study.round_one is not None and predictions is not None:
+            second = self.positions >= study.round_one
+            self.offsets = np.where(second[:, None], study.nominal_weight * predictions[self.positions], 0.0)
+            self.thresholds[second] = study.interactive_threshold
+
+    @property
+    def evidence(self) -> Evidence:
+        """The same for a data-dependent accountant; one threshold: differences to it are part of the offsets."""
+        student = None
+        if self.study.mechanism.interactive:
+            above = (self.thresholds - (self.study.threshold or 0.0))[:, None]
+            student = np.broadcast_to(self.offsets + above, self.counts.shape).copy()
+        return Evidence(
+            mechanism=self.study.mechanism,
+            counts=self.counts,
+            abstentions=self._abstentions(),
+            answered=self.answered,
+            student_votes=student,
+        )
+
+    @property
+    def units(self) -> Units:
+        """The study's protected units, one a seat, with their own votes where each has one a query."""
+        study, own = self.study, None
+        if self._stored.votes is not None and study.teachers == 1 and study.pooled_teachers is None:
+            own = np.where(self.entering, self._stored.votes[:, 0, self.positions], ABSTAIN).astype(np.int64)
+        return Units(
+            sensitivity=study.votes_per_unit * study.weights,
+            cast=cast_weights(study),
+            delta=np.array([seat.delta for seat in study.roster]),
+            present=self.entering,
+            own_votes=own,
+        )
+
+    def _abstentions(self) -> bool:
+        """Whether a vote that entered is for no class: the histogram then lacks its weight."""
+        study = self.study
+        if self._stored.votes is None or study.pooled_teachers is not None:
+            entered = np.full(len(self.counts), study.largest_weight)
+        else:
+            entered = study.teachers * (study.weights @ self.entering)
+        # Weights lie on the lattice of votes, so sums are exact.
+        return bool((self.counts.sum(axis=1) < entered).any())
+
+    def _count(self) -> Float64[ndarray, "queries classes"]:
+        study, votes = self.study, self._stored.votes
+        if votes is None:
+            assert self._stored.counts is not None
+            return self._stored.counts[self.positions] * study.weights[0]
+        weights = np.ones(len(votes)) if study.pooled_teachers is not None else study.weights
+        counts = np.zeros((len(self.positions), study.classes))
+        step = max(1, _CELLS // max(1, votes.shape[0] * votes.shape[1]))
+        for start in range(0, len(self.positions), step):
+            part = slice(start, start + step)
+            cast = votes[:, :, self.positions[part]]
+            if study.pooled_teachers is None:
+                cast = np.where(self.entering[:, None, part], cast, ABSTAIN)
+            counts[part] = count_votes(cast, weights, classes=study.classes)
+        return counts

@@ -1,0 +1,244 @@
+"""Train teachers and cast votes: the heavy stages, run by an engine, cached by the hash of their inputs.
+
+Budgets, mechanisms, weights and noise do not enter here, so votes cast once serve any number of replays. Teachers
+and votes lie in a folder named by the hash of everything that they depend on: the data, the partition, the kind
+of teacher, the seed, and the source code of teachers. An interrupted run finds the teachers that were finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64, Integer
+from numpy import ndarray
+
+import party.teachers
+from party.teachers import teacher_kind
+from party.teachers.teacher import Teacher
+from protocols.array_files import parse_array, read_array, read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
+from protocols.reading import parse_json
+from runtime.files import write_atomically
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.engines.engine import Engine, Exchange, HostSpec
+
+# Queries that one vote message covers at most, so that progress is seen on a large pool.
+VOTE_ROUND = 20_000
+# Parties whose teachers are trained at once where a kind stacks them on a GPU.
+_STACKED_PARTIES = 250
+
+Shard = Int64[ndarray, " records"]
+OnStage = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """Votes of every teacher on every public query, and how the casting went."""
+
+    votes: Integer[ndarray, "parties teachers queries"]
+    trained: int
+    folder: Path
+
+
+def cast_votes(
+    dataset: Dataset,
+    shards: list[list[Shard]],
+    *,
+    teacher: str,
+    seed: int,
+    engine: Callable[[], Engine],
+    cache_dir: Path,
+    on_stage: OnStage,
+    round_size: int = VOTE_ROUND,
+) -> Cast:
+    """Trains the teachers that are not cached and casts their votes.
+
+    shards: for each party, the private records of each of its teachers (disjoint, non-empty, as many for every
+    party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
+    alone, not on the engine, which is opened only when something is not cached.
+    """
+    train_key = content_digest(
+        *[shard for of_party in shards for shard in of_party],
+        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {_source()}",
+    )
+    vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
+    folder = cache_dir / "teachers" / train_key
+    votes_path = cache_dir / "votes" / f"{vote_key}.npy"
+    cached = _read_array(votes_path)
+    if cached is not None and cached.shape == (len(shards), len(shards[0]), len(dataset.public_inputs)):
+        return Cast(cached, 0, folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        votes_path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot use the cache {cache_dir}: {error.strerror}; choose another --cache-dir"
+        ) from error
+    _write_inputs(folder, dataset, shards, vote_key)
+    names = [str(i) for i in range(len(shards))]
+    spec = HostSpec(
+        "simulations.stages.cast:open_host",
+        {"folder": str(folder), "teacher": teacher, "classes": dataset.classes, "seed": seed, "pool": vote_key},
+    )
+    trained = 0
+
+    def body(exchange: Exchange) -> ndarray:
+        nonlocal trained
+        replies = _all(exchange, names, {"stage": "train"}, lambda done, total: on_stage("teachers", done, total))
+        trained = sum(parse_json(reply, where="a reply")["trained"] for reply in replies.values())
+        queries = len(dataset.public_inputs)
+        return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
+
+    on_stage("starting the engine", 0, 1)
+    votes = engine().run(spec, names, body)
+    write_atomically(votes_path, _npy(votes))
+    return Cast(votes, trained, folder)
+
+
+def vote_rounds(
+    exchange: Exchange, names: list[str], *, queries: int, round_size: int, on_stage: OnStage
+) -> Integer[ndarray, "parties teachers queries"]:
+    """Votes i16[parties, teachers, queries] on the pool, in rounds of at most `round_size` queries."""
+    parts = []
+    for start in range(0, queries, round_size):
+        request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + round_size, queries)}
+        replies = _all(exchange, names, request, lambda done, total: on_stage("votes", done, total))
+        rows = [parse_array(replies[name], where=f"the votes of {name}") for name in names]
+        parts.append(np.stack(rows))
+    return np.concatenate(parts, axis=2)
+
+
+class CastHost:
+    """The parties of one worker in the casting stages; everything it keeps lies in the folder or can be reread."""
+
+    def __init__(self, *, folder: Path, teacher: str, classes: int, seed: int, pool: str) -> None:
+        self._folder = folder
+        self._kind = teacher_kind(teacher)
+        self._classes = classes
+        self._seed = seed
+        self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
+        self._labels = read_array(folder / "private_labels.npy")
+        self._public = read_array(folder / f"{pool}.npy", mapped=True)
+        table = read_arrays(folder / "shards.npz")
+        self._records, self._bounds = table["records"], table["bounds"]
+        self._teachers: dict[str, list[Teacher]] = {}
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Answers {"stage": "train"} and {"stage": "vote", "start", "stop"}."""
+        messages = {name: parse_json(request, where="a request") for name, request in requests.items()}
+        training = [name for name, message in messages.items() if message["stage"] == "train"]
+        step = _STACKED_PARTIES if self._kind.stacks else 1
+        for start in range(0, len(training), step):
+            for name, trained in self._train(training[start : start + step]).items():
+                yield name, json.dumps({"trained": trained}).encode()
+        for name, message in messages.items():
+            if message["stage"] == "vote":
+                queries = np.array(self._public[message["start"] : message["stop"]], dtype=np.float32)
+                votes = [teacher.predict(queries).astype(np.int16) for teacher in self._load(name)]
+                yield name, _npy(np.stack(votes))
+
+    def _train(self, names: list[str]) -> dict[str, int]:
+        """Trains what is not on disk yet; the number of teachers trained for each party."""
+        missing = [(name, k) for name in names for k in range(self._count) if not self._path(name, k).exists()]
+        if missing:
+            teachers = self._kind.fit(
+                [self._shard(int(name), k) for name, k in missing],
+                classes=self._classes,
+                seeds=[teacher_seed(self._seed, int(name), k) for name, k in missing],
+            )
+            for (name, k), teacher in zip(missing, teachers, strict=True):
+                teacher.save(self._path(name, k))
+        return {name: sum(name == who for who, _ in missing) for name in names}
+
+    def _load(self, name: str) -> list[Teacher]:
+        if name not in self._teachers:
+            paths = [self._path(name, k) for k in range(self._count)]
+            try:
+                self._teachers[name] = [self._kind.load(path) for path in paths]
+            except DataCorrupt as error:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+                raise DataCorrupt(f"cached teacher: {error}; it was removed, so run the command again") from error
+        return self._teachers[name]
+
+    @property
+    def _count(self) -> int:
+        return int(self._bounds.shape[1])
+
+    def _path(self, name: str, k: int) -> Path:
+        return self._folder / f"teacher-{name}-{k}"
+
+    def _shard(self, position: int, k: int) -> tuple[Float32[ndarray, "records ..."], Shard]:
+        start, stop = self._bounds[position, k]
+        records = self._records[start:stop]
+        return np.asarray(self._inputs[records], dtype=np.float32), self._labels[records]
+
+
+def teacher_seed(seed: int, party: int, teacher: int) -> int:
+    """The seed that a teacher is trained with: a function of (seed, party, teacher) alone."""
+    return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])
+
+
+def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) -> CastHost:
+    """The factory that engines call in a worker."""
+    return CastHost(folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool)
+
+
+@cache
+def _source() -> str:
+    """The hash of the source of teachers and of this file: another code version trains anew."""
+    assert party.teachers.__file__ is not None
+    digest = hashlib.sha256()
+    for path in sorted(Path(party.teachers.__file__).parent.glob("*.py")) + [Path(__file__)]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _all(
+    exchange: Exchange, names: list[str], request: dict[str, str | int], on_reply: Callable[[int, int], None]
+) -> dict[str, bytes]:
+    data = json.dumps(request).encode()
+    replies = exchange(dict.fromkeys(names, data), on_reply)
+    silent = [name for name, reply in replies.items() if reply is None]
+    if silent:
+        raise EngineFailed(f"{len(silent)} of {len(names)} parties did not answer, party {silent[0]} first; run again")
+    return {name: reply for name, reply in replies.items() if reply is not None}
+
+
+def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], pool: str) -> None:
+    """What the workers read: written once, by name of content, and mapped, never sent by message."""
+    flat = [shard for of_party in shards for shard in of_party]
+    ends = np.cumsum([len(shard) for shard in flat])
+    bounds = np.stack([ends - [len(shard) for shard in flat], ends], axis=1).reshape(len(shards), -1, 2)
+    table = io.BytesIO()
+    np.savez(table, records=np.concatenate(flat), bounds=bounds)
+    for name, array in (
+        ("private_inputs", dataset.private_inputs),
+        ("private_labels", dataset.private_labels),
+        (pool, dataset.public_inputs),
+    ):
+        present = _read_array(folder / f"{name}.npy", mmap=True)
+        if present is None or present.shape != array.shape or present.dtype != array.dtype:
+            write_atomically(folder / f"{name}.npy", _npy(array))
+    write_atomically(folder / "shards.npz", table.getvalue())
+
+
+def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
+    """A cached array; None where there is none that can be read, so that it is made again."""
+    try:
+        return read_array(path, mapped=mmap)
+    except (DataUnavailable, DataCorrupt):
+        return None
+
+
+def _npy(array: ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()

@@ -1,0 +1,200 @@
+"""What a run starts from, read and checked: a data set cut into shards, or stored votes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.students import student_kind
+from party.teachers import teacher_kind
+from protocols.errors import InvalidInput
+from protocols.mechanisms import mechanism_class
+from simulations import datasets
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.rendered import rendered
+from simulations.datasets.request import DatasetRequest
+from simulations.engines import check_engine
+from simulations.progress import Reporter
+from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.setup.partition import parse_partition, partition, teacher_shards
+from simulations.setup.record_budgets import split_by_group, upsampling
+from simulations.stages.replay import StoredVotes
+from simulations.stages.students import check_student
+from simulations.stages.votes_file import read_labels, read_votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What a run depends on but is not repeated by: where data and caches lie, which engine and workers."""
+
+    data_dir: Path | None
+    cache_dir: Path
+    engine: str
+    workers: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What a run starts from, read and checked: a data set cut into shards, or stored votes.
+
+    shards: for each seat (a party, or one of its privacy groups), the private records of each of its teachers; with
+    upsampling, for each teacher of the pooled data.
+    """
+
+    settings: Experiment
+    dataset: Dataset | None
+    shards: list[list[Int64[ndarray, " records"]]] | None
+    stored: StoredVotes | None
+    truth: Int64[ndarray, " queries"] | None
+
+    @property
+    def party_names(self) -> tuple[str, ...] | None:
+        """The sites' names where each party is one site of the data set."""
+        if self.dataset is None or parse_partition(self.settings.partition).name != "by-site":
+            return None
+        sites = self.dataset.site_names
+        return sites if len(sites) == self.settings.parties else None
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the data or votes that the run starts from."""
+        if self.dataset is not None:
+            return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest}")
+        assert self.stored is not None
+        arrays = [a for a in (self.stored.votes, self.stored.counts, self.truth) if a is not None]
+        return content_digest(*arrays)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        if self.stored is not None:
+            return self.stored.classes
+        assert self.dataset is not None
+        return self.dataset.classes
+
+    @property
+    def queries(self) -> int:
+        """The size of the public pool."""
+        if self.stored is not None:
+            return self.stored.queries
+        assert self.dataset is not None
+        return len(self.dataset.public_labels)
+
+
+def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
+    """Reads and checks everything that a run needs before anything is trained, spent or written.
+
+    Raises InvalidInput, DataUnavailable or DataCorrupt.
+    """
+    check_student(settings.student)
+    if settings.votes is not None:
+        return _stored_inputs(settings)
+    if settings.student == "none" and mechanism_class(settings.mechanism).interactive:
+        raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
+    if settings.individualization == "upsampling" and settings.partition != "iid":
+        raise InvalidInput(f"partition is {settings.partition!r}; allowed with upsampling, which pools all data: iid")
+    if settings.labels is not None:
+        raise InvalidInput(f"labels is {settings.labels!r}; allowed: only with stored votes (--votes)")
+    scheme = parse_partition(settings.partition)
+    kind = teacher_kind(settings.teacher)
+    check_engine(host.engine)
+    if scheme.name != "by-site":
+        # Budgets, noise and threshold out of range are said before any data are read; classes and queries, which the
+        # data may decide, matter little to that.
+        trial = make_study(
+            settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
+        )
+        _ = trial.budgets
+    with reporter.stage(f"data, {settings.dataset}") as stage:
+        dataset = load_dataset(settings, host)
+        stage.result = (
+            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
+            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
+        )
+    student = settings.student or ("cnn" if dataset.kind == "image" else "mlp")
+    for what, name, images in (
+        ("teacher", settings.teacher, kind.needs_images),
+        ("student", student, student != "none" and student_kind(student).needs_images),
+    ):
+        if images and dataset.kind != "image":
+            raise InvalidInput(
+                f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
+            )
+    settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
+    return Inputs(settings, dataset, _shards(settings, dataset), None, dataset.public_labels)
+
+
+def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:
+    """The private records of each teacher of each seat."""
+    if settings.individualization == "upsampling":
+        ensemble = upsampling(settings.budgets, teachers=settings.parties)
+        return [[shard] for shard in ensemble.shards(len(dataset.private_labels), seed=settings.data_seed)]
+    scheme = parse_partition(settings.partition)
+    holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
+    patients, teachers = dataset.private_patients, settings.teachers_per_party
+    if settings.privacy_groups:
+        holdings = split_by_group(holdings, patients, settings.budgets, teachers=teachers, seed=settings.data_seed)
+    return [
+        teacher_shards(
+            records, None if patients is None else patients[records], teachers=teachers, seed=settings.data_seed
+        )
+        for records in holdings
+    ]
+
+
+def party_count(settings: Experiment, dataset: Dataset) -> int:
+    """The number of parties: as given; one a site where parties are sites and no number was given."""
+    by_site = parse_partition(settings.partition).name == "by-site"
+    if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
+        return len(dataset.site_names)
+    return settings.parties
+
+
+def load_dataset(settings: Experiment, host: Host) -> Dataset:
+    """The data set of an experiment; private part as large as asked."""
+    request = DatasetRequest(
+        seed=settings.data_seed,
+        data_dir=host.data_dir,
+        private_size=settings.private_size,
+        public_size=settings.queries,
+        classes=settings.classes,
+        imbalance=settings.imbalance,
+        mislabelled=settings.mislabelled,
+        schema=None if settings.schema_file is None else Path(settings.schema_file),
+    )
+    if settings.dataset == "glyphs":
+        return rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
+    return datasets.load(settings.dataset, request)
+
+
+def _stored_inputs(settings: Experiment) -> Inputs:
+    """Votes from a file; the number of parties is what the file holds."""
+    assert settings.votes is not None
+    if settings.individualization == "upsampling":
+        raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
+    if mechanism_class(settings.mechanism).interactive:
+        raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
+    given = settings.parties if "parties" in settings.model_fields_set else None
+    stored, parties = read_votes(
+        Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
+    )
+    queries = settings.queries or stored.queries
+    if queries > stored.queries:
+        raise InvalidInput(f"queries is {queries}; allowed: at most the {stored.queries} of {settings.votes}")
+    if queries < stored.queries:
+        stored = StoredVotes(
+            stored.classes,
+            None if stored.votes is None else stored.votes[:, :, :queries],
+            None if stored.counts is None else stored.counts[:queries],
+        )
+    truth = None
+    if settings.labels is not None:
+        truth = read_labels(settings.labels, queries=queries, classes=stored.classes)
+    teachers = 1 if stored.votes is None else stored.votes.shape[1]
+    changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
+    if "weights" not in settings.model_fields_set and stored.votes is None:
+        changes["weights"] = "uniform"
+    return Inputs(settings.model_copy(update=changes), None, None, stored, truth)

@@ -1,0 +1,171 @@
+"""The labelling stages of a run: the study live between parties and coordinator, and its replay for every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from scipy.stats import t
+
+from coordinator.in_process import InProcess
+from party.party import Party
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import EngineFailed
+from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
+from protocols.ledger.ledger import Ledger
+from protocols.study.queries import QueryBatch
+from protocols.study.study import Study
+from protocols.votes import NOT_ASKED
+from protocols.wire.messages import Request, VoteRequest
+from simulations.setup.levels import batch_noise, simulated_aggregation, simulated_ballot
+from simulations.stages.replay import (
+    Presence,
+    Replay,
+    StoredVotes,
+    coin_source,
+    dropout_presence,
+    replay,
+    secret_coins,
+)
+
+# Above this many parties the live study is left out (its replay stays): one ledger a party takes its time.
+LIVE_PARTIES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class SeedResult:
+    """One seed's labelling and what it says of the released labels."""
+
+    seed: int
+    labelling: Labelling
+    spent_after: Int64[ndarray, "batches parties"]
+    label_accuracy: float | None
+
+    @property
+    def answered(self) -> Int64[ndarray, " answered"]:
+        """Positions in the pool of the queries that got a label."""
+        return np.flatnonzero(self.labelling.labels >= 0)
+
+    @property
+    def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
+        """Positions and labels that a student is trained on: what was released, and what was reinforced for free."""
+        released, reinforced = self.labelling.labels, self.labelling.reinforced
+        labels = np.where(released >= 0, released, reinforced)
+        positions = np.flatnonzero(labels >= 0)
+        return positions, labels[positions]
+
+    @property
+    def asked(self) -> int:
+        """How many queries were asked."""
+        return int((self.labelling.labels != NOT_ASKED).sum())
+
+
+def label_seed(
+    study: Study,
+    stored: StoredVotes,
+    *,
+    seed: int,
+    dropout: float,
+    truth: Int64[ndarray, " queries"] | None,
+    train: TrainStudent | None = None,
+) -> SeedResult:
+    """Replays the study with the noise (and drop-outs and secret coins) of one seed. train: see Coordinator.label."""
+    presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
+    result: Replay = replay(
+        study,
+        stored,
+        batch_noise=batch_noise(study, seed=seed),
+        presence=presence,
+        entering=secret_coins(study, seed=seed),
+        train=train,
+    )
+    labels = result.labelling.labels
+    answered = labels >= 0
+    accuracy = None if truth is None or not answered.any() else float((labels == truth)[answered].mean())
+    return SeedResult(seed, result.labelling, result.spent_after, accuracy)
+
+
+def live_study(
+    study: Study,
+    stored: StoredVotes,
+    *,
+    seed: int,
+    dropout: float,
+    train: TrainStudent | None = None,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> Labelling:
+    """The same study between real Party objects, each with its own ledger, and a Coordinator with its own.
+
+    The parties' teachers are the votes that were cast. Used to hold the replay against: see `check_live`.
+    """
+    assert stored.votes is not None
+    votes = stored.votes
+
+    def voter(position: int) -> Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]:
+        return lambda batch: votes[position][:, batch.ids].astype(np.int64)
+
+    secret = study.participation_name == "secret"
+    ledgers = [Ledger(":memory:") for _ in study.roster]
+    with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
+        parties = {
+            seat.party: Party(
+                seat.party,
+                study=study,
+                ledger=ledgers[i],
+                voter=voter(i),
+                coins_from=coin_source(seed, i) if secret else None,
+                ballot=simulated_ballot(study, i, ledger=ledgers[i], seed=seed),
+            )
+            for i, seat in enumerate(study.roster)
+        }
+        exchange = InProcess(
+            {name: party.handle for name, party in parties.items()},
+            absent=_absent(study, dropout_presence(len(parties), rate=dropout, seed=seed)) if dropout else None,
+        )
+        coordinator = Coordinator(
+            study,
+            ledger=ledger,
+            aggregation=simulated_aggregation(study, guardians=guardians, seed=seed),
+            exchange=exchange,
+            run=simulation_rng(seed, "run").bytes(16),
+        )
+        pool = np.zeros((stored.queries, 1), dtype=np.float32)
+        labelling = coordinator.label(pool, train=train, on_batch=on_batch)
+    own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
+    for party_ledger in ledgers:
+        party_ledger.close()
+    # A batch without quorum leaves the coordinator's reservations of absent parties standing.
+    differ = own > labelling.spent if labelling.stop.reason == "quorum_lost" else own != labelling.spent
+    if differ.any():
+        raise EngineFailed(f"{differ.sum()} parties' ledgers differ from the coordinator's")
+    return labelling
+
+
+def check_live(live: Labelling, replayed: Labelling) -> None:
+    """Raises EngineFailed unless the live study and its replay released the same and charged the same."""
+    same = np.array_equal(live.labels, replayed.labels) and np.array_equal(live.reinforced, replayed.reinforced)
+    if not same or not np.array_equal(live.spent, replayed.spent):
+        raise EngineFailed("the live study and its replay differ; this is a fault in Conclave, please report it")
+
+
+def _absent(study: Study, presence: Presence) -> Callable[[Mapping[str, Request]], frozenset[str]]:
+    def absent(requests: Mapping[str, Request]) -> frozenset[str]:
+        first = next(iter(requests.values()))
+        # An outcome reaches everyone who voted; only votes are missed.
+        if not isinstance(first, VoteRequest):
+            return frozenset()
+        present = presence(first.batch.number)
+        return frozenset(name for name in requests if not present[study.seats[name]])
+
+    return absent
+
+
+def mean_and_interval(values: Float64[ndarray, " seeds"]) -> tuple[float, float | None]:
+    """The mean and the half-width of its 95 % confidence interval (Student's t); None for one value."""
+    if len(values) < 2:
+        return float(values.mean()), None
+    half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    return float(values.mean()), half

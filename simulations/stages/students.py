@@ -1,0 +1,144 @@
+"""The student stage: train on released labels, measure on the test part; cached by the hash of its inputs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import replace
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+
+import coordinator.students
+from coordinator.students import student_kind
+from coordinator.students.student import Student
+from protocols.array_files import read_array
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.labelling.coordinator import TrainStudent
+from protocols.reading import read_json
+from runtime.files import write_atomically
+from simulations.datasets.dataset import Dataset, content_digest
+
+
+class ReleasedStudent:
+    """A student of the labels of some public queries. It is trained only if something is asked that is not cached.
+
+    positions, labels: the public queries that have a label, and these labels. Semi-supervised students also see
+    the inputs of the rest of the public pool, never its labels.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        positions: Int64[ndarray, " answered"],
+        labels: Int64[ndarray, " answered"],
+        *,
+        student: str,
+        seed: int,
+        cache_dir: Path,
+    ) -> None:
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {_source()}"
+        self._key = content_digest(positions, labels, text=about)
+        self._dataset, self._positions, self._labels = dataset, positions, labels
+        self._kind, self._seed, self._cache_dir = student, seed, cache_dir
+
+    def accuracy(self) -> float | None:
+        """Test accuracy; None without labels to train on."""
+        if len(self._labels) == 0:
+            return None
+        path = self._cache_dir / "students" / f"{self._key}-{self._dataset.test_digest}.json"
+        known = _read_accuracy(path)
+        if known is None:
+            dataset = self._dataset
+            known = float((self._trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
+            write_atomically(path, json.dumps({"accuracy": known}))
+        return known
+
+    def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The probability of each class; all alike without labels to train on."""
+        if len(self._labels) == 0:
+            return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
+        path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
+        try:
+            known = read_array(path)
+            if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
+                return known
+        except (DataUnavailable, DataCorrupt):
+            # None there, or none that can be read: it is made again.
+            pass
+        made = self._trained.predict_proba(inputs)
+        buffer = io.BytesIO()
+        np.save(buffer, made, allow_pickle=False)
+        write_atomically(path, buffer.getvalue())
+        return made
+
+    @cached_property
+    def _trained(self) -> Student:
+        dataset = self._dataset
+        rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), self._positions)
+        return student_kind(self._kind).fit(
+            dataset.public_inputs[self._positions],
+            self._labels,
+            unlabelled=dataset.public_inputs[rest],
+            classes=dataset.classes,
+            seed=self._seed,
+        )
+
+
+def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
+    """Trains the student of round one and predicts the pool, for Interactive-GNMax.
+
+    Where round one released no label, its predictions are all alike, and round two asks as a threshold would.
+    """
+
+    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
+        answered = np.flatnonzero(labels >= 0)
+        first = ReleasedStudent(dataset, answered, labels[answered], student=student, seed=seed, cache_dir=cache_dir)
+        predicted = first.probabilities(dataset.public_inputs).astype(np.float64)
+        return predicted / predicted.sum(axis=1, keepdims=True)
+
+    return train
+
+
+def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> ReleasedStudent:
+    """The same kind of model of all pooled private data with their true labels: no privacy."""
+    pooled = replace(
+        dataset,
+        public_inputs=dataset.private_inputs,
+        public_labels=dataset.private_labels,
+        private_sites=None,
+        private_patients=None,
+    )
+    everything = np.arange(len(dataset.private_labels))
+    return ReleasedStudent(pooled, everything, dataset.private_labels, student=student, seed=seed, cache_dir=cache_dir)
+
+
+def check_student(name: str | None) -> None:
+    """Raises InvalidInput unless `name` is a student, "none", or None for the data set's own default."""
+    if name not in (None, "none"):
+        try:
+            student_kind(str(name))
+        except InvalidInput as error:
+            raise InvalidInput(f"{error}; or none to stop after the labels") from None
+
+
+def _read_accuracy(path: Path) -> float | None:
+    """A cached accuracy; None where there is none that can be read, so that it is made again."""
+    try:
+        accuracy = float(read_json(path)["accuracy"])
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
+        return None
+    return accuracy if 0 <= accuracy <= 1 else None
+
+
+@cache
+def _source() -> str:
+    assert coordinator.students.__file__ is not None
+    digest = hashlib.sha256()
+    for path in sorted(Path(coordinator.students.__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,106 @@
+"""Stored votes and labels from .npy and .npz files, so that a study is replayed without data or training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
+from protocols.errors import InvalidInput
+from protocols.reading import open_file
+from protocols.votes import check_votes
+from simulations.stages.replay import StoredVotes
+
+_MOST_CLASSES = 10_000
+_LARGEST_COUNT = 10_000_000
+
+
+def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
+    """The votes in a .npy file and the number of parties that cast them.
+
+    kind "ids": integers [parties, queries] or [parties, teachers, queries], -1 for an abstention; "counts": votes
+    per class [queries, classes], non-negative, every row with the same sum. kind None: counts if the dtype is
+    float, else it must be said. classes: None takes the largest id + 1 (ids) or the columns (counts). parties: what
+    the person asked for, None if nothing.
+
+    Raises DataUnavailable, DataCorrupt, or InvalidInput with the shape, dtype or value at fault.
+    """
+    array = _load(path)
+    if kind is None:
+        if not np.issubdtype(array.dtype, np.floating):
+            raise InvalidInput(f"{path} holds {array.dtype} {array.shape}: say --votes-kind ids or --votes-kind counts")
+        kind = "counts"
+    if kind == "counts":
+        stored, found = _counts(path, array, classes)
+    else:
+        stored, found = _ids(path, array, classes)
+    if parties is not None and parties != found:
+        raise InvalidInput(f"--parties is {parties}; {path} holds the votes of {found}")
+    return stored, found
+
+
+def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray, " queries"]:
+    """True labels of the queries from FILE.npy or FILE.npz:KEY; the first `queries` of them.
+
+    Raises InvalidInput when there are fewer, or some lie outside the classes.
+    """
+    name, _, key = path_text.partition(".npz:")
+    path = Path(f"{name}.npz") if key else Path(path_text)
+    array = _load(path, key=key or None)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(f"labels in {path_text} are {array.dtype} {array.shape}; allowed: integers, one dimension")
+    if len(array) < queries:
+        raise InvalidInput(f"{path_text} has {len(array)} labels; allowed: at least the {queries} queries")
+    labels = array[:queries].astype(np.int64)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    return labels
+
+
+def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
+        raise InvalidInput(
+            f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]"
+        )
+    counts = array.astype(np.float64)
+    if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
+        bad = int((~np.isfinite(counts) | (counts < 0) | (counts != np.rint(counts))).any(axis=1).argmax())
+        raise InvalidInput(f"vote counts in {path}, row {bad}, are not all whole; allowed: whole numbers >= 0")
+    sums = counts.sum(axis=1)
+    if (sums != sums[0]).any() or not 1 <= sums[0] <= _LARGEST_COUNT:
+        raise InvalidInput(
+            f"rows of {path} sum to {sums.min():g} to {sums.max():g} votes; "
+            f"allowed: all the same, 1 to {_LARGEST_COUNT}"
+        )
+    if classes is not None and classes != counts.shape[1]:
+        raise InvalidInput(f"--classes is {classes}; {path} has {counts.shape[1]}")
+    return StoredVotes(counts.shape[1], None, counts), int(sums[0])
+
+
+def _ids(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+    if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"votes in {path} are {array.dtype} {array.shape}; allowed: integers [parties, queries] or "
+            "[parties, teachers, queries]"
+        )
+    votes = array if array.ndim == 3 else array[:, None, :]
+    found = max(2, int(votes.max()) + 1)
+    if found > _MOST_CLASSES:
+        raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
+    check_votes(votes, classes=found if classes is None else classes)
+    return StoredVotes(found if classes is None else classes, votes, None), len(votes)
+
+
+def _load(path: Path, *, key: str | None = None) -> ndarray:
+    """The array of an .npy file, or the one of that name in an .npz file, which is told by its first bytes."""
+    with open_file(path, most=FILE_BYTES) as file:
+        packed = file.read(2) == b"PK"
+    if not packed:
+        return read_array(path)
+    names = array_names(path)
+    if key is None or key not in names:
+        raise InvalidInput(f"{path} holds {', '.join(names)[:300]}; name one of them as {path}:KEY")
+    return read_arrays(path, [key])[key]

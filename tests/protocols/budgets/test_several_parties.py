@@ -1,0 +1,192 @@
+"""Persons known to several parties: against exact enumerations of who takes part, and against exact divergences."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.budgets.accountant import accountant
+from protocols.budgets.filter import NANO, budget_filters
+from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
+from protocols.errors import InvalidInput
+from protocols.mechanisms import Sensitivity, make_mechanism
+
+GNMAX = make_mechanism("gnmax", sigma=20.0, view="label")
+CONFIDENT = make_mechanism("confident_gnmax", sigma=20.0, sigma_threshold=50.0, threshold=10.0, view="label")
+LAPLACE = make_mechanism("lnmax", gamma=0.05, view="label")
+DELTA = 1e-5
+
+
+def accounting(
+    epsilon, votes, *, mechanism=CONFIDENT, account="label_only", classes=10, noise_distance=0.0, delta=DELTA
+):
+    epsilon, votes = np.asarray(epsilon, float), np.asarray(votes, float)
+    budgets = budget_filters(
+        accountant=accountant(account),
+        mechanism=mechanism,
+        sensitivity=Sensitivity.always(votes),
+        epsilon=epsilon,
+        delta=np.full(len(epsilon), delta),
+        view="label",
+        classes=classes,
+        query_limit=10,
+        total_weight=float(votes.sum()),
+        answer_rate=1.0,
+    )
+    return Accounting(
+        budgets=budgets, mechanism=mechanism, votes=votes, view="label", classes=classes, noise_distance=noise_distance
+    )
+
+
+def alone(count):
+    return [[position] for position in range(count)]
+
+
+CASES = [("label_only", CONFIDENT), ("gaussian", CONFIDENT), ("gaussian_dp", GNMAX), ("laplace", LAPLACE)]
+rosters = st.lists(st.tuples(st.floats(0.3, 4), st.floats(0.2, 8)), min_size=1, max_size=5)
+
+
+@pytest.mark.parametrize(("account", "mechanism"), CASES)
+@settings(max_examples=8)
+@given(epsilon=st.floats(0.3, 6), votes=st.floats(0.3, 5))
+def test_of_one_hospital_it_is_its_own_epsilon(account, mechanism, epsilon, votes):
+    made = accounting([epsilon], [votes], mechanism=mechanism, account=account)
+    guarantee = known_to(made, [[0]], delta=DELTA)
+    own = made.budgets.epsilon_guaranteed[0]
+    # A little of its delta was set aside for float64 noise; here there is none.
+    assert own * (1 - 1e-4) <= guarantee.epsilon <= own * (1 + 1e-9)
+    (worst,) = worst_known_to(made, [[0]], delta=DELTA)
+    assert worst.epsilon == guarantee.epsilon
+
+
+@pytest.mark.parametrize(("account", "mechanism"), CASES)
+@settings(max_examples=6)
+@given(roster=rosters)
+def test_one_more_hospital_never_lowers_it_and_the_worst_choice_bounds_every_choice(account, mechanism, roster):
+    made = accounting([e for e, _ in roster], [v for _, v in roster], mechanism=mechanism, account=account)
+    worst = worst_known_to(made, alone(len(roster)), delta=DELTA)
+    chosen = {}
+    for size in range(1, len(roster) + 1):
+        for members in itertools.combinations(range(len(roster)), size):
+            chosen[members] = known_to(made, [[each] for each in members], delta=DELTA).epsilon
+            assert chosen[members] <= worst[size - 1].epsilon * (1 + 1e-9)
+            for left_out in members if size > 1 else ():
+                fewer = tuple(each for each in members if each != left_out)
+                assert chosen[fewer] <= chosen[members] * (1 + 1e-4)
+
+
+def price_at(made, votes, position):
+    """Costs of a refused and of an answered query at one order of the accountant, for a unit of these votes."""
+    cost = made.budgets.accountant.query_cost(
+        made.mechanism, Sensitivity.always(np.array([votes])), view="label", classes=made.classes
+    )
+    return cost.ask[0, position], (cost.ask + cost.answer)[0, position]
+
+
+def worst_plan(made, position):
+    """The largest cost at one order over all ways to take part, be absent and be refused, by linear programming."""
+    count = len(made.votes)
+    gain, used = [], []
+    for members in itertools.product([0, 1], repeat=count):
+        if any(members):
+            refused, answered = price_at(made, float(made.votes @ np.array(members)), position)
+            for each, own in ((refused, made.budgets.ask), (answered, made.budgets.ask + made.budgets.answer)):
+                gain.append(-each)
+                used.append(np.array(members) * own)
+    solved = linprog(gain, A_ub=np.array(used).T, b_ub=made.budgets.cap / NANO, method="highs")
+    return -solved.fun
+
+
+@settings(max_examples=8)
+@given(roster=st.lists(st.tuples(st.floats(0.5, 3), st.floats(0.3, 6)), min_size=2, max_size=4))
+@pytest.mark.parametrize(("account", "mechanism"), CASES)
+def test_no_plan_of_who_takes_part_and_what_is_refused_costs_more(account, mechanism, roster):
+    made = accounting([e for e, _ in roster], [v for _, v in roster], mechanism=mechanism, account=account)
+    guarantee = known_to(made, alone(len(roster)), delta=DELTA)
+    orders = made.budgets.accountant.orders
+    position = 0 if math.isnan(guarantee.order) else int(np.flatnonzero(orders == guarantee.order)[0])
+    exact = worst_plan(made, position)
+    assert guarantee.spend >= exact * (1 - 1e-9)
+    assert guarantee.spend <= exact * 1.05
+
+
+@settings(max_examples=20)
+@given(roster=rosters)
+def test_gaussian_costs_stay_below_the_squared_sum_of_roots(roster):
+    made = accounting([e for e, _ in roster], [v for _, v in roster], mechanism=GNMAX, account="gaussian")
+    guarantee = known_to(made, alone(len(roster)), delta=DELTA)
+    at_common = made.budgets.cap / NANO * guarantee.order / made.budgets.order
+    assert guarantee.spend <= np.sqrt(at_common).sum() ** 2 * (1 + 1e-9)
+
+
+def test_equal_caps_of_k_hospitals_cost_k_squared_not_k():
+    made = accounting([1.0] * 4, [2.0] * 4, mechanism=GNMAX, account="gaussian_dp")
+    spends = [each.spend for each in worst_known_to(made, alone(4), delta=DELTA)]
+    assert np.array(spends) / spends[0] == pytest.approx([1, 4, 9, 16], rel=1e-9)
+
+
+def exact_bit(shift, order):
+    """sup over g of the Renyi divergence between Bernoulli(Phi(g)) and Bernoulli(Phi(g + shift)), by search."""
+
+    def divergence(g):
+        p, q = mpmath.ncdf(g), mpmath.ncdf(g + shift)
+        total = p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)
+        return mpmath.log(total) / (order - 1)
+
+    return max(float(divergence(sign * g)) for g in np.linspace(0, 6, 121) for sign in (1, -1))
+
+
+@pytest.mark.parametrize("caps", [(1.0, 1.0), (0.6, 2.0)])
+def test_it_is_never_below_the_exact_divergence_of_two_classes(caps):
+    votes = [1.5, 4.0]
+    made = accounting(caps, votes, mechanism=GNMAX, classes=2)
+    guarantee = known_to(made, alone(2), delta=DELTA)
+    full = made.budgets.ask + made.budgets.answer
+    affords = made.budgets.cap / (NANO * full)
+    both, more = affords.min(), affords.max() - affords.min()
+    longer = int(affords.argmax())
+    with mpmath.workdps(30):
+        together = exact_bit(math.sqrt(2) * sum(votes) / 20.0, guarantee.order)
+        single = exact_bit(math.sqrt(2) * votes[longer] / 20.0, guarantee.order)
+    exact = both * together + more * single
+    assert exact <= guarantee.spend <= exact * 1.01
+    assert guarantee.epsilon >= rdp_to_epsilon(np.array([exact]), np.array([guarantee.order]), delta=DELTA)[0]
+
+
+def test_float_noise_raises_epsilon_and_at_last_leaves_none():
+    ideal = known_to(accounting([2.0, 2.0], [2.0, 2.0]), alone(2), delta=DELTA)
+    distance = 1e-9
+    real = known_to(accounting([2.0, 2.0], [2.0, 2.0], noise_distance=distance), alone(2), delta=DELTA)
+    left = DELTA - (1 + math.exp(real.epsilon)) * distance
+    assert real.epsilon > ideal.epsilon
+    assert rdp_to_epsilon(np.array([real.spend]), np.array([real.order]), delta=left)[0] <= real.epsilon
+    hopeless = known_to(accounting([2.0, 2.0], [2.0, 2.0], noise_distance=1e-6), alone(2), delta=DELTA)
+    assert hopeless.epsilon == math.inf
+
+
+def test_a_hospital_with_two_seats_counts_with_the_worse_of_them():
+    made = accounting([1.0, 2.0, 1.0], [2.0, 3.0, 2.0])
+    both = known_to(made, [[0, 1], [2]], delta=DELTA).epsilon
+    assert both >= known_to(made, [[1], [2]], delta=DELTA).epsilon
+    assert both < known_to(made, [[0], [1], [2]], delta=DELTA).epsilon
+
+
+def test_a_large_roster_is_finite_and_never_falls():
+    made = accounting([1.0, 2.0] * 125, [1.0, 2.0] * 125)
+    epsilons = [each.epsilon for each in worst_known_to(made, alone(250), delta=DELTA)]
+    assert np.isfinite(epsilons).all()
+    assert (np.diff(epsilons) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("hospitals", "delta"), [([], DELTA), ([[]], DELTA), ([[0], [0]], DELTA), ([[5]], DELTA), ([[0]], 0.0), ([[0]], 1)]
+)
+def test_bad_input_is_named(hospitals, delta):
+    with pytest.raises(InvalidInput, match="allowed"):
+        known_to(accounting([1.0, 1.0], [1.0, 1.0]), hospitals, delta=float(delta))

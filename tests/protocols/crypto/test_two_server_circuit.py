@@ -1,0 +1,67 @@
+"""The circuit over plain bits, against the integers it stands for."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.crypto.circuit import PlainGates, conjunctions_a_query, noisy_argmax
+from protocols.crypto.field import BITS, P, from_integers, minus
+
+counts = st.one_of(st.integers(0, 3), st.integers(0, 2**30 - 1), st.sampled_from([0, 1, 2**29, 2**30 - 1, 2**30 - 2]))
+gaps = st.one_of(
+    st.integers(-2, 2), st.integers(-(2**30) + 1, 2**30 - 2),
+    st.sampled_from([0, -1, 1, 2**30 - 2, -(2**30) + 1]),
+)  # fmt: skip
+masks = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, P - 1, P - 2, 2**30, 2**30 - 1, 2**30 + 1]))
+
+
+def wires(numbers):
+    return ((numbers >> np.arange(BITS, dtype=np.uint32)[:, None, None]) & np.uint32(1)).astype(bool)
+
+
+def shares(integers, mask):
+    return minus(from_integers(integers), mask), mask
+
+
+@given(data=st.data(), classes=st.integers(2, 17), queries=st.integers(1, 4))
+@settings(max_examples=40)
+def test_threshold_and_argmax_are_those_of_the_integers_whatever_the_shares(data, classes, queries) -> None:
+    def drawn(values):
+        flat = data.draw(st.lists(values, min_size=classes * queries, max_size=classes * queries))
+        return np.array(flat, dtype=np.int64).reshape(classes, queries)
+
+    values, above = drawn(counts), drawn(gaps)
+    left, right = shares(np.concatenate([above, 2 * values]), np.concatenate([drawn(masks), drawn(masks)]).astype("u4"))
+    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, threshold=True)
+    passed = (above >= 0).any(axis=0)
+    np.testing.assert_array_equal(found.passed, passed)
+    label = (found.label * (1 << np.arange(len(found.label)))[:, None]).sum(axis=0)
+    np.testing.assert_array_equal(label, np.where(passed, values.argmax(axis=0), 0))
+    plain = noisy_argmax(PlainGates(), wires(left[classes:]), wires(right[classes:]), classes=classes, threshold=False)
+    label = (plain.label * (1 << np.arange(len(plain.label)))[:, None]).sum(axis=0)
+    np.testing.assert_array_equal(label, values.argmax(axis=0))
+    assert plain.passed is None
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 5, 31, 32, 33, 150])
+def test_every_class_can_win_and_ties_go_to_the_lowest(classes) -> None:
+    """Query q has its maximum at class q and again at every higher class."""
+    values = (np.arange(classes)[:, None] >= np.arange(classes)).astype(np.int64) * (2**30 - 1)
+    mask = np.random.default_rng(classes).integers(0, P, values.shape).astype(np.uint32)
+    left, right = shares(2 * values, mask)
+    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, threshold=False)
+    assert len(found.label) == (classes - 1).bit_length()
+    label = (found.label * (1 << np.arange(len(found.label)))[:, None]).sum(axis=0)
+    np.testing.assert_array_equal(label, np.arange(classes))
+
+
+def test_the_circuit_has_the_gates_that_its_docstring_says() -> None:
+    # 30 for each sum, 30 for each comparison, 30 for each value that is selected but the last, one to join a class.
+    for classes, index in ((10, 7), (2, 0)):
+        selected, label_bits = classes - 2, (classes - 1).bit_length()
+        argmax = 30 * classes + 30 * (classes - 1) + 30 * selected + index
+        assert conjunctions_a_query(classes=classes, threshold=False) == argmax
+        joined = classes - 1 + label_bits
+        assert conjunctions_a_query(classes=classes, threshold=True) == argmax + 30 * classes + joined
+    assert conjunctions_a_query(classes=10, threshold=True) < 1245

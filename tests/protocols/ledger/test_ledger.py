@@ -1,0 +1,285 @@
+import sqlite3
+import threading
+from typing import ClassVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.ledger.ledger import Balance, Ledger
+
+
+def digest(number: int) -> bytes:
+    return bytes([number % 256]) * 32
+
+
+class LedgerLaws(RuleBasedStateMachine):
+    """Any order of reserve and settle keeps every account within its cap and agrees with a dictionary."""
+
+    caps: ClassVar = {"a": 100, "b": 250}
+
+    @initialize()
+    def open(self) -> None:
+        self.ledger = Ledger(":memory:")
+        self.ledger.open_accounts(self.caps)
+        self.reserved: dict[int, dict[str, int]] = {}
+        self.settled: dict[int, dict[str, int]] = {}
+
+    def spent(self, name: str) -> int:
+        final = {n: self.settled.get(n, amounts) for n, amounts in self.reserved.items()}
+        return sum(amounts.get(name, 0) for amounts in final.values())
+
+    @rule(number=st.integers(0, 12), a=st.integers(0, 60), b=st.integers(0, 120))
+    def reserve(self, number: int, a: int, b: int) -> None:
+        amounts = {"a": a, "b": b}
+        fits = all(self.spent(name) + amount <= self.caps[name] for name, amount in amounts.items())
+        if number in self.reserved:
+            with pytest.raises(Refused, match="batch_reused"):
+                self.ledger.reserve(number, digest(number + 100), amounts, b"x", queries=[1000], limit=2000)
+        elif not fits:
+            with pytest.raises(BudgetExceeded, match="allowed: 0 to"):
+                self.ledger.reserve(number, digest(number), amounts, b"x", queries=[number], limit=2000)
+            assert self.ledger.stored(number) is None
+        else:
+            self.ledger.reserve(number, digest(number), amounts, b"x%d" % number, queries=[number], limit=2000)
+            self.reserved[number] = amounts
+            assert self.ledger.stored(number).payload == b"x%d" % number
+
+    @rule(number=st.integers(0, 12), a=st.integers(0, 60), b=st.integers(0, 120))
+    def settle(self, number: int, a: int, b: int) -> None:
+        amounts = {"a": a, "b": b}
+        if number not in self.reserved:
+            with pytest.raises(Refused, match="unknown_batch"):
+                self.ledger.settle(number, digest(number), amounts)
+        elif number in self.settled:
+            if amounts == self.settled[number]:
+                self.ledger.settle(number, digest(number), amounts)
+            else:
+                with pytest.raises(Refused, match="settled_otherwise"):
+                    self.ledger.settle(number, digest(number), amounts)
+        elif any(amounts[name] > self.reserved[number][name] for name in amounts):
+            with pytest.raises(Refused, match="settles_upwards"):
+                self.ledger.settle(number, digest(number), amounts)
+        else:
+            self.ledger.settle(number, digest(number), amounts)
+            self.settled[number] = amounts
+
+    @invariant()
+    def agrees_with_the_model_and_stays_within_the_caps(self) -> None:
+        for name, cap in self.caps.items():
+            balance = self.ledger.balance(name)
+            assert balance.spent == self.spent(name)
+            assert balance.spent <= cap
+
+    def teardown(self) -> None:
+        self.ledger.close()
+
+
+TestLedgerLaws = LedgerLaws.TestCase
+TestLedgerLaws.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_a_ledger_survives_being_closed(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 10})
+        ledger.reserve(0, digest(1), {"p": 7}, b"reply", queries=[3, 4], limit=2000)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 10})
+        assert ledger.balance("p") == Balance(cap=10, settled=0, reserved=7)
+        assert ledger.stored(0).payload == b"reply"
+        assert ledger.number_of(digest(1)) == 0
+        ledger.settle(0, digest(1), {"p": 3}, payload=b"released")
+        assert ledger.balance("p") == Balance(cap=10, settled=3, reserved=0)
+        assert ledger.stored(0).payload == b"released"
+        assert ledger.stored(0).settled
+
+
+def test_a_reservation_is_all_or_nothing_over_accounts():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"rich": 100, "poor": 5})
+        with pytest.raises(BudgetExceeded, match="'poor' 6 nano-units; allowed: 0 to 5"):
+            ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4], limit=2000)
+        assert ledger.balance("rich").spent == 0
+        assert ledger.stored(0) is None
+
+
+def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"a": 10, "b": 10})
+        ledger.reserve(0, digest(0), {"a": 5}, b"", queries=[3, 4], limit=2000)
+        with pytest.raises(Refused, match="digest_mismatch"):
+            ledger.settle(0, digest(9), {"a": 1})
+        with pytest.raises(Refused, match="settled_otherwise"):
+            ledger.settle(0, digest(0), {"b": 1})
+        assert ledger.balance("a").spent == 5
+
+
+def test_a_cap_cannot_be_changed_and_an_unknown_account_is_named():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 10})
+        with pytest.raises(InvalidInput, match="cap of 'p' is 10"):
+            ledger.open_accounts({"q": 1, "p": 11})
+        with pytest.raises(InvalidInput, match="no account 'q'"):
+            ledger.balance("q")
+        with pytest.raises(InvalidInput, match="at least 0"):
+            ledger.open_accounts({"r": -1})
+        assert set(ledger.balances()) == {"p"}
+
+
+def test_the_database_itself_refuses_to_pass_a_cap(tmp_path):
+    """The CHECK of the schema holds even for a program that bypasses this class."""
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        ledger.open_accounts({"p": 10})
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError):
+        raw.execute("UPDATE account SET reserved = 11 WHERE name = 'p'")
+    raw.close()
+
+
+def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"not a database, at some length" * 10)
+    with pytest.raises(StorageFailed, match="check the disk"):
+        Ledger(path)
+    with pytest.raises(StorageFailed):
+        Ledger(tmp_path / "missing" / "ledger.sqlite")
+
+
+def test_a_query_is_asked_once_in_a_ledgers_life():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        ledger.reserve(0, digest(0), {"p": 1}, b"", queries=[0, 1, 2], limit=2000)
+        before = ledger.balance("p")
+        with pytest.raises(Refused, match="query_repeated"):
+            ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3, 2], limit=2000)
+        assert ledger.balance("p") == before
+        assert ledger.stored(1) is None
+        ledger.reserve(1, digest(1), {"p": 1}, b"", queries=[3], limit=2000)
+        assert (ledger.stored(0).queries, ledger.stored(1).queries) == (3, 1)
+        assert ledger.charged(1) == {"p": 1}
+
+
+def test_a_ledger_belongs_to_one_study_and_one_run(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.bind(study=digest(1), run=b"first") == b"first"
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.bind(study=digest(1), run=b"second") == b"first"
+        with pytest.raises(InvalidInput, match="is of study 0101"):
+            ledger.bind(study=digest(2), run=b"first")
+
+
+def test_threads_leave_the_ledger_whole(tmp_path):
+    """Four threads reserve and settle on one ledger; every charge has its batch and the balance adds up."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 500})
+
+        def work(thread: int) -> None:
+            for step in range(30):
+                number = thread * 100 + step
+                name = number.to_bytes(4, "big") * 8
+                try:
+                    ledger.reserve(number, name, {"p": 7}, b"", queries=[number], limit=2000)
+                    ledger.settle(number, name, {"p": 5})
+                except BudgetExceeded:
+                    continue
+
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        settled = [n for n in range(400) if ledger.stored(n) is not None and ledger.stored(n).settled]
+        assert ledger.balance("p") == Balance(cap=500, settled=5 * len(settled), reserved=0)
+        assert len(settled) == sum(ledger.stored(i) is not None for i in range(1000)) == 99
+
+
+def test_a_closed_ledger_is_a_storage_fault():
+    ledger = Ledger(":memory:")
+    ledger.close()
+    with pytest.raises(StorageFailed, match="closed"):
+        ledger.balances()
+    with pytest.raises(StorageFailed, match="nothing was charged"):
+        ledger.open_accounts({"p": 1})
+
+
+def test_the_first_note_of_a_kind_stands_until_it_is_forgotten(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.noted(b"a", "seed") is None
+        assert ledger.note(b"a", "seed", b"first") == b"first"
+        assert ledger.note(b"a", "seed", b"second") == b"first"
+        assert ledger.note(b"a", "other", b"second") == b"second"
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.noted(b"a", "seed") == b"first"
+        ledger.forget(b"a", "seed")
+        assert ledger.noted(b"a", "seed") is None
+        assert ledger.noted(b"a", "other") == b"second"
+
+
+def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        for digest in (b"a", b"b", b"c", b"d"):
+            ledger.note(digest, "seed", digest)
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0], limit=2000)
+        ledger.forget_uncharged("seed", keep=1)
+        assert [ledger.noted(digest, "seed") for digest in (b"a", b"b", b"c", b"d")] == [b"a", None, None, b"d"]
+
+
+def test_a_batch_that_is_given_up_keeps_its_reservations_and_is_settled_by_nobody(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.open_accounts({"p": 100, "q": 100})
+        ledger.reserve(0, b"a", {"p": 7, "q": 5}, b"", queries=[0, 1], limit=2000)
+        assert not ledger.given_up(0)
+        ledger.give_up(0, b"a")
+        ledger.give_up(0, b"a")
+        with pytest.raises(Refused, match="given_up: batch 0 was given up; its reservations stand"):
+            ledger.settle(0, b"a", {"p": 0, "q": 0})
+        with pytest.raises(Refused, match="batch_reused"):
+            ledger.reserve(0, b"b", {"p": 1}, b"", queries=[2], limit=2000)
+        with pytest.raises(Refused, match="query_repeated"):
+            ledger.reserve(1, b"b", {"p": 1}, b"", queries=[1], limit=2000)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert ledger.given_up(0)
+        assert ledger.unsettled() == [0]
+        assert ledger.balances() == {"p": Balance(100, 0, 7), "q": Balance(100, 0, 5)}
+        (entry,) = [each for each in ledger.log.entries() if each.event == "given_up"]
+        assert (entry.fields["batch"], entry.fields["total"], entry.fields["accounts"]) == (0, 12, 2)
+
+
+def test_only_what_was_charged_and_never_settled_is_given_up():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        with pytest.raises(Refused, match="unknown_batch"):
+            ledger.give_up(0, b"a")
+        ledger.reserve(0, b"a", {"p": 7}, b"", queries=[0], limit=2000)
+        with pytest.raises(Refused, match="digest_mismatch"):
+            ledger.give_up(0, b"b")
+        ledger.settle(0, b"a", {"p": 3})
+        with pytest.raises(Refused, match="settled_otherwise"):
+            ledger.give_up(0, b"a")
+        assert not ledger.given_up(0)
+        assert ledger.balance("p") == Balance(100, 3, 0)
+
+
+def test_notes_that_belong_to_another_go_with_it_and_never_before():
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts({"p": 100})
+        for digest in (b"a", b"b", b"c", b"d"):
+            ledger.note(digest, "seed", digest)
+        # In another order than the seeds, and one without a seed.
+        for digest in (b"d", b"c", b"b", b"a", b"orphan"):
+            ledger.note(digest, "choice", digest)
+        ledger.note(b"a", "kept", b"a")
+        ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0], limit=2000)
+        ledger.forget_uncharged("seed", "choice", keep=2)
+        for digest in (b"a", b"c", b"d"):
+            assert (ledger.noted(digest, "seed"), ledger.noted(digest, "choice")) == (digest, digest)
+        for digest in (b"b", b"orphan"):
+            assert (ledger.noted(digest, "seed"), ledger.noted(digest, "choice")) == (None, None)
+        assert ledger.noted(b"a", "kept") == b"a"
+        ledger.forget_uncharged("seed", "choice", keep=0)
+        assert ledger.noted(b"a", "choice") == b"a"
+        assert ledger.noted(b"d", "choice") is None

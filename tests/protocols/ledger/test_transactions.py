@@ -1,0 +1,63 @@
+"""A transaction is kept whole or not at all, and so is a step of it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+
+import pytest
+
+from protocols.errors import StorageFailed
+from protocols.ledger.transactions import Transactions
+
+
+@pytest.fixture
+def made():
+    database = sqlite3.connect(":memory:", isolation_level=None)
+    database.execute("CREATE TABLE t (x INTEGER PRIMARY KEY)")
+    yield database, Transactions(database, threading.RLock(), failed=lambda error: StorageFailed(f"t: {error}"))
+    database.close()
+
+
+def rows(database):
+    return [row[0] for row in database.execute("SELECT x FROM t ORDER BY x")]
+
+
+def failing(database, transaction, *values, inner=None):
+    """A step that writes these values, runs `inner`, and fails."""
+    with transaction():
+        for value in values:
+            database.execute("INSERT INTO t VALUES (?)", (value,))
+        if inner is not None:
+            inner()
+        raise KeyError
+
+
+def test_what_is_raised_rolls_all_of_it_back(made):
+    database, transaction = made
+    with pytest.raises(KeyError):
+        failing(database, transaction, 1)
+    assert rows(database) == []
+    with transaction():
+        database.execute("INSERT INTO t VALUES (2)")
+    assert rows(database) == [2]
+
+
+def test_a_step_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(made):
+    database, transaction = made
+    with transaction():
+        database.execute("INSERT INTO t VALUES (1)")
+        with pytest.raises(KeyError):
+            failing(database, transaction, 2)
+        with pytest.raises(KeyError):
+            failing(database, transaction, 2, inner=lambda: failing(database, transaction, 3))
+        with transaction():
+            database.execute("INSERT INTO t VALUES (4)")
+    assert rows(database) == [1, 4]
+
+
+def test_an_error_of_sqlite_is_one_of_storage(made):
+    database, transaction = made
+    with pytest.raises(StorageFailed, match="t: UNIQUE"):
+        failing(database, transaction, 1, 1)
+    assert rows(database) == []

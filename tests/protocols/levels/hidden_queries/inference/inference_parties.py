@@ -1,0 +1,76 @@
+"""Models, and one batch between a dealer, a querying and an answering party, for tests."""
+
+import numpy as np
+
+from protocols.crypto.field import P
+from protocols.crypto.randomness import seeded_source
+from protocols.levels.hidden_queries.inference.answerer import Answerer
+from protocols.levels.hidden_queries.inference.dealer import deal
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
+from protocols.levels.hidden_queries.inference.querier import Querier
+from protocols.levels.two_server.shares import expand_guardian
+
+CONTEXT = b"a batch"
+
+
+def dense(rng, inputs, outputs):
+    return Dense(rng.normal(size=(outputs, inputs)) / np.sqrt(inputs), rng.normal(size=outputs) / 50)
+
+
+def convolution(rng, channels, filters, kernel, **how):
+    kernels = rng.normal(size=(filters, channels, kernel, kernel)) / (kernel * np.sqrt(channels))
+    return Convolution(kernels, rng.normal(size=filters) / 50, **how)
+
+
+def linear_model(rng, features=6, classes=4):
+    return Model((features,), (dense(rng, features, classes),))
+
+
+def mlp(rng, features=6, hidden=5, classes=4):
+    return Model((features,), (dense(rng, features, hidden), ReLU(), dense(rng, hidden, classes)))
+
+
+def cnn(rng, side=8, classes=3):
+    return Model(
+        (side, side),
+        (
+            convolution(rng, 1, 4, 3, stride=2, padding="same"), ReLU(), AveragePool(2),
+            convolution(rng, 4, 5, 2), ReLU(), dense(rng, 5 * (side // 4 - 1) ** 2, classes),
+        ),
+    )  # fmt: skip
+
+
+def parties(model: QuantisedModel, inputs, *key):
+    """(querier, answerer) with dealt randomness."""
+    for_querier, for_answerer = deal(model.architecture, len(inputs), source=seeded_source(*key, 1))
+    answerer = Answerer(model, len(inputs), for_answerer, context=CONTEXT, source=seeded_source(*key, 2))
+    return Querier(model.architecture, inputs, for_querier), answerer
+
+
+def run(querier, answerer):
+    """All messages, (name, request, reply) each."""
+    transcript, request = [], querier.start()
+    while request is not None:
+        reply = answerer.step(*request)
+        transcript.append((*request, reply))
+        request = querier.step(reply)
+    return transcript
+
+
+def votes(querier, answerer):
+    """What both shares make together: one row a query, over F_p."""
+    return (querier.share.votes[0].astype(np.int64) + guardians(answerer, len(querier.share.votes[0]))[0]) % P
+
+
+def guardians(answerer, queries):
+    """What the guardian expands: shares of votes, of points and of squares, of the one voter."""
+    seeds = answerer.guardian_share.seeds
+    classes = answerer._plan.vote.classes
+    return [each[0] for each in expand_guardian(seeds, queries=queries, classes=classes, context=CONTEXT)]
+
+
+def private_votes(model, inputs, *key):
+    querier, answerer = parties(model, inputs, *key)
+    run(querier, answerer)
+    return votes(querier, answerer)

@@ -1,0 +1,179 @@
+"""Whatever the other server sends, a side ends with MalformedMessage or ChannelClosed, or with a result: never else."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import ChannelClosed, MalformedMessage
+from protocols.levels.two_server import noisy_argmax as argmax
+from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+from protocols.levels.two_server.shares import share_votes
+from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+
+QUERIES, CLASSES, VOTERS = 3, 3, 2
+VOTES = np.zeros((VOTERS, QUERIES), dtype=np.int64)
+SHARES = share_votes(VOTES, classes=CLASSES, context=b"x", source=seeded_source(1))
+BALLOTS = Ballots(np.ones((VOTERS, QUERIES), dtype=bool), CLASSES, False, b"x")
+COUNTS = np.arange(QUERIES * CLASSES, dtype=np.uint32).reshape(QUERIES, CLASSES)
+NOISE = np.zeros((QUERIES, CLASSES), dtype=np.int64)
+
+SIDES = {
+    "the coordinator's check": lambda channel: coordinator_checks(
+        channel, SHARES[0], BALLOTS, coin_seed=seeded_source(2)(32), pin=lambda coin: None),
+    "the guardian's check": lambda channel: guardian_checks(
+        channel, SHARES[1], BALLOTS, coin_seed=seeded_source(3)(32), pin=lambda coin: None),
+    "the coordinator's argmax": lambda channel: coordinator_side(
+        channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=2, offsets=None, total_units=9,
+        source=seeded_source(4),
+    ),
+    "the guardian's argmax": lambda channel: guardian_side(
+        channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=True, source=seeded_source(5)
+    ),
+}  # fmt: skip
+OTHER = {
+    "the coordinator's check": "the guardian's check", "the guardian's check": "the coordinator's check",
+    "the coordinator's argmax": "the guardian's argmax", "the guardian's argmax": "the coordinator's argmax",
+}  # fmt: skip
+
+
+class Scripted:
+    """A channel that gives prepared messages and then is closed; keeps what it was sent."""
+
+    def __init__(self, messages):
+        self.messages, self.sent = list(messages), []
+
+    def send(self, data):
+        self.sent.append(bytes(data))
+
+    def recv(self, limit):
+        if not self.messages:
+            raise ChannelClosed("the other side closed the channel")
+        data = self.messages.pop(0)
+        if len(data) > limit:
+            raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {limit}")
+        return data
+
+
+def honest_messages():
+    """What each side receives in an honest run, found by letting both go on as far as they can, again and again."""
+    received = {name: [] for name in SIDES}
+    for name, other in OTHER.items():
+        while True:
+            channel = Scripted(received[name])
+            with contextlib.suppress(ChannelClosed):
+                SIDES[name](channel)
+            there = Scripted(channel.sent)
+            with contextlib.suppress(ChannelClosed):
+                SIDES[other](there)
+            if there.sent == received[name]:
+                break
+            received[name] = there.sent
+    return received
+
+
+HONEST = honest_messages()
+
+
+def ends_cleanly(name, messages):
+    """Whether the side gave a result; anything but the two errors is raised."""
+    try:
+        SIDES[name](Scripted(messages))
+    except (MalformedMessage, ChannelClosed):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_an_honest_run_ends_with_a_result(name) -> None:
+    assert ends_cleanly(name, HONEST[name])
+
+
+@pytest.mark.parametrize("name", SIDES)
+@given(messages=st.lists(st.binary(max_size=200), max_size=4))
+@settings(max_examples=8)
+def test_random_bytes_are_refused(name, messages) -> None:
+    assert not ends_cleanly(name, messages)
+
+
+@pytest.mark.parametrize("name", SIDES)
+@given(data=st.data())
+@settings(max_examples=8)
+def test_random_bytes_of_the_right_length_do_no_harm(name, data) -> None:
+    """Honest messages up to one, and from there on bytes of the lengths that are expected."""
+    honest = HONEST[name]
+    kept = data.draw(st.integers(0, len(honest) - 1))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    ends_cleanly(name, honest[:kept] + [rng.bytes(len(message)) for message in honest[kept:]])
+
+
+@pytest.mark.parametrize("name", SIDES)
+@given(data=st.data())
+@settings(max_examples=8)
+def test_a_message_cut_or_lengthened_is_refused(name, data) -> None:
+    messages = list(HONEST[name])
+    position = data.draw(st.integers(0, len(messages) - 1))
+    cut = data.draw(st.integers(0, len(messages[position]) + 3).filter(lambda n: n != len(messages[position])))
+    messages[position] = (messages[position] + b"abc")[:cut]
+    assert not ends_cleanly(name, messages)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_messages_that_stop_close_the_run(name) -> None:
+    for kept in range(len(HONEST[name])):
+        with pytest.raises(ChannelClosed):
+            SIDES[name](Scripted(HONEST[name][:kept]))
+
+
+def test_a_number_that_was_not_committed_to_is_refused() -> None:
+    first, number, *rest = HONEST["the guardian's check"]
+    with pytest.raises(MalformedMessage, match="committed"):
+        SIDES["the guardian's check"](Scripted([first, bytes(32) + number[32:], *rest]))
+
+
+def test_an_element_of_p_or_more_is_refused() -> None:
+    *before, sketch, result = HONEST["the guardian's check"]
+    for messages in ([sketch[:-4] + b"\xff" * 4, result], [sketch, b"\xff\xff\xff\x7f" + result[4:]]):
+        with pytest.raises(MalformedMessage, match="field element is out of range"):
+            SIDES["the guardian's check"](Scripted([*before, *messages]))
+
+
+@pytest.mark.parametrize("bit", [0, 1, 127])
+def test_a_coordinator_cannot_claim_another_pass_bit(bit) -> None:
+    """It would need the other label, which differs from its own by the guardian's secret."""
+    *before, labels = HONEST["the guardian's argmax"]
+    forged = bytearray(labels)
+    forged[bit // 8] ^= 1 << (bit % 8)
+    with pytest.raises(MalformedMessage, match="label that the circuit does not have"):
+        SIDES["the guardian's argmax"](Scripted([*before, bytes(forged)]))
+
+
+def test_a_label_that_is_no_class_stops_the_coordinator() -> None:
+    """Two bits can say class 3 of 3."""
+    *before, masks = HONEST["the coordinator's argmax"]
+
+    def with_each_mask():
+        for first in range(256):
+            SIDES["the coordinator's argmax"](Scripted([*before, bytes([first]) + masks[1:]]))
+
+    with pytest.raises(MalformedMessage, match="allowed: below 3"):
+        with_each_mask()
+
+
+def test_sources_are_read_as_the_module_says() -> None:
+    """A guardian's session draws an offset, scalars, a key and a seed; nothing depends on votes."""
+    drawn = []
+    source = seeded_source(5)
+
+    def counted(count):
+        drawn.append(count)
+        return source(count)
+
+    guardian_side(
+        Scripted(HONEST["the guardian's argmax"]), COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0],
+        threshold=True, source=counted,
+    )  # fmt: skip
+    assert drawn == [argmax.LABEL_BYTES] + 128 * [64] + [argmax.KEY_BYTES, argmax.SEED_BYTES]

@@ -1,0 +1,136 @@
+"""Shares of votes: they add up to one-hot vectors, say nothing alone, and are checked before they are used."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.crypto.field import P, centred, from_integers, plus, times
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.levels.two_server.shares import (
+    REPETITIONS,
+    CoordinatorShare,
+    GuardianShare,
+    check_coordinator_share,
+    check_guardian_share,
+    expand_coordinator,
+    expand_guardian,
+    share_votes,
+)
+
+VOTES = np.array([[0, 2, -1, 1], [2, 2, 0, -1]])
+
+
+def shared(votes=VOTES, classes=3, context=b"batch", seed=1):
+    return share_votes(votes, classes=classes, context=context, source=seeded_source(seed))
+
+
+@given(seed=st.integers(0, 2**32), voters=st.integers(0, 4), queries=st.integers(0, 5), classes=st.integers(2, 7))
+def test_shares_add_up_to_one_hot_vectors_and_true_squares(seed, voters, queries, classes) -> None:
+    votes = np.random.default_rng(seed).integers(-1, classes, (voters, queries))
+    coordinator, guardian = shared(votes, classes, seed=seed)
+    masks, points, squares = expand_guardian(guardian.seeds, queries=queries, classes=classes, context=b"batch")
+    np.testing.assert_array_equal(plus(coordinator.votes, masks), votes[:, :, None] == np.arange(classes))
+    a = plus(expand_coordinator(coordinator.seeds, queries=queries, context=b"batch"), points)
+    np.testing.assert_array_equal(plus(coordinator.squares, squares), times(a, a))
+
+
+def test_shares_have_the_size_that_the_design_says() -> None:
+    coordinator, guardian = shared(np.zeros((1, 1000), dtype=np.int64), 10)
+    assert sum(array.nbytes for array in coordinator.arrays()) == 4 * 1000 * (10 + REPETITIONS) + 16
+    assert sum(array.nbytes for array in guardian.arrays()) == 16
+
+
+@pytest.mark.parametrize("bit", range(0, 128, 9))
+def test_flipping_any_bit_of_a_seed_changes_the_whole_share(bit) -> None:
+    _, guardian = shared()
+    flipped = guardian.seeds.copy()
+    flipped[0, bit // 8] ^= 1 << (bit % 8)
+    sizes = {"queries": 4, "classes": 3, "context": b"batch"}
+    for before, after in zip(expand_guardian(guardian.seeds, **sizes), expand_guardian(flipped, **sizes), strict=True):
+        # Two uniform elements agree with probability 2^-31.
+        assert (before[0] != after[0]).all()
+        assert (before[1] == after[1]).all()
+
+
+def test_a_seed_opens_nothing_in_another_batch() -> None:
+    _, guardian = shared()
+    here, there = (expand_guardian(guardian.seeds, queries=4, classes=3, context=c)[0] for c in (b"batch", b"batcg"))
+    assert (here != there).all()
+
+
+def test_values_of_secrets_are_in_no_text() -> None:
+    for share in shared():
+        assert repr(share) in ("CoordinatorShare()", "GuardianShare()")
+
+
+def test_what_arrives_is_what_was_sent() -> None:
+    coordinator, guardian = shared()
+    arrived = check_coordinator_share(coordinator.arrays(), voters=2, queries=4, classes=3)
+    np.testing.assert_array_equal(arrived.votes, coordinator.votes)
+    np.testing.assert_array_equal(arrived.squares, coordinator.squares)
+    np.testing.assert_array_equal(arrived.seeds, coordinator.seeds)
+    np.testing.assert_array_equal(check_guardian_share(guardian.arrays(), voters=2).seeds, guardian.seeds)
+
+
+def test_shares_of_several_parties_follow_each_other() -> None:
+    (one, one_seed), (two, two_seed) = shared(seed=1), shared(seed=2)
+    both = CoordinatorShare.of_all([one, two])
+    np.testing.assert_array_equal(both.votes[2:], two.votes)
+    np.testing.assert_array_equal(both.squares[:2], one.squares)
+    np.testing.assert_array_equal(GuardianShare.of_all([one_seed, two_seed]).seeds[2:], two_seed.seeds)
+    for kind in (CoordinatorShare, GuardianShare):
+        with pytest.raises(InvalidInput, match="0 shares"):
+            kind.of_all([])
+
+
+def altered(position, change):
+    arrays = list(shared()[0].arrays())
+    arrays[position] = change(arrays[position])
+    return tuple(arrays)
+
+
+def too_large(array):
+    array = array.copy()
+    array.flat[1] = P
+    return array
+
+
+@pytest.mark.parametrize(
+    ("arrays", "named"),
+    [
+        (altered(0, lambda a: a[:, :-1]), "votes: shape"),
+        (altered(0, lambda a: a.astype("<u8")), "votes: dtype"),
+        (altered(0, lambda a: a.astype("<i4")), "votes: dtype"),
+        (altered(0, lambda a: a[..., None]), "votes: shape"),
+        (altered(0, too_large), "field element is out of range"),
+        (altered(1, lambda a: a[:, :, :-1]), "squares: shape"),
+        (altered(1, too_large), "field element is out of range"),
+        (altered(2, lambda a: a[:, :-1]), "seeds: shape"),
+        (altered(2, lambda a: a[:0]), "seeds: shape"),
+        (altered(2, lambda a: a.astype("<u2")), "seeds: dtype"),
+        (shared()[0].arrays()[:2], "2 arrays"),
+        ((), "0 arrays"),
+    ],
+)
+def test_a_malformed_share_is_refused(arrays, named) -> None:
+    with pytest.raises(MalformedMessage, match=named):
+        check_coordinator_share(arrays, voters=2, queries=4, classes=3)
+
+
+@pytest.mark.parametrize("arrays", [(), (np.zeros((2, 15), "u1"),), (np.zeros((2, 16), "<f4"),), (np.zeros(32, "u1"),)])
+def test_a_malformed_seed_is_refused(arrays) -> None:
+    with pytest.raises(MalformedMessage, match=r"arrays|shape|dtype"):
+        check_guardian_share(arrays, voters=2)
+
+
+@pytest.mark.parametrize(("votes", "classes"), [([[3]], 3), ([[-2]], 3), ([[0]], 1), ([[0]], 10_001)])
+def test_votes_outside_their_range_are_refused_without_being_told(votes, classes) -> None:
+    with pytest.raises(InvalidInput, match="allowed"):
+        shared(np.array(votes), classes)
+
+
+def test_centred_integers_are_those_that_went_in() -> None:
+    values = np.array([0, 1, -1, 2**30 - 1, -(2**30) + 1])
+    np.testing.assert_array_equal(centred(from_integers(values)), values)

@@ -1,0 +1,97 @@
+"""Both servers in one process: each side in a thread, an in-memory channel between them."""
+
+import queue
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import numpy as np
+
+from protocols.crypto.channel import pair
+from protocols.crypto.field import P, from_integers, minus
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import ChannelClosed
+from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+
+
+class Unbuffered:
+    """An end of a channel of which a send returns only when the other side has taken the message."""
+
+    def __init__(self, outgoing, incoming):
+        self._outgoing, self._incoming = outgoing, incoming
+
+    def send(self, data):
+        taken = Event()
+        self._outgoing.put((bytes(data), taken))
+        if not taken.wait(timeout=20.0):
+            raise ChannelClosed("the other side took nothing")
+
+    def recv(self, limit):
+        try:
+            data, taken = self._incoming.get(timeout=20.0)
+        except queue.Empty:
+            raise ChannelClosed("the other side sent nothing") from None
+        taken.set()
+        assert len(data) <= limit
+        return data
+
+    def close(self):
+        pass
+
+
+def unbuffered_pair():
+    there, back = queue.Queue(), queue.Queue()
+    return Unbuffered(there, back), Unbuffered(back, there)
+
+
+class Transcribed:
+    """An end of a channel that keeps what was sent."""
+
+    def __init__(self, end):
+        self.end, self.sent = end, []
+        self.recv, self.close = end.recv, end.close
+
+    def send(self, data):
+        self.sent.append(bytes(data))
+        self.end.send(data)
+
+
+def converse(coordinator, guardian, *, channels=None):
+    """(the coordinator's result, the guardian's); an error of either, which closes its channel, is raised."""
+    ends = channels or pair(wait_s=20.0)
+
+    def run(side, end):
+        try:
+            return side(end)
+        finally:
+            end.close()
+
+    with ThreadPoolExecutor(2) as threads:
+        futures = [threads.submit(run, side, end) for side, end in zip((coordinator, guardian), ends, strict=True)]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+    # A channel that the other side's error closed is not the cause.
+    for error in sorted(errors, key=lambda error: isinstance(error, ChannelClosed)):
+        raise error
+    return futures[0].result(), futures[1].result()
+
+
+def split(counts, rng):
+    """Uniform shares of integers."""
+    masks = rng.integers(0, P, counts.shape).astype(np.uint32)
+    return minus(from_integers(counts), masks), masks
+
+
+def labels_of(counts, noise, threshold_noise, threshold, offsets, *, total_units, seed=0, channels=None):
+    """What both servers get; noise: the two servers', on the first axis."""
+    coordinators, guardians = split(counts, np.random.default_rng(seed))
+    bit = (None, None) if threshold_noise is None else threshold_noise
+    return converse(
+        lambda channel: coordinator_side(
+            channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=offsets,
+            total_units=total_units, source=seeded_source(seed, 1),
+        ),
+        lambda channel: guardian_side(
+            channel, guardians, label_noise=noise[1], threshold_noise=bit[1], threshold=threshold is not None,
+            source=seeded_source(seed, 2),
+        ),
+        channels=channels,
+    )  # fmt: skip

@@ -1,0 +1,215 @@
+"""The data-dependent accountants on small evidence: against their own formulas, and where they have nothing to say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.budgets.accountant import ACCOUNTANTS, Accountant
+from protocols.errors import InvalidInput
+from protocols.mechanisms import make_mechanism
+from protocols.research import moments2017, papernot2018
+from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
+from protocols.research.evidence import Circumstances, Evidence, Figures, Units
+from protocols.research.exact import exact
+from protocols.research.private import Private
+from protocols.votes import ABSTAIN
+
+RNG = np.random.default_rng(7)
+VOTES = RNG.choice(3, p=[0.8, 0.15, 0.05], size=(60, 40))
+COUNTS = np.stack([(VOTES == c).sum(axis=0) for c in range(3)], axis=1).astype(float)
+ANSWERED = RNG.random(40) < 0.7
+CONFIDENT = make_mechanism("confident_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0)
+INTERACTIVE = make_mechanism(
+    "interactive_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0, interactive_threshold=20.0,
+    reinforce_confidence=0.9,
+)  # fmt: skip
+TINY = make_mechanism("gnmax", view="label", sigma=0.3)
+LNMAX = make_mechanism("lnmax", view="label", gamma=0.2)
+DELTA = np.array([1e-5, 1e-5, 1e-6, 1e-5])
+
+
+def evidence(mechanism, student_votes=None, *, abstentions=False):
+    return Evidence(
+        mechanism=mechanism, counts=COUNTS, abstentions=abstentions, answered=ANSWERED,
+        student_votes=student_votes,
+    )  # fmt: skip
+
+
+def units(*, present=None, own=False):
+    there = np.ones((4, 40), dtype=bool) if present is None else present
+    votes = np.where(there, VOTES[:4], ABSTAIN) if own else None
+    sensitivity = np.array([1.0, 1.0, 1.0, 2.0])
+    return Units(sensitivity=sensitivity, cast=np.ones(60), delta=DELTA, present=there, own_votes=votes)
+
+
+def circumstances(mechanism, **changes):
+    usual = {
+        "view": "label", "classes": 3, "sensitivity": np.ones(4), "cast": np.ones(60), "votes_known": True,
+        "one_vote": True, "everyone": True, "secret": False,
+    }  # fmt: skip
+    return Circumstances(mechanism=mechanism, **(usual | changes))
+
+
+def least(rdp, delta):
+    return rdp_to_epsilon(rdp, ORDERS, delta=delta).min()
+
+
+def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_thresholds_noise():
+    figures = DATA_DEPENDENT["papernot2018"].figures(evidence(CONFIDENT), units()).for_research()
+    for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
+        tests = 40 * ORDERS * (s / 15) ** 2 / 2
+        label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s])).for_research()[0]
+        want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
+        assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.order[unit] == ORDERS[want.argmin()]
+        answers = ndtr((COUNTS.max(axis=1) - 36) / 15)
+        want = rdp_to_epsilon(answers @ label + tests, ORDERS, delta=DELTA[unit])
+        assert figures.expected[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.expected_order[unit] == ORDERS[want.argmin()]
+    assert figures.epsilon[3] > figures.epsilon[0]
+    assert figures.epsilon[2] > figures.epsilon[0]
+
+
+def test_a_unit_pays_only_for_queries_that_it_took_part_in():
+    present = np.ones((4, 40), dtype=bool)
+    present[1, 10:] = False
+    present[2] = False
+    for name, mechanism in (("papernot2018", CONFIDENT), ("exact", CONFIDENT), ("moments2017", LNMAX)):
+        all_of_it = DATA_DEPENDENT[name].figures(evidence(mechanism), units()).for_research()
+        some = DATA_DEPENDENT[name].figures(evidence(mechanism), units(present=present)).for_research()
+        assert some.epsilon[0] == pytest.approx(all_of_it.epsilon[0], rel=1e-9)
+        assert some.epsilon[1] < all_of_it.epsilon[1]
+        assert some.epsilon[2] < some.epsilon[1]
+
+
+def test_moments_2017_are_those_of_the_module():
+    figures = DATA_DEPENDENT["moments2017"].figures(evidence(LNMAX), units()).for_research()
+    total = moments2017.total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
+    want, at = moments2017.epsilon(total, MOMENTS, delta=1e-5)
+    assert figures.epsilon[3] == pytest.approx(want[0], rel=1e-12)
+    assert figures.order[3] == at[0] + 1
+
+
+def test_exact_figures_are_joint_over_refusal_and_label_and_fall_for_a_unit_that_knows_its_vote():
+    setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0)
+    anyone = DATA_DEPENDENT["exact"].figures(evidence(CONFIDENT), units()).for_research()
+    own = DATA_DEPENDENT["exact_own_vote"].figures(evidence(CONFIDENT), units(own=True)).for_research()
+    total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
+    assert anyone.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
+    assert (own.epsilon <= anyone.epsilon * (1 + 1e-12)).all()
+    assert (own.epsilon < anyone.epsilon * (1 - 1e-6)).any()
+    with pytest.raises(InvalidInput, match="needs the votes of each unit"):
+        DATA_DEPENDENT["exact_own_vote"].figures(evidence(CONFIDENT), units())
+
+
+@pytest.mark.parametrize("name", ["exact", "exact_own_vote"])
+def test_a_unit_that_abstained_in_private_is_not_taken_for_one_that_took_no_part(name):
+    """It would pay nothing, while a neighbour that votes moves its seat."""
+    with pytest.raises(InvalidInput, match=r"one abstained \(-1\)"):
+        DATA_DEPENDENT[name].figures(evidence(CONFIDENT, abstentions=True), units(own=True))
+    votes = VOTES[:4].copy()
+    votes[2, 5] = ABSTAIN
+    given = replace(units(), own_votes=votes)
+    with pytest.raises(InvalidInput, match=r"one abstained \(-1\)"):
+        DATA_DEPENDENT[name].figures(evidence(CONFIDENT), given)
+    absent = np.ones((4, 40), dtype=bool)
+    absent[2, 5] = False
+    figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), replace(given, present=absent)).for_research()
+    assert np.isfinite(figures.epsilon).all()
+
+
+def test_interactive_votes_are_held_against_the_student():
+    student = 60 * RNG.dirichlet([1.0, 1.0, 1.0], size=40)
+    setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0, student_votes=student)
+    figures = DATA_DEPENDENT["exact"].figures(evidence(INTERACTIVE, student), units()).for_research()
+    total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
+    assert figures.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
+    papernot = DATA_DEPENDENT["papernot2018"].figures(evidence(INTERACTIVE, student), units()).for_research()
+    answers = ndtr(((COUNTS - student).max(axis=1) - 36) / 15)
+    label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.ones(1)).for_research()[0]
+    assert papernot.expected[0] == pytest.approx(least(answers @ label + 40 * ORDERS / 450, 1e-5), rel=1e-12)
+
+
+def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_scatter():
+    counts = np.tile([[52.0, 6.0, 2.0], [55.0, 3.0, 2.0]], (100, 1))
+    given = Evidence(
+        mechanism=CONFIDENT, counts=counts, abstentions=False, answered=np.ones(200, dtype=bool), student_votes=None
+    )
+    everyone = Units(
+        sensitivity=np.ones(60),
+        cast=np.ones(60),
+        delta=np.full(60, 1e-5),
+        present=np.ones((60, 200), dtype=bool),
+        own_votes=None,
+    )
+    smooth = DATA_DEPENDENT["smooth_sensitivity"].figures(given, everyone).for_research()
+    plain = DATA_DEPENDENT["papernot2018"].figures(given, everyone).for_research()
+    assert (smooth.epsilon > plain.epsilon).all()
+    assert (smooth.std > 0).all()
+    assert np.isfinite(smooth.epsilon).all()
+
+
+def test_every_figure_is_private_and_no_such_accountant_can_charge():
+    for name, mechanism in (("papernot2018", CONFIDENT), ("exact", CONFIDENT), ("moments2017", LNMAX)):
+        assert isinstance(DATA_DEPENDENT[name].figures(evidence(mechanism), units()), Private)
+    for account in DATA_DEPENDENT.values():
+        assert not isinstance(account, Accountant)
+        for charging in ("query_cost", "affords", "to_epsilon"):
+            assert not hasattr(account, charging)
+    assert not set(DATA_DEPENDENT) & set(ACCOUNTANTS)
+    assert not {a.statement for a in DATA_DEPENDENT.values()} & {a.statement for a in ACCOUNTANTS.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "named"),
+    [
+        ("papernot2018", circumstances(LNMAX), "lnmax; allowed: gnmax, confident_gnmax, interactive_gnmax"),
+        ("moments2017", circumstances(CONFIDENT), "confident_gnmax; allowed: lnmax"),
+        ("papernot2018", circumstances(CONFIDENT, view="histogram"), "view 'histogram'; allowed: view 'label'"),
+        ("exact", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
+        ("exact", circumstances(CONFIDENT, secret=True), "secret sampling"),
+        ("exact", circumstances(CONFIDENT, sensitivity=np.arange(1.0, 41.0)), "40 distinct weights"),
+        ("exact_own_vote", circumstances(CONFIDENT, votes_known=False), "needs the one vote of each unit"),
+        ("exact", circumstances(CONFIDENT, sensitivity=np.array([301.0])), "301 votes at sigma 6; allowed: at most 50"),
+        ("smooth_sensitivity", circumstances(TINY), "C5 or C6.*sigma 0.3 for a unit of 1 votes"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.array([1.0, 99.0])), "for a unit of 99 votes"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, everyone=False), "every party in every query"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.linspace(1, 2, 33)), "33 distinct weights"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
+        ("smooth_sensitivity", circumstances(INTERACTIVE), "interactive_gnmax"),
+    ],
+)
+def test_an_accountant_refuses_what_it_has_no_theorem_for_before_anything_is_trained(name, given, named):
+    with pytest.raises(InvalidInput, match=named):
+        DATA_DEPENDENT[name].check(given)
+
+
+def test_smooth_sensitivity_names_the_condition_that_fails():
+    given = Evidence(
+        mechanism=TINY, counts=COUNTS, abstentions=False, answered=np.ones(40, dtype=bool), student_votes=None
+    )
+    everyone = Units(
+        sensitivity=np.ones(60),
+        cast=np.ones(60),
+        delta=np.full(60, 1e-5),
+        present=np.ones((60, 40), dtype=bool),
+        own_votes=None,
+    )
+    with pytest.raises(InvalidInput, match="C5 or C6"):
+        DATA_DEPENDENT["smooth_sensitivity"].figures(given, everyone)
+
+
+def test_figures_do_not_depend_on_the_order_of_the_units():
+    present = RNG.random((4, 40)) < 0.6
+    given = units(present=present)
+    turned = Units(
+        sensitivity=given.sensitivity[::-1].copy(), cast=given.cast, delta=given.delta[::-1].copy(),
+        present=present[::-1].copy(), own_votes=None,
+    )  # fmt: skip
+    for name in ("papernot2018", "exact"):
+        one: Figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), given).for_research()
+        other: Figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), turned).for_research()
+        np.testing.assert_allclose(one.epsilon, other.epsilon[::-1], rtol=1e-12)

@@ -1,0 +1,73 @@
+"""Settings and study of `ask`: what is refused before anything is trained, and what the study promises."""
+
+import numpy as np
+import pytest
+
+from protocols.errors import InvalidInput
+from simulations.ask.settings import AskSettings, ask_settings, read_ask_config, write_ask_config
+from simulations.ask.study import ask_study
+from simulations.ask.text import rule_words, statements
+
+
+def test_the_file_gives_the_settings_back(tmp_path) -> None:
+    settings = ask_settings(parties=50, skew=0.5, models=("mlp", "cnn"), seeds=(0, 3), budgets=4, baselines=False)
+    (tmp_path / "config.toml").write_text(write_ask_config(settings))
+    assert read_ask_config(tmp_path / "config.toml") == settings
+    assert AskSettings() == ask_settings()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"queriers": 51}, "queriers is 51; allowed: 1 to the 50 parties"),
+        (
+            {"models": ("random_forest",)},
+            "random_forest.*private inference computes it: logistic_regression, mlp, small_cnn, cnn",
+        ),
+        ({"models": ("mlp", "mlp")}, "each kind once"),
+        ({"quorum": 50}, "quorum is 50; allowed: 1 to 49"),
+        ({"skew": 0.0}, "dirichlet"),
+        ({"turn": 0}, "turn is 0"),
+        ({"view": "histogram"}, "unknown setting 'view'"),
+        ({"budgets": "no"}, "budgets"),
+        ({"units": 63}, "units is 63; allowed: a power of two"),
+        ({"units": 2}, "sigma"),
+        ({"threshold": 51.0}, "threshold is 51; allowed: at most the total weight, 50 votes"),
+        ({"sigma": 1e9}, "ring|2\\*\\*30|below"),
+        ({"mechanism": "lnmax"}, "mechanism is 'lnmax'"),
+    ],
+)
+def test_what_does_not_go_together_is_one_clear_error(wrong, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        _ = ask_study(ask_settings(**{"parties": 50, **wrong}), classes=10)[1].budgets
+
+
+@pytest.mark.parametrize("weights", ["uniform", "proportional", "exhaustive"])
+@pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax"])
+def test_the_study_is_two_server_on_the_lattice_and_label_only(weights, mechanism) -> None:
+    settings = ask_settings(parties=100, budgets="1:0.5,4:0.5", weights=weights, mechanism=mechanism)
+    budgets, study = ask_study(settings, classes=10)
+    assert (study.view, study.accountant_name, study.confidentiality.level) == ("label", "label_only", "two_server")
+    assert (study.mechanism.lattice.units, study.mechanism.lattice.shares) == (64, 1)
+    assert np.array_equal(study.weights * 64, np.rint(study.weights * 64))
+    assert (study.budgets.epsilon_guaranteed <= budgets.epsilon + 1e-9).all()
+
+
+def test_very_large_budgets_need_no_delta_for_float64_noise() -> None:
+    """At epsilon 20 a study with real-valued noise would be refused."""
+    _, study = ask_study(ask_settings(parties=50, budgets="10:0.5,20:0.5"), classes=10)
+    assert study.budgets.affordable(np.zeros(50, dtype=np.int64), limit=10**6).min() > 100
+
+
+def test_statements_say_who_is_protected_against_whom_and_only_caps_have_an_epsilon() -> None:
+    _, study = ask_study(ask_settings(parties=50, budgets="2"), classes=10)
+    said = statements(study, queriers=3)
+    epsilon = study.budgets.epsilon_guaranteed.max()
+    assert all(one.epsilon in (None, epsilon) for one in said)
+    assert "all 3 querying parties together, colluding" in said[0].against
+    assert any("guardian" in one.against and one.epsilon is not None and "collude" in one.words for one in said)
+    assert any("own labelled records" in one.protected and one.epsilon is None for one in said)
+    assert "one record" in said[0].protected
+    _, party = ask_study(ask_settings(parties=50, budgets="2", unit="party"), classes=10)
+    assert "all data" in statements(party, queriers=1)[0].protected
+    assert "same number of queries" in rule_words(study, queriers=3)

@@ -1,0 +1,331 @@
+"""Leave-one-out retraining on real digits (scikit-learn's, no file)."""
+
+from dataclasses import replace
+
+import mpmath
+import numpy as np
+import pytest
+
+from party.teachers import teacher_kind
+from protocols.bounds.label_only import ORDERS
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import InvalidInput
+from protocols.noise import simulated
+from protocols.research.label_law import log_answered
+from protocols.research.private import Private
+from simulations.engines.engine import Engine
+from simulations.pipeline import study_of
+from simulations.progress import Reporter
+from simulations.retraining import retraining as module
+from simulations.retraining.retrained_teachers import Draw, draw, retrain
+from simulations.retraining.retraining import retraining
+from simulations.setup.experiment import experiment
+from simulations.stages.asked_votes import AskedVotes
+from simulations.stages.cast import cast_votes
+from simulations.stages.inputs import Host, read_inputs
+from simulations.stages.label import label_seed
+from simulations.stages.replay import StoredVotes
+
+CONFIDENCE = 1 - 1e-7
+SETTINGS = {
+    "dataset": "digits",
+    "parties": 12,
+    "private_size": 360,
+    "queries": 40,
+    "student": "none",
+    "budgets": "6:0.5,9:0.5",
+    "sigma": 4.0,
+    "sigma_threshold": 6.0,
+    "threshold": 4.0,
+}
+
+# What a student between the rounds might say of every query.
+PREDICTED = np.array([0.55] + [0.05] * 9)
+INTERACTIVE = {"mechanism": "interactive_gnmax", "student": "random_forest", "interactive_threshold": 1.0}
+
+
+class Here(Engine):
+    """An engine without workers: the parties run in this process."""
+
+    def run(self, host, parties, body):
+        opened = host.open()
+        return body(lambda requests, on_reply=None: dict(opened.handle(requests)))
+
+
+class Case:
+    """Votes that were cast, a study on them, and what it released."""
+
+    def __init__(self, folder, **changes):
+        host = Host(data_dir=None, cache_dir=folder, engine="in_process", workers=1)
+        self.settings = experiment(**{**SETTINGS, **changes})
+        inputs = read_inputs(self.settings, host=host, reporter=Reporter(quiet=True))
+        self.dataset, self.shards = inputs.dataset, inputs.shards
+        _, self.study = study_of(inputs)
+        self.votes = cast_votes(
+            self.dataset,
+            self.shards,
+            teacher=self.settings.teacher,
+            seed=0,
+            engine=Here,
+            cache_dir=folder,
+            on_stage=lambda *_: None,
+        ).votes
+        stored = StoredVotes(self.study.classes, self.votes, None)
+        interactive = self.study.mechanism.interactive
+        self.predictions = np.tile(PREDICTED, (40, 1)) if interactive else None
+        self.result = label_seed(
+            self.study,
+            stored,
+            seed=0,
+            dropout=self.settings.dropout,
+            truth=None,
+            train=(lambda labels: self.predictions) if interactive else None,
+        )
+
+    def retraining(self, **changes):
+        given = {
+            "study": self.study,
+            "dataset": self.dataset,
+            "shards": self.shards,
+            "votes": self.votes,
+            "result": self.result,
+            "teacher": self.settings.teacher,
+            "seed": 0,
+            "parties": [0, 3, 7],
+            "retrainings": 6,
+            "confidence": CONFIDENCE,
+            "population": "federation",
+            **changes,
+        }
+        first = [given.pop(name) for name in ("study", "dataset", "shards", "votes", "result")]
+        return retraining(*first, **given)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def case(folder):
+    return Case(folder)
+
+
+@pytest.fixture(scope="module")
+def report(case):
+    return case.retraining()
+
+
+def test_the_result_is_private_and_has_one_row_for_each_party(case, report):
+    assert isinstance(report, Private)
+    found = report.for_research()
+    assert [row.party for row in found.rows] == [case.study.roster[i].party for i in (0, 3, 7)]
+    assert found.asked == (case.result.labelling.labels != -2).sum() > 5
+    assert any(row.moved_share > 0 for row in found.rows)
+    for row, party in zip(found.rows, (0, 3, 7), strict=True):
+        assert row.retrainings == 6
+        assert row.epsilon_budget == case.study.roster[party].epsilon
+        assert row.epsilon_guaranteed == case.study.budgets.epsilon_guaranteed[party]
+        assert 0 <= row.moved_mean <= row.moved_max <= found.asked
+        assert (row.moved_share > 0) == (row.moved_max > 0)
+        assert 0 < row.epsilon_proved <= row.epsilon_guaranteed
+        assert (row.moved_share == 0) == (row.top_share == 0)
+        assert 0 <= row.top_share <= 1
+
+
+def test_a_typical_record_costs_less_than_the_worst_case_where_no_vote_moved(report):
+    still = [row for row in report.for_research().rows if row.moved_share == 0]
+    assert all(row.epsilon_typical < row.epsilon_guaranteed for row in still)
+    # ln(1/delta) over the largest power is all that the conversion leaves of nothing.
+    assert all(row.epsilon_typical == pytest.approx(-np.log(row.delta - 1e-7) / 1023, rel=1e-6) for row in still)
+
+
+def test_the_same_seed_gives_the_same_report_and_progress_is_told(case, report):
+    told = []
+    again = case.retraining(on_progress=lambda done, total: told.append((done, total)))
+    assert again.for_research() == report.for_research()
+    assert told[-1] == (18, 18)
+    assert told == sorted(told)
+
+
+def test_a_record_replaced_by_itself_moves_nothing_and_costs_nothing(case, monkeypatch):
+    shard = case.shards[0][0]
+    itself = [Draw(0, place, int(shard[place])) for place in range(4)]
+    monkeypatch.setattr(module, "draw", lambda *_: itself)
+    (row,) = case.retraining(parties=[0]).for_research().rows
+    assert (row.moved_max, row.moved_share, row.top_share) == (0, 0.0, 0.0)
+
+
+def test_the_divergence_of_one_retraining_agrees_with_mpmath(case, monkeypatch):
+    """The whole way from votes to x: every moved query by a plain trapezoid rule at 20 digits."""
+    asked = np.flatnonzero(case.result.labelling.labels != -2)
+    drawn = draw(case.shards, 0, 30, "federation", seed=5)
+    kind = teacher_kind("logistic_regression")
+    cast = retrain(kind, case.dataset, case.shards, 0, drawn, case.votes, asked, seed=0, on_done=lambda _: None)
+    old = case.votes[0, 0, asked]
+    number = int(np.flatnonzero((cast != old).any(axis=1))[0])
+    seen = []
+    monkeypatch.setattr(module, "draw", lambda *_: [drawn[number]] * 2)
+    monkeypatch.setattr(module, "bayesian_cost", keeping(seen, module.bayesian_cost))
+    case.retraining(parties=[0])
+    orders = [int(np.flatnonzero(ORDERS == order)[0]) for order in (1.05, 2.0, 1024.0)]
+    x = seen[0].for_research()[:, orders]
+    np.testing.assert_array_equal(x[0], x[1])
+    weights, study = case.study.weights, case.study
+
+    def law(counts):
+        n = [mpmath.mpf(float(count)) / mpmath.mpf(study.sigma) for count in counts]
+        steps = [min(n) - 10 + mpmath.mpf(i) / 5 for i in range(int(5 * (max(n) - min(n) + 20)))]
+        below = {count: [mpmath.ncdf(t - count) for t in steps] for count in set(n)}
+        every = [mpmath.fprod(column) for column in zip(*(below[count] for count in n), strict=True)]
+        density = {
+            count: [mpmath.npdf(t - count) / 5 / one for t, one in zip(steps, below[count], strict=True)]
+            for count in below
+        }
+        p = mpmath.ncdf((mpmath.mpf(float(max(counts))) - mpmath.mpf(study.threshold)) / study.sigma_threshold)
+        return [1 - p] + [p * mpmath.fdot(density[count], every) for count in n]
+
+    expected = np.zeros((2, 3))
+    with mpmath.workdps(20):
+        for q in np.flatnonzero(cast[number] != old):
+            everyone = case.votes[:, 0, asked[q]]
+            before = np.array([weights[everyone == c].sum() for c in range(10)])
+            after = before.copy()
+            after[old[q]] -= weights[0]
+            after[cast[number][q]] += weights[0]
+            pair = [law(before), law(after)]
+            for side, (first, second) in enumerate((pair, pair[::-1])):
+                for i, order in enumerate((1.05, 2.0, 1024.0)):
+                    a = mpmath.mpf(order)
+                    moment = mpmath.fsum(f**a * s ** (1 - a) for f, s in zip(first, second, strict=True))
+                    expected[side, i] += float(mpmath.log(moment))
+    np.testing.assert_allclose(x[0], expected.max(axis=0), rtol=1e-9)
+
+
+def keeping(seen, function):
+    def kept(samples, *args, **named):
+        seen.append(samples)
+        return function(samples, *args, **named)
+
+    return kept
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"teachers_per_party": 2, "threshold": 8.0},
+        {"dropout": 0.3},
+        {"stop": "drop-exhausted", "weights": "uniform"},
+        {"individualization": "vanishing", "threshold": 3.0},
+        INTERACTIVE,
+    ],
+)
+def test_the_histograms_are_those_that_were_released_from(folder, changes):
+    """Releasing from them again with the same noise gives the same labels."""
+    case = Case(folder, **changes)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result, case.predictions)
+    noise, at = simulated(simulation_rng(0, "noise")), 0
+    labels = case.result.labelling.labels
+    assert len(case.result.labelling.batches) > 0
+    for size, _ in case.result.labelling.batches:
+        second = case.study.round_one is not None and at >= case.study.round_one
+        of_batch = case.predictions[at : at + size] if second else None
+        again = case.study.release(run.counts[at : at + size], noise, predictions=of_batch)
+        np.testing.assert_array_equal(again, labels[run.positions[at : at + size]])
+        at += size
+
+
+def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_predictions(folder, monkeypatch):
+    case = Case(folder, **INTERACTIVE)
+    with pytest.raises(InvalidInput, match="predictions are missing"):
+        case.retraining()
+    seen = []
+
+    def kept(tested, **named):
+        seen.append(tested)
+        return log_answered(tested, **named)
+
+    monkeypatch.setattr(module, "log_answered", kept)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result, case.predictions)
+    first, second = case.study.round_one - 1, case.study.round_one
+    module._divergence(run, np.array([first, second]), run.counts[[first, second]] + 0.5)
+    counts, total = run.counts, case.study.nominal_weight
+    wanted = [counts[first].max() - 4.0, (counts[second] - total * PREDICTED).max() - 1.0]
+    np.testing.assert_allclose(seen[0], wanted, rtol=1e-12)
+    np.testing.assert_allclose(seen[1], np.array(wanted) + 0.5, rtol=1e-12)
+    assert len(case.retraining(predictions=case.predictions).for_research().rows) == 3
+
+
+def test_what_a_party_does_not_take_part_in_costs_its_records_nothing(folder):
+    case = Case(folder, individualization="vanishing", threshold=3.0)
+    run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result)
+    seldom = int(case.study.rates.argmin())
+    assert 0 < run.entering[seldom].sum() < len(run.positions)
+    (row,) = case.retraining(parties=[seldom]).for_research().rows
+    assert row.moved_max <= run.entering[seldom].sum()
+
+
+def test_several_teachers_move_only_the_vote_of_the_one_that_learned_the_record(folder):
+    case = Case(folder, teachers_per_party=2, threshold=8.0)
+    assert {each.teacher for each in draw(case.shards, 1, 30, "party", seed=0)} == {0, 1}
+    (row,) = case.retraining(parties=[1], population="party").for_research().rows
+    assert row.moved_max <= case.retraining(parties=[1]).for_research().asked
+
+
+def test_the_histogram_view_costs_the_gaussian_mechanism_of_the_moved_votes(folder, monkeypatch):
+    case = Case(folder, view="histogram", sigma_threshold=None)
+    seen = []
+    monkeypatch.setattr(module, "bayesian_cost", keeping(seen, module.bayesian_cost))
+    (row,) = case.retraining(parties=[0], retrainings=20).for_research().rows
+    x = seen[0].for_research()
+    # A moved vote is sqrt(2) of its weight away.
+    each = (ORDERS - 1) * ORDERS * (case.study.weights[0] / case.study.sigma) ** 2
+    moved = x / each
+    np.testing.assert_allclose(moved, np.rint(moved[:, :1]) * np.ones(len(ORDERS)), rtol=1e-9, atol=1e-12)
+    assert moved.max() == pytest.approx(row.moved_max)
+
+
+def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
+    other = case.votes.copy()
+    other[3] = (other[3] + 1) % 10
+    result = label_seed(case.study, StoredVotes(10, other, None), seed=0, dropout=0.0, truth=None)
+    with pytest.raises(InvalidInput, match="otherwise than the votes given"):
+        case.retraining(votes=other, result=result)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"retrainings": 1}, "retrainings is 1"),
+        ({"confidence": 1.0}, "confidence is 1"),
+        ({"confidence": 0.999}, "below the smallest delta"),
+        ({"parties": []}, "parties are"),
+        ({"parties": [0, 0]}, "parties are"),
+        ({"parties": [12]}, "from 0 to 11"),
+        ({"parties": [-1]}, "from 0 to 11"),
+        ({"teacher": "oracle"}, "teacher is 'oracle'"),
+    ],
+)
+def test_arguments_out_of_range_are_refused_before_anything_is_trained(case, changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        case.retraining(**changes)
+
+
+def test_votes_shards_and_studies_that_do_not_fit_are_refused(case, folder):
+    with pytest.raises(InvalidInput, match="allowed: \\(12, 1\\) parties and teachers"):
+        case.retraining(votes=case.votes[:5])
+    with pytest.raises(InvalidInput, match="votes on 30 queries"):
+        case.retraining(votes=case.votes[:, :, :30])
+    with pytest.raises(InvalidInput, match="shards of 11 parties"):
+        case.retraining(shards=case.shards[:11])
+    with pytest.raises(InvalidInput, match="unit is 'party'"):
+        case.retraining(study=replace(case.study, unit="party"))
+    with pytest.raises(InvalidInput, match="participation is 'secret'"):
+        case.retraining(study=replace(case.study, participation_name="secret"))
+    nothing = replace(case.result.labelling, labels=np.full(40, -2), batches=[])
+    with pytest.raises(InvalidInput, match="no query was asked"):
+        case.retraining(result=replace(case.result, labelling=nothing, spent_after=case.result.spent_after[:0]))
+    laplace = Case(folder, mechanism="lnmax", sigma=None, sigma_threshold=None, threshold=None, gamma=0.5)
+    with pytest.raises(InvalidInput, match="mechanism is 'lnmax'"):
+        laplace.retraining()

@@ -1,0 +1,106 @@
+"""The casting stages on real digits (scikit-learn's, no file), in worker processes."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from protocols.errors import EngineFailed
+from simulations import datasets
+from simulations.datasets.request import DatasetRequest
+from simulations.engines import open_engine
+from simulations.setup.partition import parse_partition, partition, teacher_shards
+from simulations.stages.cast import cast_votes
+
+DATASET = datasets.load("digits", DatasetRequest(seed=0))
+ENGINE = partial(open_engine, "in_process", workers=2)
+
+
+def shards_of(parties, teachers=1, scheme="iid", seed=0):
+    holdings = partition(DATASET, parties=parties, scheme=parse_partition(scheme), seed=seed)
+    return [teacher_shards(records, None, teachers=teachers, seed=0) for records in holdings]
+
+
+def cast(folder, shards, *, engine=ENGINE, seed=0, dataset=DATASET, stages=None, teacher="logistic_regression"):
+    return cast_votes(
+        dataset,
+        shards,
+        teacher=teacher,
+        seed=seed,
+        engine=engine,
+        cache_dir=folder,
+        on_stage=lambda name, done, total: None if stages is None else stages.append((name, done, total)),
+    )
+
+
+def no_engine():
+    raise AssertionError("nothing should be trained or cast")
+
+
+def test_votes_are_right_more_often_than_chance_and_come_with_progress(tmp_path):
+    stages = []
+    result = cast(tmp_path, shards_of(8, teachers=2), stages=stages)
+    assert result.votes.shape == (8, 2, len(DATASET.public_labels))
+    assert result.trained == 16
+    assert (result.votes == DATASET.public_labels).mean() > 0.6
+    assert ("teachers", 8, 8) in stages
+    assert ("votes", 8, 8) in stages
+
+
+def test_a_second_cast_opens_no_engine_and_other_queries_train_nothing(tmp_path):
+    shards = shards_of(4)
+    first = cast(tmp_path, shards)
+    again = cast(tmp_path, shards, engine=no_engine)
+    np.testing.assert_array_equal(first.votes, again.votes)
+    assert again.trained == 0
+    smaller = datasets.load("digits", DatasetRequest(seed=0, public_size=50))
+    if np.array_equal(smaller.private_inputs, DATASET.private_inputs):
+        assert cast(tmp_path, shards, dataset=smaller).trained == 0
+    with pytest.raises(AssertionError, match="nothing should"):
+        cast(tmp_path, shards, engine=no_engine, seed=1)
+    with pytest.raises(AssertionError, match="nothing should"):
+        cast(tmp_path, shards_of(4, seed=1), engine=no_engine)
+
+
+def test_an_interrupted_cast_finds_the_teachers_that_were_finished(tmp_path):
+    shards = shards_of(6)
+    whole = cast(tmp_path / "whole", shards)
+    broken = cast(tmp_path / "broken", shards)
+    # As if the run had been stopped while training: some teachers are there, no votes.
+    for votes in (tmp_path / "broken" / "votes").iterdir():
+        votes.unlink()
+    for name in ("teacher-1-0", "teacher-4-0"):
+        (broken.folder / name).unlink()
+    resumed = cast(tmp_path / "broken", shards)
+    assert resumed.trained == 2
+    np.testing.assert_array_equal(resumed.votes, whole.votes)
+
+
+@pytest.mark.parametrize("teacher", ["logistic_regression", "random_forest"])
+def test_skewed_and_tiny_parties_vote_too(tmp_path, teacher):
+    """Strong label skew: parties of one class only, and of fewer rows than classes."""
+    shards = shards_of(150, scheme="dirichlet:0.05")
+    classes_seen = [len(np.unique(DATASET.private_labels[of_party[0]])) for of_party in shards]
+    assert min(classes_seen) == 1
+    assert min(len(of_party[0]) for of_party in shards) < 10
+    votes = cast(tmp_path, shards, teacher=teacher).votes
+    assert votes.min() >= 0
+    assert votes.max() < 10
+
+
+@pytest.mark.slow
+def test_both_engines_cast_the_same_votes_from_the_same_seed(tmp_path):
+    shards = shards_of(6, teachers=2)
+    in_process = cast(tmp_path / "in_process", shards)
+    flower = cast(tmp_path / "flower", shards, engine=partial(open_engine, "flower", workers=2))
+    np.testing.assert_array_equal(in_process.votes, flower.votes)
+    assert flower.trained == 12
+
+
+def test_a_party_that_does_not_answer_is_named(tmp_path):
+    class Silent:
+        def run(self, spec, names, body):
+            return body(lambda requests, on_reply=None: dict.fromkeys(requests))
+
+    with pytest.raises(EngineFailed, match="4 of 4 parties did not answer"):
+        cast(tmp_path, shards_of(4), engine=Silent)
