@@ -18,6 +18,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from coordinator.commands.group import run_command as run_coordinator
+from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
 from party.home import Home
 from protocols.crypto.identity import certificate_from_pem, encoded_point
@@ -30,7 +31,7 @@ from protocols.study.terms import Feature, Terms
 ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
 # What so few parties need for labels that are mostly right; SIGMA is for up to 20 queries.
 EPSILON, SIGMA = 45.0, 1.2
-SERVERS = {"centre": ("coordinator", "serve"), "notary": ("coordinator", "guardian", "serve")}
+SERVERS = {"centre": ("coordinator", "serve"), "notary": ("guardian", "serve")}
 
 
 class AskedProcesses:
@@ -171,7 +172,7 @@ class AskedProcesses:
 
     def notary(self, *arguments: str) -> str:
         """One command of the guardian's administrator."""
-        return called(run_coordinator, ["guardian", *arguments, "--home", str(self.folder / "notary")])
+        return called(run_guardian, [*arguments, "--home", str(self.folder / "notary")])
 
     def party(self, name: str, *arguments: str, code: int = 0) -> str:
         """One command of a hospital."""

@@ -2,11 +2,10 @@
 
     OMP_NUM_THREADS=1 python benchmarks/guardian.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
 
-The guardian is `guardian serve` in a process of its own, with its ledger on disk; what is timed is what a coordinator
-waits for once every party has answered: submission, check, garbled circuit, the signature. --rtt-ms puts a process in
-between that delivers every byte half of that later. Beside it: 64 MiB through the same line in each direction, and the
-seconds of one small message there and back.
-"""
+The guardian is `conclave-guardian serve` in a process of its own, with its ledger on disk; what is timed is what a
+coordinator waits for once every party has answered: submission, check, garbled circuit, the signature. --rtt-ms puts a
+process in between that delivers every byte half of that later. Beside it: 64 MiB through the same line in each
+direction, and the seconds of one small message there and back."""
 
 from __future__ import annotations
 
@@ -138,7 +137,7 @@ def certified(folder: Path) -> tuple[Home, GuardianHome]:
 
 
 def run_guardian(folder: Path, ports: Connection) -> None:
-    """The guardian's process: `guardian serve`, and another port for the line alone. Ends when `ports` is closed."""
+    """The guardian's process: `conclave-guardian serve`, and a port for the line alone. Ends when `ports` is closed."""
     guardian, stop = GuardianHome(folder), threading.Event()
     (approved,) = (each.name for each in guardian.studies.iterdir())
     study = read_study(guardian.studies / approved / "study.toml")

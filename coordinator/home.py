@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import tempfile
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import get_type_hints
@@ -14,15 +11,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import certificate_from_pem, check_name, key_from_pem
-from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
-from protocols.private_files import private_folder
-from protocols.reading import read_bytes, read_toml
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_toml
+from runtime.address import check_address
+from runtime.files import read
 
 HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME = Path("~/.conclave-coordinator")
 
-_FILE_BYTES = 2**20
-_ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",
     "coordinator": "Name in this coordinator's certificate; studies name it in [terms].",
@@ -133,59 +129,6 @@ def settings_toml(settings: Settings) -> str:
     for key, value in asdict(settings).items():
         lines += ["", f"# {_COMMENTS[key]}", f"{key} = {json.dumps(value)}"]
     return "\n".join(lines) + "\n"
-
-
-def check_address(what: str, address: str) -> str:
-    """`address` itself if it is HOST:PORT; InvalidInput otherwise."""
-    match = _ADDRESS.fullmatch(address)
-    if not match or int(match.group(1)) > 65_535:
-        raise InvalidInput(f"{what} is {address[:80]!r}; allowed: HOST:PORT, such as 127.0.0.1:7443")
-    return address
-
-
-def read(path: Path) -> bytes:
-    """A file of the folder. Raises DataUnavailable, DataCorrupt."""
-    try:
-        return read_bytes(path, most=_FILE_BYTES)
-    except DataUnavailable:
-        raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
-
-
-def write(path: Path, content: bytes | str) -> None:
-    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed."""
-    data = content.encode() if isinstance(content, str) else content
-    part: Path | None = None
-    try:
-        make_folder(path.parent)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
-        part = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        if part is not None:
-            part.unlink(missing_ok=True)
-        raise StorageFailed(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
-        ) from error
-
-
-def make_folder(folder: Path) -> None:
-    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
-    private_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes names in a folder outlive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 _REQUIRED = frozenset({"consortium", "coordinator", "listen", "enrol_listen", "address", "enrol_address"})

@@ -17,7 +17,7 @@ from typing import IO, Protocol
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Connected, Hub
 from coordinator.connection.relaying import RelayedStudy
-from coordinator.home import Home, make_folder
+from coordinator.home import Home
 from coordinator.labelling.jobs import Guardians, OpensStudies, OpenStudy
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
@@ -27,6 +27,7 @@ from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.private_files import open_private, tighten
 from protocols.study.study import Study
+from runtime.files import make_folder
 from runtime.logs import Log
 from runtime.metrics import Monitor, prometheus
 

@@ -1,4 +1,4 @@
-"""guardian: what another organisation runs at level two_server, and how the coordinator's operator certifies it."""
+"""conclave-guardian: what another organisation runs at level two_server."""
 
 from __future__ import annotations
 
@@ -10,10 +10,6 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.home import Home, read, write
-from coordinator.members.authority import Authority, authority_pem
-from coordinator.store.store import Store
 from guardian.home import (
     DEFAULT_HOME,
     HOME_VARIABLE,
@@ -23,12 +19,18 @@ from guardian.home import (
     create_guardian,
 )
 from protocols.crypto.randomness import system_source
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import ConclaveError, Refused
 from protocols.study.file import read_study
+from runtime.cli import CONTEXT, EPILOG, json_option, run_group, show_server_error
+from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
 
-_REQUEST_BYTES = 2**20
+PROGRAM = "conclave-guardian"
+_NEXT = {
+    "already_serving": "stop the other serve, or give another --home",
+    "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
+}
 _guardian_home_option = click.option(
     "--home",
     "home_folder",
@@ -40,22 +42,23 @@ _guardian_home_option = click.option(
 )
 
 
-@click.group(epilog=EPILOG)
-def guardian() -> None:
+@click.group(epilog=EPILOG, context_settings=CONTEXT)
+@click.version_option(package_name="conclave")
+def cli() -> None:
     """Hold the second share of every vote, for a coordinator of another organisation.
 
     \b
     Example, from nothing to a study:
-      conclave-coordinator guardian init --name notary --coordinator centre
+      conclave-guardian init --name notary --coordinator centre
       conclave-coordinator guardian certify request.pem --fingerprint AA:BB:...     (at the coordinator)
-      conclave-coordinator guardian accept notary.pem authority.pem
-      conclave-coordinator guardian show                                            (for the study's file)
-      conclave-coordinator guardian approve study.toml
-      conclave-coordinator guardian serve
+      conclave-guardian accept notary.pem authority.pem
+      conclave-guardian show                                            (for the study's file)
+      conclave-guardian approve study.toml
+      conclave-guardian serve
     """
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @click.option("--name", required=True, help="Name of this guardian, as studies name it.")
 @click.option("--coordinator", required=True, help="Name of the coordinator that may converse with it.")
 @click.option("--listen", default="0.0.0.0:7445", show_default=True, help="Where it listens, HOST:PORT.")
@@ -67,7 +70,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home_folde
 
     \b
     Example:
-      conclave-coordinator guardian init --name notary --coordinator centre
+      conclave-guardian init --name notary --coordinator centre
     """
     home = GuardianHome(home_folder)
     settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
@@ -83,45 +86,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home_folde
     )
 
 
-@guardian.command(epilog=EPILOG)
-@click.argument("request_file", type=click.Path(path_type=Path))
-@click.option("--fingerprint", required=True, help="The fingerprint as the guardian read it out.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
-@home_option
-@json_option
-def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, as_json: bool) -> None:
-    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
-
-    Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
-
-    \b
-    Example:
-      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
-    """
-    home = Home(home_folder)
-    settings = home.settings()
-    with Store(home) as store:
-        issued = Authority(home, store, settings).certify_guardian(_file(request_file), key_fingerprint=fingerprint)
-    certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
-    write(certificate, issued.pem)
-    write(authority, authority_pem(home))
-    until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
-    if as_json:
-        print_json(
-            {
-                "guardian": issued.name,
-                "serial": issued.serial,
-                "not_after_s": issued.not_after_s,
-                "certificate": str(certificate),
-                "authority": str(authority),
-            }
-        )
-        return
-    click.echo(f"{issued.name} has a certificate as a guardian until {until:%Y-%m-%d %H:%M UTC}")
-    click.echo(f"next: send {certificate} and {authority} to it, and set guardian in {home.settings_file}")
-
-
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @click.argument("certificate_file", type=click.Path(path_type=Path))
 @click.argument("authority_file", type=click.Path(path_type=Path))
 @_guardian_home_option
@@ -131,21 +96,21 @@ def accept(certificate_file: Path, authority_file: Path, home_folder: Path, as_j
 
     \b
     Example:
-      conclave-coordinator guardian accept notary.pem authority.pem
+      conclave-guardian accept notary.pem authority.pem
     """
     home = GuardianHome(home_folder)
     identity = accept_certificate(
-        home, _file(certificate_file), _file(authority_file), now=datetime.datetime.now(datetime.UTC)
+        home, read_received(certificate_file), read_received(authority_file), now=datetime.datetime.now(datetime.UTC)
     )
     until = identity.certificate.not_valid_after_utc
     if as_json:
         print_json({"guardian": identity.name, "serial": str(identity.serial), "not_after_s": int(until.timestamp())})
         return
     click.echo(f"{identity.name!r} is certified as a guardian until {until:%Y-%m-%d %H:%M UTC}")
-    click.echo("next: send the lines of conclave-coordinator guardian show to whoever writes the study")
+    click.echo("next: send the lines of conclave-guardian show to whoever writes the study")
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @_guardian_home_option
 @json_option
 def show(home_folder: Path, as_json: bool) -> None:
@@ -153,7 +118,7 @@ def show(home_folder: Path, as_json: bool) -> None:
 
     \b
     Example:
-      conclave-coordinator guardian show
+      conclave-guardian show
     """
     home = GuardianHome(home_folder)
     lines = {"guardian": home.settings().name, **home.public_keys()}
@@ -164,7 +129,7 @@ def show(home_folder: Path, as_json: bool) -> None:
         click.echo(f"{key} = {json.dumps(value)}")
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 @_guardian_home_option
@@ -174,7 +139,7 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
 
     \b
     Example:
-      conclave-coordinator guardian approve study.toml
+      conclave-guardian approve study.toml
     """
     from guardian.studies import approve_study, check_study, describe
 
@@ -189,10 +154,10 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
         print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
         return
     click.echo(f"approved: {study.name}" if new else f"{study.name} was approved before; nothing was changed")
-    click.echo("next: conclave-coordinator guardian serve")
+    click.echo("next: conclave-guardian serve")
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @click.argument("fingerprint")
 @_guardian_home_option
 @json_option
@@ -201,7 +166,7 @@ def deny(fingerprint: str, home_folder: Path, as_json: bool) -> None:
 
     \b
     Example:
-      conclave-coordinator guardian deny 0A:1B:2C:...
+      conclave-guardian deny 0A:1B:2C:...
     """
     home = GuardianHome(home_folder)
     home.settings()
@@ -212,7 +177,7 @@ def deny(fingerprint: str, home_folder: Path, as_json: bool) -> None:
     click.echo(f"denied from now on: {denied}")
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @click.option("--listen", help="Where it listens, HOST:PORT [as guardian.toml says].")
 @_guardian_home_option
 def serve(listen: str | None, home_folder: Path) -> int:
@@ -223,16 +188,16 @@ def serve(listen: str | None, home_folder: Path) -> int:
 
     \b
     Example:
-      conclave-coordinator guardian serve
+      conclave-guardian serve
     """
-    from coordinator.commands.serve import until_signalled
     from guardian.serving import serve_guardian
+    from runtime.signals import until_signalled
 
     home = GuardianHome(home_folder)
     return until_signalled(lambda stop: serve_guardian(home, listen=listen, stop=stop, log=Log(sys.stderr)))
 
 
-@guardian.command(epilog=EPILOG)
+@cli.command(epilog=EPILOG)
 @_guardian_home_option
 @json_option
 def status(home_folder: Path, as_json: bool) -> None:
@@ -240,7 +205,7 @@ def status(home_folder: Path, as_json: bool) -> None:
 
     \b
     Example:
-      conclave-coordinator guardian status
+      conclave-guardian status
     """
     from guardian.serving import guardian_status
 
@@ -261,8 +226,11 @@ def status(home_folder: Path, as_json: bool) -> None:
         click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
 
 
-def _file(path: Path) -> bytes:
-    """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
-    if path.exists() and path.stat().st_size > _REQUEST_BYTES:
-        raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_REQUEST_BYTES}")
-    return read(path)
+def run_command(arguments: list[str]) -> int:
+    """Runs the command line; the exit code."""
+    return run_group(cli, arguments, program=PROGRAM, show_error=show_error)
+
+
+def show_error(error: ConclaveError) -> int:
+    """Says what went wrong and what to do next, on standard error; the exit code."""
+    return show_server_error(error, program=PROGRAM, steps=_NEXT)

@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from coordinator.home import check_address, read, write
-from coordinator.members.authority import normal_fingerprint
 from protocols.crypto.identity import (
     Identity,
     certificate_from_pem,
@@ -28,10 +26,13 @@ from protocols.crypto.identity import (
     key_from_pem,
     key_to_pem,
     new_key,
+    normal_fingerprint,
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.reading import read_text, read_toml
+from runtime.address import check_address
+from runtime.files import read, write
 
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
 DEFAULT_HOME = Path("~/.conclave-guardian")
@@ -89,7 +90,7 @@ class GuardianHome:
             table = read_toml(self.settings_file)
         except DataUnavailable:
             raise DataUnavailable(
-                f"{self.folder} holds no guardian; run conclave-coordinator guardian init, or give --home"
+                f"{self.folder} holds no guardian; run conclave-guardian init, or give --home"
             ) from None
         kinds = {"name": str, "coordinator": str, "listen": str, "metrics_port": int}
         for key, value in table.items():
@@ -159,7 +160,7 @@ class GuardianHome:
         if not self.certificate_file.exists() or not self.authority_file.exists():
             raise DataUnavailable(
                 f"{self.folder} holds no certificate; send request.pem to the coordinator's operator, then run "
-                "conclave-coordinator guardian accept"
+                "conclave-guardian accept"
             )
 
     def _raw(self, path: Path) -> bytes:
@@ -182,7 +183,7 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
     write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
     write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
-    lines = ["# Settings of a Conclave guardian. Read when `guardian serve` starts."]
+    lines = ["# Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."]
     for name, value in asdict(settings).items():
         lines += ["", f"# {_COMMENTS[name]}", f"{name} = {json.dumps(value)}"]
     write(home.settings_file, "\n".join(lines) + "\n")

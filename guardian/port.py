@@ -27,23 +27,13 @@ from protocols.errors import (
 )
 from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
 from protocols.wire.guardian.line import SILENCE_S
-from protocols.wire.guardian.stream import CARRIED_BYTES, Stream
+from protocols.wire.guardian.stream import STREAM_OPTIONS, Stream
 
 Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
 _CONVERSATIONS = 16
-STREAM_OPTIONS = [
-    ("grpc.max_receive_message_length", CARRIED_BYTES),
-    ("grpc.max_send_message_length", CARRIED_BYTES),
-    # So much is on its way before the other side has read: what a fast line with 40 ms of round trip needs.
-    ("grpc.http2.lookahead_bytes", 8 * 2**20),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # Its own limit for an unanswered ping is a minute, and counts above the one before.
-    ("grpc.http2.ping_timeout_ms", 10_000),
-]
 _OPTIONS = [
     *STREAM_OPTIONS,
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),

@@ -14,7 +14,6 @@ from typing import Any  # the values of a JSON object
 
 import numpy as np
 
-from coordinator.home import make_folder, sync_folder, write
 from guardian.home import GuardianHome
 from protocols.crypto.identity import check_name
 from protocols.crypto.randomness import RandomSource
@@ -25,6 +24,7 @@ from protocols.study.file import read_study, write_study
 from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
+from runtime.files import make_folder, sync_folder, write
 
 
 def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, source: RandomSource) -> bool:

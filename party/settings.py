@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
+from party.data.settings import DataSettings
 from party.lifetime import LifetimeCap
 from protocols import reading
 from protocols.crypto.identity import check_name
@@ -19,27 +20,6 @@ from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.study import UNITS
 
 TOKEN_BYTES = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings:
-    """Where the private records lie and how they are read.
-
-    name: of the data set, to which lifetime caps belong; path: file or folder; loader: of party/data or an installed
-    entry point; patient: column (images: the separator that ends the patient's part of a file name) whose records go
-    to one teacher together, "" if every record is a patient; group: column of the privacy group, "" without; columns:
-    the study's column -> this file's; classes: this file's value -> the study's class; missing: texts that mean none.
-    """
-
-    name: str
-    path: Path
-    loader: str
-    patient: str = ""
-    group: str = ""
-    delimiter: str = ","
-    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "?")
-    columns: Mapping[str, str] = field(default_factory=dict)
-    classes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

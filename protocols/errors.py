@@ -71,3 +71,7 @@ class StorageFailed(ConclaveError):
 
 class EngineFailed(ConclaveError):
     """The engine that runs the parties stopped working; what was finished is cached."""
+
+
+class VerificationFailed(ConclaveError):
+    """Something that was signed, or should have been, is not as it was signed."""

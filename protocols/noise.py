@@ -16,6 +16,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.special import ndtr, ndtri
 
+from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
 
@@ -112,3 +113,11 @@ def check_sigma(name: str, sigma: float) -> None:
     """Raises InvalidInput unless sigma is a positive finite number of votes, within what float64 squares safely."""
     if not (np.isfinite(sigma) and 1e-9 <= sigma <= 1e12):
         raise InvalidInput(f"{name} is {sigma}; allowed: a finite number of votes > 0, from 1e-9 to 1e12")
+
+
+def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
+    """Exact discrete Gaussian noise from random bytes."""
+    return LatticeNoise(
+        units,
+        lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units=units), size=count),
+    )

@@ -6,8 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from protocols.errors import StorageFailed
+from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.private_files import private_folder
+from protocols.reading import read_bytes
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -30,3 +31,61 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         raise StorageFailed(
             f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
         ) from error
+
+
+_FILE_BYTES = 2**20
+
+
+def read(path: Path) -> bytes:
+    """A file of the folder. Raises DataUnavailable, DataCorrupt."""
+    try:
+        return read_bytes(path, most=_FILE_BYTES)
+    except DataUnavailable:
+        raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
+
+
+def write(path: Path, content: bytes | str) -> None:
+    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed."""
+    data = content.encode() if isinstance(content, str) else content
+    part: Path | None = None
+    try:
+        make_folder(path.parent)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
+        part = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        raise StorageFailed(
+            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
+        ) from error
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
+    private_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes names in a folder outlive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_RECEIVED_BYTES = 2**20
+
+
+def read_received(path: Path) -> bytes:
+    """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
+    if path.exists() and path.stat().st_size > _RECEIVED_BYTES:
+        raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_RECEIVED_BYTES}")
+    return read(path)

@@ -30,10 +30,10 @@ from simulations.audit.command import audit_flags
 from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.pipeline import run, study_of
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
-from simulations.planning.plan import Plan, make_plan
+from simulations.planning.plan import make_plan, must_afford
+from simulations.planning.terminal import print_plan
 from simulations.progress import Reporter
-from simulations.report.terminal import print_plan, print_rows, print_summary
-from simulations.results.noise import more_noise, noise_words
+from simulations.report.terminal import print_rows, print_summary
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment, read_config, write_config
 from simulations.stages.inputs import read_inputs
@@ -274,18 +274,6 @@ def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
         given = "" if name in settings.model_fields_set else " (default)"
         parts.append(f"{name} {getattr(settings, name)}{given}")
     reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
-
-
-def must_afford(plan: Plan) -> None:
-    """Raises BudgetExceeded, before anything is trained, when no label can be released."""
-    answers = [group.answers_all for group in plan.groups]
-    if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
-        poorest = min(plan.groups, key=lambda group: group.answers_all)
-        raise BudgetExceeded(
-            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
-            f"{noise_words(plan.study)}; allowed: a larger budget, more parties or {more_noise(plan.study)} "
-            "(see `conclave-simulate plan`)"
-        )
 
 
 def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:

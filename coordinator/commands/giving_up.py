@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.group import home_option
 from coordinator.home import Home
 from coordinator.status import study_status
 from coordinator.store.store import Store
 from protocols.budgets.filter import NANO
 from protocols.errors import Refused
+from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.group import home_option
 from coordinator.home import Home
 from coordinator.labelling.pool import stored_pool
 from coordinator.status import alive, job_line
@@ -17,6 +17,7 @@ from coordinator.store.labelled import check_labelled_here
 from coordinator.store.store import Job, Store
 from coordinator.students import STUDENTS
 from protocols.errors import InvalidInput
+from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
 
 _EVERY_S = 0.2

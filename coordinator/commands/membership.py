@@ -8,12 +8,15 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
-from coordinator.home import Home, Settings, check_address, write
+from coordinator.commands.group import home_option
+from coordinator.home import Home, Settings
 from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.store.store import Store
 from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
+from runtime.address import check_address
+from runtime.cli import EPILOG, json_option
+from runtime.files import write
 from runtime.printing import print_json, table
 
 

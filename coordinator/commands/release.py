@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.group import home_option
 from coordinator.home import Home
 from protocols.errors import InvalidInput
+from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
 
 _FAILED = 8

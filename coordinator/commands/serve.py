@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from coordinator.commands.group import EPILOG, INTERRUPTED, home_option
+from coordinator.commands.group import home_option
 from coordinator.home import Home
 from coordinator.serving import serve as serve_home
+from runtime.cli import EPILOG
 from runtime.logs import Log
+from runtime.signals import until_signalled
 
 
 @click.command(epilog=EPILOG)
@@ -29,21 +28,3 @@ def serve(home_folder: Path) -> int:
       conclave-coordinator serve
     """
     return until_signalled(lambda stop: serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr)))
-
-
-def until_signalled(work: Callable[[threading.Event], None]) -> int:
-    """Runs what ends when its event is set, which SIGTERM and Ctrl-C do; the exit code."""
-    stop, interrupted = threading.Event(), threading.Event()
-
-    def end(received: int, _: object) -> None:
-        if received == signal.SIGINT:
-            interrupted.set()
-        stop.set()
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        work(stop)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return INTERRUPTED if interrupted.is_set() else 0

@@ -9,11 +9,12 @@ from typing import Any  # the values of a JSON object
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.group import home_option
 from coordinator.commands.study import seat_rows
 from coordinator.home import Home
 from coordinator.status import read_status
 from coordinator.store.store import Store
+from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 _EVERY_S = 1.0

@@ -8,7 +8,7 @@ from typing import Any  # a row of a status
 
 import click
 
-from coordinator.commands.group import EPILOG, home_option, json_option
+from coordinator.commands.group import home_option
 from coordinator.home import Home
 from coordinator.labelling.pool import read_pool
 from coordinator.labelling.study_creation import TEMPLATE, create_study
@@ -16,6 +16,7 @@ from coordinator.status import study_status
 from coordinator.store.store import Store
 from protocols.study.file import read_study
 from protocols.study.queries import pool_digest
+from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 

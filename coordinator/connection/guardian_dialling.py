@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import grpc
 
-from guardian.port import STREAM_OPTIONS
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import GUARDIAN_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import ChannelClosed
@@ -15,6 +14,7 @@ from protocols.study.study import Study
 from protocols.wire.guardian.greeting import CONVERSE_METHOD
 from protocols.wire.guardian.line import Carried, conversation
 from protocols.wire.guardian.line import GuardianLine as GuardianLine
+from protocols.wire.guardian.stream import STREAM_OPTIONS
 
 _OPTIONS = [
     *STREAM_OPTIONS,

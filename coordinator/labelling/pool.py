@@ -13,13 +13,13 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.home import write
 from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import open_file
 from protocols.study.queries import pool_digest
 from protocols.study.study import Study
 from protocols.study.terms import Feature
+from runtime.files import write
 
 KINDS = (".npy", ".npz", ".csv")
 _KEYS = ("pool", "inputs", "x")

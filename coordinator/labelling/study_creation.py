@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.home import Settings, make_folder, sync_folder, write
+from coordinator.home import Settings
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
@@ -20,6 +20,7 @@ from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Study
 from protocols.study.terms import Terms
+from runtime.files import make_folder, sync_folder, write
 
 
 def create_study(

@@ -8,38 +8,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.home import write
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
+from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from protocols.study.study import Study
+from runtime.files import write
 
 BETWEEN_ROUNDS_SEED = 0
 _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A student and what it learned from. agreement: share of its labels that it predicts."""
-
-    student: Student
-    kind: str
-    seed: int
-    device: str
-    labels: int
-    reinforced: int
-    unlabelled: int
-    agreement: float
 
 
 def train_student(

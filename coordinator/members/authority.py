@@ -11,13 +11,12 @@ import base64
 import datetime
 import hashlib
 import os
-import re
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from coordinator.home import Home, Settings, read, settings_toml, write
+from coordinator.home import Home, Settings, settings_toml
 from coordinator.store.members import Issued, Pending
 from coordinator.store.store import Store
 from protocols.crypto.identity import (
@@ -32,12 +31,14 @@ from protocols.crypto.identity import (
     may_dial,
     new_authority,
     new_key,
+    normal_fingerprint,
     request_fingerprint,
     request_from_pem,
     to_pem,
 )
 from protocols.errors import InvalidInput, Refused
 from protocols.wire.enrolment import Enrol, Enrolled
+from runtime.files import read, write
 
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
@@ -268,14 +269,6 @@ class Authority:
         self._refusals += 1
         if self._refusals <= _LOGGED_REFUSALS:
             self._store.trail.append(event, party=party[:80], code=code)
-
-
-def normal_fingerprint(text: str) -> str:
-    """A fingerprint in pairs of capital digits, however it was typed. Raises InvalidInput."""
-    digits = re.sub(r"[\s:.-]", "", text).upper()
-    if not re.fullmatch("[0-9A-F]{64}", digits):
-        raise InvalidInput(f"fingerprint is {text[:120]!r}; allowed: 64 hexadecimal digits, in pairs or not")
-    return ":".join(digits[at : at + 2] for at in range(0, 64, 2))
 
 
 def invitation_toml(settings: Settings, *, party: str, token: bytes, authority: bytes) -> str:

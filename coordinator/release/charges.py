@@ -14,8 +14,9 @@ from numpy import ndarray
 from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
 from protocols.errors import DataCorrupt, InvalidInput, Refused
-from protocols.labelling.schedule import Batch, check_stop, next_batch
+from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.two_server.conversation import check_outcome
+from protocols.study.stop import check_stop
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 

@@ -17,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.labelling.training import Trained
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
@@ -29,6 +28,7 @@ from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
 from coordinator.store.labelled import LabelledStudy
+from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed

@@ -12,13 +12,14 @@ import numpy as np
 from cryptography.x509 import Certificate
 
 from party.budget.policy import Approval, Policy
-from party.commands.group import EPILOG, VERIFICATION_FAILED, VerificationFailed, home_option, json_option
+from party.commands.group import VERIFICATION_FAILED, home_option
 from party.home import Home
 from party.lifetime import seats_of
 from protocols.crypto.identity import certificate_from_pem
-from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
 from protocols.ledger.ledger import Balance, Ledger
 from protocols.study.study import Study
+from runtime.cli import EPILOG, json_option
 
 
 @click.group()

@@ -15,7 +15,7 @@ import click
 from jaxtyping import Int64
 from numpy import ndarray
 
-from party.commands.group import EPILOG, home_option, json_option
+from party.commands.group import home_option
 from party.home import Home, write_private
 from party.settings import check_address
 from protocols.errors import DataUnavailable, InvalidInput, Refused
@@ -24,6 +24,7 @@ from protocols.private_files import open_private
 from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.votes import ABSTAIN
+from runtime.cli import EPILOG, json_option
 
 
 @click.command(epilog=EPILOG)

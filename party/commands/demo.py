@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from party.commands.group import EPILOG, json_option
+from runtime.cli import EPILOG, json_option
 
 
 @click.command(epilog=EPILOG)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +17,9 @@ from protocols.errors import (
     MalformedMessage,
     Refused,
     StorageFailed,
+    VerificationFailed,
 )
+from runtime.cli import CONTEXT, EPILOG, CommandTable, run_group
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
@@ -75,38 +76,11 @@ _NEXT: Final[dict[str, str]] = {
     "no_teachers": "run: conclave-party train STUDY",
 }
 _BUDGET_CODES: Final = frozenset({"lifetime_cap", "no_lifetime_cap", "lifetime_cap_changed", "lifetime_currency"})
-INTERRUPTED: Final = 130
 _UNREACHABLE: Final = 7
 VERIFICATION_FAILED: Final = 8
-EPILOG: Final = (
-    "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 the network; "
-    "8 verification failed; 130 interrupted."
-)
 
 
-class VerificationFailed(ConclaveError):
-    """Something that was signed, or should have been, is not as it was signed."""
-
-
-class _Commands(click.Group):
-    """The table of commands, each imported when it is needed."""
-
-    def list_commands(self, context: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module, _, attribute = COMMANDS[name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-
-@click.group(
-    cls=_Commands,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
+@click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
 @click.version_option(package_name="conclave")
 def cli() -> None:
     """The hospital's side of a consortium: which studies it joins, what they may cost, and its node.
@@ -133,24 +107,11 @@ home_option = click.option(
     show_envvar=True,
     help=f"The node's folder [{DEFAULT_HOME}].",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON on standard output.")
 
 
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; the exit code."""
-    try:
-        result = cli.main(arguments, prog_name="conclave-party", standalone_mode=False)
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; run the same command again", err=True)
-        return INTERRUPTED
-    except ConclaveError as error:
-        return show_error(error)
-    return result if isinstance(result, int) else 0
+    return run_group(cli, arguments, program="conclave-party", show_error=show_error)
 
 
 def show_error(error: ConclaveError) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from party.commands.group import EPILOG, home_option, json_option
+from party.commands.group import home_option
 from party.home import Home, make_home, write_private
 from party.settings import Invitation, read_invitation
 from protocols.crypto.identity import (
@@ -29,6 +29,7 @@ from protocols.crypto.identity import (
 from protocols.errors import InvalidInput, Refused
 from protocols.reading import TOML_BYTES, read_bytes
 from protocols.wire.enrolment import Enrol
+from runtime.cli import EPILOG, json_option
 
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0

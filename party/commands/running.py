@@ -15,12 +15,13 @@ import click
 
 from party.budget.policy import Approval, Policy
 from party.commands.accounts import answers_left
-from party.commands.group import EPILOG, INTERRUPTED, home_option
+from party.commands.group import home_option
 from party.home import Home, write_private
 from party.open_home import mend_home
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
+from runtime.cli import EPILOG, INTERRUPTED
 
 if TYPE_CHECKING:
     from party.metrics import Counts

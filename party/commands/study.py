@@ -16,7 +16,7 @@ from party.budget.approval_text import describe
 from party.budget.policy import Policy
 from party.budget.standing import Forecast
 from party.budget.watermarks import remember_approval
-from party.commands.group import EPILOG, home_option, json_option
+from party.commands.group import home_option
 from party.data.pool import read_pool
 from party.data.shards import units_of
 from party.home import Home
@@ -24,6 +24,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.study.file import read_study
 from protocols.study.study import Study
 from protocols.study.terms import Terms
+from runtime.cli import EPILOG, json_option
 
 
 @click.group()

@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from party.data.records import Records, check_records
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import InvalidInput
 from protocols.study.terms import Terms
 

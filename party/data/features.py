@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from party.data.records import VALUES, Records
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Feature, Terms
 

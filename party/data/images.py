@@ -15,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 
 from party.data.features import class_ids
 from party.data.records import FILE_BYTES, VALUES, Records
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file
 from protocols.study.terms import Terms

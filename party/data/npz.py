@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from party.data.features import class_ids
 from party.data.records import FILE_BYTES, VALUES, Records, check_file
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms

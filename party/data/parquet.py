@@ -7,7 +7,7 @@ import pyarrow.parquet
 
 from party.data.features import table_records, wanted_columns
 from party.data.records import VALUES, Records, check_file
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
 

@@ -13,7 +13,7 @@ from party.data.csv_file import csv_columns
 from party.data.features import table_inputs
 from party.data.npz import npz_inputs
 from party.data.records import FILE_BYTES, check_file
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Terms

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.study.terms import Terms
 

@@ -277,7 +277,7 @@ class LocalConsortium:
 
     def guardian(self, *arguments: str) -> str:
         """One command of the guardian's administrator."""
-        return self.call("coordinator", self.folder / "guardian", "guardian", *arguments)
+        return self.call("guardian", self.folder / "guardian", *arguments)
 
     def party(self, name: str, *arguments: str) -> str:
         """One command of a hospital."""
@@ -303,7 +303,7 @@ class LocalConsortium:
 
     def start(self, name: str) -> None:
         """Starts the coordinator ("centre"), the "guardian" or a hospital's node; its log is NAME.log."""
-        servers = {"centre": ("coordinator", "serve"), "guardian": ("coordinator", "guardian", "serve")}
+        servers = {"centre": ("coordinator", "serve"), "guardian": ("guardian", "serve")}
         program, *command = servers.get(name, ("party", "run"))
         home = self.folder / name
         self.say(f"  $ conclave-{program} {' '.join(command)} --home {name} &")

@@ -16,7 +16,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.data.features import table_records
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import DataUnavailable
 from protocols.study.terms import Feature, Terms
 

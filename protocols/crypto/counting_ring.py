@@ -74,3 +74,6 @@ def _check_counts(*, total_units: int, most_offset_units: int, classes: int, que
     ):
         if value < least:
             raise InvalidInput(f"{name} = {value}; allowed: {least} or more")
+
+
+MAX_CLASSES = 10_000

@@ -292,3 +292,11 @@ def _public_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
     key = certificate.public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() let nothing else through
     return key
+
+
+def normal_fingerprint(text: str) -> str:
+    """A fingerprint in pairs of capital digits, however it was typed. Raises InvalidInput."""
+    digits = re.sub(r"[\s:.-]", "", text).upper()
+    if not re.fullmatch("[0-9A-F]{64}", digits):
+        raise InvalidInput(f"fingerprint is {text[:120]!r}; allowed: 64 hexadecimal digits, in pairs or not")
+    return ":".join(digits[at : at + 2] for at in range(0, 64, 2))

@@ -69,3 +69,6 @@ def to_ring(values: Int64[ndarray, " cells"], *, bits: int) -> ndarray:
 def from_ring(words: ndarray) -> Int64[ndarray, " cells"]:
     """The representatives around 0."""
     return words.view(f"<i{words.dtype.itemsize}").astype(np.int64)
+
+
+MOST_CELLS = 2**26

@@ -14,12 +14,13 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
-from protocols.labelling.schedule import Batch, Stop, StopReason, check_stop, next_batch
+from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, Asked
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.study.queries import QueryBatch
+from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, Settled, VoteRequest

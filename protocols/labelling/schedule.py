@@ -15,10 +15,8 @@ from numpy import ndarray
 
 from protocols.budgets.filter import BudgetFilter
 from protocols.budgets.participation import Participation
-from protocols.errors import InvalidInput
+from protocols.study.stop import StopRule
 
-StopRule = Literal["first-exhausted", "drop-exhausted"]
-STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
 StopReason = Literal[
     "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"
 ]
@@ -69,11 +67,3 @@ def next_batch(
     if active.sum() < quorum:
         return Stop("quorum_lost", ~active)
     return Batch(int(fits[active].min()), active)
-
-
-def check_stop(stop: str) -> StopRule:
-    """`stop` itself, if it is a rule; InvalidInput otherwise."""
-    for known in STOP_RULES:
-        if stop == known:
-            return known
-    raise InvalidInput(f"stop is {stop!r}; allowed: {', '.join(STOP_RULES)}")

@@ -6,21 +6,18 @@ cap is passed, and noise of its own. It learns who took part, and which queries 
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
-from protocols.ledger.audit_log import Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.two_server.conversation import (
@@ -28,11 +25,9 @@ from protocols.levels.two_server.conversation import (
     COIN_SEED_BYTES,
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
+    Submission,
     ballots_of,
-    check_bytes,
     head_array,
-    head_of,
-    lattice_noise,
     outcome_statement,
     own_weights,
     pin_coin,
@@ -46,82 +41,13 @@ from protocols.levels.two_server.noisy_argmax import guardian_side
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.weighted_sums import guardian_sums
-from protocols.ranges import integer, integers, positions
+from protocols.noise import lattice_noise
 from protocols.study.study import Study
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
 # How often the labels of one batch may be computed: a line that breaks is tried again, an oracle is not.
 _ATTEMPTS = 16
-
-
-@dataclass(frozen=True, eq=False)
-class Submission:
-    """What a coordinator submits: a batch, its round, whom it asked, and the sealed shares of those that answered."""
-
-    study: bytes
-    request: bytes
-    number: int
-    second_round: bool
-    ids: Int64[ndarray, " queries"]
-    members: Int64[ndarray, " members"]
-    seats: Int64[ndarray, " seats"]
-    sealed: tuple[bytes, ...] = field(repr=False)
-    own: Head
-    seen: Head
-
-    def arrays(self) -> tuple[ndarray, ...]:
-        """As it travels."""
-        return (
-            np.frombuffer(self.study, dtype=np.uint8),
-            np.frombuffer(self.request, dtype=np.uint8),
-            np.array([self.number, self.second_round], dtype=np.int64),
-            self.ids,
-            self.members,
-            self.seats,
-            np.array([len(each) for each in self.sealed], dtype=np.int64),
-            np.frombuffer(b"".join(self.sealed), dtype=np.uint8),
-            head_array(self.own),
-            head_array(self.seen),
-        )
-
-    @classmethod
-    def read(cls, arrays: tuple[ndarray, ...]) -> Submission:
-        """Raises MalformedMessage unless the arrays are a submission."""
-        if len(arrays) != 10:
-            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
-        study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
-        number = integer("submission", "number", scalars[:1])
-        second_round = integer("submission", "second_round", scalars[1:])
-        for what, array in {"ids": ids, "members": members, "seats": seats}.items():
-            positions("submission", what, array)
-        if not np.isin(seats, members).all():
-            raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
-        if integers("submission", "lengths", lengths).shape != seats.shape:
-            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one a seat")
-        if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
-            raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
-        ends = np.cumsum(lengths)
-        parts = tuple(sealed[end - length : end].tobytes() for end, length in zip(ends, lengths, strict=True))
-        return cls(
-            check_bytes(study, 32),
-            check_bytes(request, 32),
-            number,
-            bool(second_round),
-            ids,
-            members,
-            seats,
-            parts,
-            head_of(own),
-            head_of(seen),
-        )
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of all but the heads: a batch is evaluated for one submission only."""
-        parts = [each.tobytes() for each in self.arrays()[:-2]]
-        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hashlib.sha256(b"conclave submission 1\n" + framed).digest()
 
 
 class Guardian:

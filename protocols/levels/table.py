@@ -17,8 +17,7 @@ from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SecureSum
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.levels.two_server.conversation import lattice_noise
-from protocols.noise import cryptographic
+from protocols.noise import cryptographic, lattice_noise
 from protocols.study.study import Study
 
 # Opens a channel to the study's guardian for one batch.

@@ -11,12 +11,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from protocols.crypto.counting_ring import check_ring
+from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
+from protocols.crypto.masked_ring import MOST_CELLS
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-from protocols.levels.secure_sum.context import MOST_CELLS
-from protocols.levels.two_server.shares import MAX_CLASSES
 
 # The digest of the pool of a study whose queries nobody but their owner sees.
 NO_POOL = "0" * 64

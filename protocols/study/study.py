@@ -24,7 +24,6 @@ from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
 from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
-from protocols.labelling.schedule import check_stop
 from protocols.mechanisms import (
     PARAMETERS,
     GaussianMechanism,
@@ -38,6 +37,7 @@ from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.level_checks import check_level
 from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.stop import check_stop
 from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 

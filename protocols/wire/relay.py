@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from protocols.errors import MalformedMessage
-from protocols.levels.hidden_queries.inference.message_sizes import REQUEST_BYTES
+from protocols.wire.sizes import REQUEST_BYTES
 
 RELAY_METHOD = "/conclave.v1.Relay/Pass"
 # A frame travels in pieces: a port that takes small messages alone stays so.

@@ -15,11 +15,10 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.labelling.schedule import check_stop
-from protocols.levels.two_server.conversation import lattice_noise
 from protocols.mechanisms import PARAMETERS, make_mechanism, mechanism_class
-from protocols.noise import LatticeNoise
+from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.level_terms import Confidentiality
+from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, votes_per_unit
 from simulations.ask.settings import AskSettings
 from simulations.setup.budgets import Budgets

@@ -9,8 +9,10 @@ import numpy as np
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
+from protocols.errors import BudgetExceeded
 from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY, Study
+from simulations.results.noise import more_noise, noise_words
 from simulations.setup.budgets import Budgets
 
 
@@ -104,3 +106,15 @@ def make_plan(study: Study, budgets: Budgets) -> Plan:
         for g in range(len(sizes))
     ]
     return Plan(study=study, groups=groups)
+
+
+def must_afford(plan: Plan) -> None:
+    """Raises BudgetExceeded, before anything is trained, when no label can be released."""
+    answers = [group.answers_all for group in plan.groups]
+    if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
+        poorest = min(plan.groups, key=lambda group: group.answers_all)
+        raise BudgetExceeded(
+            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
+            f"{noise_words(plan.study)}; allowed: a larger budget, more parties or {more_noise(plan.study)} "
+            "(see `conclave-simulate plan`)"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,35 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from simulations.planning.plan import Plan
 from simulations.results.files import MARK
-from simulations.results.noise import noise_words
-
-
-def print_plan(plan: Plan, *, as_json: bool) -> None:
-    """The plan as a table of the groups that end first, or as JSON."""
-    if as_json:
-        click.echo(json.dumps(plan.to_json(), indent=2))
-        return
-    shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
-    columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
-               "answers (half answered)", "epsilon per answer"]  # fmt: skip
-    rows: list[list[object]] = [
-        [g.budget, g.delta, g.parties, g.weight, g.order or "none", g.epsilon_guaranteed, g.answers_all, g.answers_half,
-         g.epsilon_per_answer]
-        for g in shown
-    ]  # fmt: skip
-    terms = plan.to_json()
-    print_rows(
-        f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
-        f"view {terms['view']}, replace-one, {level_text(terms['confidentiality'], terms['units'])}",
-        columns,
-        rows,
-    )
-    click.echo(
-        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
-        "other one is, when the first budget that is out ends it."
-    )
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:

@@ -21,8 +21,8 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.labelling.schedule import check_stop
 from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, check_view, make_mechanism, mechanism_class
+from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
 from simulations.setup.accountants import named_accountants

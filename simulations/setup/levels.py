@@ -7,6 +7,7 @@ protect nobody.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -28,12 +29,11 @@ from protocols.levels.secure_sum.aggregation import SecureSum
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedBallot, TwoServer
-from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES, lattice_noise
+from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES
 from protocols.mechanisms import Lattice
-from protocols.noise import LatticeNoise, Noise, simulated
+from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.study.level_terms import Confidentiality
 from protocols.study.study import Study
-from simulations.stages.replay import BatchNoise
 
 # Lattice units a vote, where a level needs them and none are given.
 UNITS = 64
@@ -191,3 +191,7 @@ def _sealing_key() -> X25519PrivateKey:
 
 def _signing_key() -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"conclave simulated guardian, signing").digest())
+
+
+# The noise of the next batch, given who voted.
+BatchNoise = Callable[[Bool[ndarray, " parties"]], Noise]

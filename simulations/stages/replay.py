@@ -17,11 +17,13 @@ from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
-from protocols.labelling.schedule import Batch, Stop, check_stop, next_batch
+from protocols.labelling.schedule import Batch, Stop, next_batch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import Noise
+from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
+from simulations.setup.levels import BatchNoise
 
 # Histograms of groups of equal weight are kept where they have at most this many cells (8 bytes each).
 _GROUP_CELLS = 20_000_000
@@ -31,8 +33,6 @@ _GROUPS = 64
 _MASKED_CELLS = 20_000_000
 
 Presence = Callable[[int], Bool[ndarray, " parties"]]
-# The noise of the next batch, given who voted.
-BatchNoise = Callable[[Bool[ndarray, " parties"]], Noise]
 # coins(voting parties, size of the batch) -> whether each vote of each party enters each of the next queries.
 Entering = Bool[ndarray, "parties teachers queries"]
 Coins = Callable[[Bool[ndarray, " parties"], int], Entering]

@@ -36,8 +36,9 @@ from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records
 from party.data.pool import read_pool
 from party.data.queries import read_queries
+from party.data.settings import DataSettings
 from party.release_labels import released_labels
-from party.settings import DataSettings, read_invitation, read_settings
+from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
 from party.voting.private_file import load_model, save_model

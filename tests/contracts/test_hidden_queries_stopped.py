@@ -12,8 +12,8 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import seeded_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
-from protocols.levels.two_server.conversation import lattice_noise, server_noise
-from protocols.noise import LatticeNoise
+from protocols.levels.two_server.conversation import server_noise
+from protocols.noise import LatticeNoise, lattice_noise
 from protocols.wire.messages import Outcome
 from tests.contracts.levels import GuardianHere
 from tests.contracts.private_models import PrivateParties, asking, hidden_queries, hidden_study, private_models

@@ -2,8 +2,9 @@ import stat
 
 import pytest
 
-from coordinator.home import Home, Settings, settings_toml, write
+from coordinator.home import Home, Settings, settings_toml
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
+from runtime.files import write
 from tests.operators import SETTINGS
 
 

@@ -10,7 +10,7 @@ import urllib.request
 import grpc
 import pytest
 
-from coordinator.home import Home, Settings, settings_toml, write
+from coordinator.home import Home, Settings, settings_toml
 from coordinator.members.authority import Authority
 from coordinator.serving import Lock, serve
 from coordinator.status import alive, read_status
@@ -22,6 +22,7 @@ from protocols.crypto.identity import COORDINATOR_HOST, certificate_from_pem, ce
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
+from runtime.files import write
 from runtime.logs import Log
 from runtime.metrics import Monitor
 from tests.consortium import voter

@@ -82,7 +82,8 @@ def test_every_container_is_read_only_unprivileged_and_not_root() -> None:
     compose = _compose()
     assert set(compose["services"]) == {"coordinator", "guardian", "north", "south", "west"}
     guardian = compose["services"]["guardian"]
-    assert " ".join(guardian["command"]) in commands("coordinator")
+    assert guardian["entrypoint"] == ["conclave-guardian"]
+    assert " ".join(guardian["command"]) in commands("guardian")
     assert guardian["environment"] == {GUARDIAN_HOME: "/home/conclave"}
     for service in compose["services"].values():
         assert service["user"] == "65532:65532"

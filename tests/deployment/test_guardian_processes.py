@@ -19,8 +19,8 @@ from party.demo.demo_data import HOSPITALS, demo_data
 from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import lattice_noise, server_noise
-from protocols.noise import LatticeNoise
+from protocols.levels.two_server.conversation import server_noise
+from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.level_terms import Confidentiality
 from tests.guardians import TwoOrganisations, free_port
 
@@ -28,14 +28,13 @@ START_S, TIME_S = 60.0, 300.0
 
 
 class Process:
-    """`guardian serve` of a home, as people start it."""
+    """`conclave-guardian serve` of a home, as people start it."""
 
     def __init__(self, world: TwoOrganisations) -> None:
         self.log = world.folder / "guardian.log"
         self.arguments = [
             sys.executable,
             "-m",
-            "coordinator",
             "guardian",
             "serve",
             "--home",
@@ -136,7 +135,7 @@ class GuardedConsortium(LocalConsortium):
         port = free_port()
         made = json.loads(
             self.call(
-                "coordinator", folder / "notary", "guardian", "init", "--name", "notary", "--coordinator", "centre",
+                "guardian", folder / "notary", "init", "--name", "notary", "--coordinator", "centre",
                 "--listen", f"127.0.0.1:{port}", "--metrics-port", "0", "--json",
             )
         )  # fmt: skip
@@ -161,8 +160,8 @@ class GuardedConsortium(LocalConsortium):
             self._certify()
         if name == "notary":
             with (self.folder / "notary.log").open("ab") as log:
-                arguments = ["guardian", "serve", "--home", str(self.folder / "notary")]
-                self.processes[name] = subprocess.Popen([sys.executable, "-m", "coordinator", *arguments], stderr=log)
+                arguments = ["serve", "--home", str(self.folder / "notary")]
+                self.processes[name] = subprocess.Popen([sys.executable, "-m", "guardian", *arguments], stderr=log)
             return
         super().start(name)
 
@@ -175,7 +174,7 @@ class GuardedConsortium(LocalConsortium):
             ("accept", str(sent / "notary.pem"), str(sent / "authority.pem")),
             ("approve", str(self.folder / "study.toml"), "--yes"),
         ):
-            self.call("coordinator", notary, "guardian", *arguments)
+            self.call("guardian", notary, *arguments)
         settings = self.folder / "centre" / "coordinator.toml"
         settings.write_text(settings.read_text().replace('guardian = ""', f'guardian = "127.0.0.1:{self.port}"'))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import cli as coordinator_cli
+from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
 from protocols.ranges import RANGES
 from simulations.command import cli
@@ -24,7 +25,7 @@ WIRE_PAGE = _REFERENCE / "wire.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli}
+_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 

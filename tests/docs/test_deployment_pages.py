@@ -12,15 +12,14 @@ from typing import get_args
 
 import pytest
 
-from coordinator.commands.group import EPILOG as COORDINATOR_EPILOG
 from coordinator.connection.hub import INBOUND_BYTES
 from coordinator.connection.relaying import AT_ONCE, PER_SECOND
 from coordinator.home import Settings as CoordinatorSettings
 from party.budget.policy import Policy
-from party.commands.group import EPILOG as PARTY_EPILOG
+from party.data.settings import DataSettings
 from party.home import Home
 from party.lifetime import LifetimeCap
-from party.settings import DataSettings, Invitation, Settings, TeacherSettings
+from party.settings import Invitation, Settings, TeacherSettings
 from protocols.crypto.identity import PEM_BYTES
 from protocols.errors import Refused
 from protocols.study.file import read_study
@@ -31,6 +30,7 @@ from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
 from protocols.wire.relay import RELAY_METHOD, RELAYED_BYTES
+from runtime.cli import EPILOG
 from tests.docs.flag_tables import PAGE, commands
 from tests.docs.pages import ROOT, RunPage, blocks, names_of, section
 
@@ -63,9 +63,9 @@ def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page
     assert not [name for name in described if not any(covers(name, key) for key in written)]
 
 
-def test_every_command_of_both_programs_has_a_heading() -> None:
+def test_every_command_of_every_program_has_a_heading() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    for program in ("party", "coordinator"):
+    for program in ("party", "coordinator", "guardian"):
         for words in commands(program):
             assert f"\n### conclave-{program} {words}\n" in text, "run: python tests/docs/flag_tables.py"
 
@@ -73,8 +73,7 @@ def test_every_command_of_both_programs_has_a_heading() -> None:
 def test_the_exit_codes_are_those_that_the_help_names() -> None:
     table = section(PAGE, "Exit codes of conclave-party and conclave-coordinator")
     codes = set(re.findall(r"^\| (\d+) \|", table, re.MULTILINE))
-    for epilog in (PARTY_EPILOG, COORDINATOR_EPILOG):
-        assert set(re.findall(r"\b(\d+) [a-z]", epilog)) == codes
+    assert set(re.findall(r"\b(\d+) [a-z]", EPILOG)) == codes
 
 
 def _keys(kind: type) -> set[str]:

@@ -24,9 +24,10 @@ from coordinator.release.folder import read_json
 from coordinator.release.labels import labels_csv, read_labels
 from coordinator.release.manifest import read_manifest
 from party.data import load_records
+from party.data.settings import DataSettings
 from party.party import Party
 from party.release_labels import released_labels
-from party.settings import DataSettings, read_invitation, read_settings
+from party.settings import read_invitation, read_settings
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import (
     certificate_from_pem,
@@ -42,7 +43,6 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import seeded_source
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Submission
 from protocols.levels.hidden_queries.dealing import DEAL, Offer
 from protocols.levels.hidden_queries.inference.announced import announced, read_announced
 from protocols.levels.hidden_queries.inference.architecture import (
@@ -53,7 +53,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
     ReLUShape,
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.conversation import head_array, head_of
+from protocols.levels.two_server.conversation import Submission, head_array, head_of
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.terms import Feature, Terms

@@ -5,7 +5,6 @@ import stat
 
 import pytest
 
-from coordinator.home import write
 from coordinator.members.authority import Authority, authority_pem
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
@@ -23,6 +22,7 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
+from runtime.files import write
 from tests.operators import enrol, make_home
 
 SETTINGS = GuardianSettings(name="notary", coordinator="centre", listen="127.0.0.1:0", metrics_port=0)

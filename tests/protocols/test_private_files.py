@@ -5,7 +5,6 @@ import stat
 
 import pytest
 
-from coordinator.home import write
 from party.budget.policy import Policy
 from party.home import Home
 from party.open_home import mend_home
@@ -13,7 +12,7 @@ from protocols.errors import Refused, StorageFailed
 from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
-from runtime.files import write_atomically
+from runtime.files import write, write_atomically
 
 
 def mode(path):

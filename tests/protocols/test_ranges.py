@@ -22,7 +22,6 @@ from protocols.crypto.wire_arrays import elements
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Submission
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.announced import announced, read_announced
 from protocols.levels.hidden_queries.inference.architecture import (
@@ -34,7 +33,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.hidden_queries.inference.material import Piece, received
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.conversation import head_array, head_of, send
+from protocols.levels.two_server.conversation import Submission, head_array, head_of, send
 from protocols.ranges import RANGES
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch

@@ -11,12 +11,11 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
-from protocols.crypto.masked_ring import BITS
+from protocols.crypto.masked_ring import BITS, MOST_CELLS
 from protocols.crypto.masking_graph import Graph, graph_parameters, signature_quorum
 from protocols.errors import InvalidInput
 
 _DIGEST_BYTES, _RUN_BYTES = 32, 64
-MOST_CELLS = 2**26
 
 
 @dataclass(frozen=True)

@@ -19,18 +19,17 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Submission
 from protocols.levels.level import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
     NOISE_SEED_BYTES,
     SIGNATURE_BYTES,
+    Submission,
     ballots_of,
     check_bytes,
     check_outcome,
     head_of,
-    lattice_noise,
     own_weights,
     pin_coin,
     receive,
@@ -45,6 +44,7 @@ from protocols.levels.two_server.shares import CoordinatorShare, check_coordinat
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.mechanisms import InteractiveGNMax
+from protocols.noise import lattice_noise
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays

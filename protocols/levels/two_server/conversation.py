@@ -8,7 +8,9 @@ never drawn again. The guardian's signature of the outcome ends it.
 
 from __future__ import annotations
 
+import hashlib
 import re
+from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -19,15 +21,13 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
-from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
 from protocols.crypto.prg_chacha import SEED_BYTES
-from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.sketch import Ballots
 from protocols.noise import LatticeNoise
-from protocols.ranges import MESSAGE_BYTES, check
+from protocols.ranges import MESSAGE_BYTES, check, integer, integers, positions
 from protocols.study.study import Study
 from protocols.wire.messages import decode_arrays, encode_arrays
 
@@ -83,14 +83,6 @@ def check_outcome(
         raise Refused(
             "unsigned_outcome", "the outcome does not bear the guardian's signature; the reservation stands"
         ) from None
-
-
-def lattice_noise(source: RandomSource, *, units: int) -> LatticeNoise:
-    """Exact discrete Gaussian noise from random bytes."""
-    return LatticeNoise(
-        units,
-        lambda count, sigma: discrete_gaussian(source, sigma=lattice_sigma(sigma / units, units=units), size=count),
-    )
 
 
 def server_noise(
@@ -175,3 +167,72 @@ def check_bytes(array: ndarray, length: int) -> bytes:
     if array.dtype != np.uint8 or array.shape != (length,):
         raise MalformedMessage(f"array is {array.dtype} {array.shape}; allowed: {length} bytes")
     return array.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """What a coordinator submits: a batch, its round, whom it asked, and the sealed shares of those that answered."""
+
+    study: bytes
+    request: bytes
+    number: int
+    second_round: bool
+    ids: Int64[ndarray, " queries"]
+    members: Int64[ndarray, " members"]
+    seats: Int64[ndarray, " seats"]
+    sealed: tuple[bytes, ...] = field(repr=False)
+    own: Head
+    seen: Head
+
+    def arrays(self) -> tuple[ndarray, ...]:
+        """As it travels."""
+        return (
+            np.frombuffer(self.study, dtype=np.uint8),
+            np.frombuffer(self.request, dtype=np.uint8),
+            np.array([self.number, self.second_round], dtype=np.int64),
+            self.ids,
+            self.members,
+            self.seats,
+            np.array([len(each) for each in self.sealed], dtype=np.int64),
+            np.frombuffer(b"".join(self.sealed), dtype=np.uint8),
+            head_array(self.own),
+            head_array(self.seen),
+        )
+
+    @classmethod
+    def read(cls, arrays: tuple[ndarray, ...]) -> Submission:
+        """Raises MalformedMessage unless the arrays are a submission."""
+        if len(arrays) != 10:
+            raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
+        study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
+        number = integer("submission", "number", scalars[:1])
+        second_round = integer("submission", "second_round", scalars[1:])
+        for what, array in {"ids": ids, "members": members, "seats": seats}.items():
+            positions("submission", what, array)
+        if not np.isin(seats, members).all():
+            raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
+        if integers("submission", "lengths", lengths).shape != seats.shape:
+            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one a seat")
+        if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
+            raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
+        ends = np.cumsum(lengths)
+        parts = tuple(sealed[end - length : end].tobytes() for end, length in zip(ends, lengths, strict=True))
+        return cls(
+            check_bytes(study, 32),
+            check_bytes(request, 32),
+            number,
+            bool(second_round),
+            ids,
+            members,
+            seats,
+            parts,
+            head_of(own),
+            head_of(seen),
+        )
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the heads: a batch is evaluated for one submission only."""
+        parts = [each.tobytes() for each in self.arrays()[:-2]]
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.sha256(b"conclave submission 1\n" + framed).digest()

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Int64, UInt8, UInt32
 from numpy import ndarray
 
+from protocols.crypto.counting_ring import MAX_CLASSES
 from protocols.crypto.field import minus, plus, times
 from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
@@ -26,8 +27,6 @@ from protocols.votes import ABSTAIN
 
 # Independent repetitions of the check, each with an error of at most 2/p for a vector.
 REPETITIONS = 3
-
-MAX_CLASSES = 10_000
 
 
 @dataclass(frozen=True, eq=False)

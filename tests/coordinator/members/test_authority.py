@@ -5,13 +5,7 @@ import time
 import pytest
 
 from coordinator.home import Home
-from coordinator.members.authority import (
-    Authority,
-    authority_pem,
-    create_consortium,
-    invitation_toml,
-    normal_fingerprint,
-)
+from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
 from protocols.crypto.identity import (
@@ -19,6 +13,7 @@ from protocols.crypto.identity import (
     certificate_request,
     identify,
     new_key,
+    normal_fingerprint,
     request_fingerprint,
     to_pem,
 )

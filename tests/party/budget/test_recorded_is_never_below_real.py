@@ -24,9 +24,10 @@ import party.voting.answering
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval, remember_policy
 from party.budget.withdrawal import withdraw
+from party.data.settings import DataSettings
 from party.home import Home
 from party.lifetime import LifetimeCap, study_cost
-from party.settings import DataSettings, Settings, TeacherSettings
+from party.settings import Settings, TeacherSettings
 from party.voting.answering import Answering
 from protocols.budgets.filter import NANO
 from protocols.errors import Refused

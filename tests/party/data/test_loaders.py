@@ -13,7 +13,7 @@ from PIL import Image
 
 from party.data import load_records
 from party.data.records import Records
-from party.settings import DataSettings
+from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature, Terms
 

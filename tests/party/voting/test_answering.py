@@ -12,9 +12,10 @@ from party.budget.policy import Policy
 from party.budget.watermarks import Mark, remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data import load_records
+from party.data.settings import DataSettings
 from party.home import Home
 from party.lifetime import LifetimeCap
-from party.settings import DataSettings, Settings, TeacherSettings
+from party.settings import Settings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.training import deals_of, train
 from protocols.errors import InvalidInput, Refused, StorageFailed

@@ -10,9 +10,10 @@ import pytest
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
+from party.data.settings import DataSettings
 from party.home import Home
 from party.lifetime import LifetimeCap
-from party.settings import DataSettings, Settings, TeacherSettings
+from party.settings import Settings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.training import train

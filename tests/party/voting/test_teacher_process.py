@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from party.data.settings import DataSettings
 from party.home import Home
 from party.party import Party
-from party.settings import DataSettings, Settings, TeacherSettings
+from party.settings import Settings, TeacherSettings
 from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import load_teachers, read_manifest
 from party.voting.training import train

@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.labelling.schedule import Batch, Stop, check_stop, next_batch
+from protocols.labelling.schedule import Batch, Stop, next_batch
+from protocols.study.stop import check_stop
 from tests.studies import make_study
 
 STUDY = make_study([1.0, 2.0, 3.0], threshold=1.0)

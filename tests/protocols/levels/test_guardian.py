@@ -19,9 +19,9 @@ from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Malform
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian, Submission
+from protocols.levels.guardian import Guardian
 from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.levels.two_server.conversation import check_outcome, outcome_statement, seal, send, unseal
+from protocols.levels.two_server.conversation import Submission, check_outcome, outcome_statement, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
 from tests.contracts.levels import SEALING_KEY, SIGNING_KEY, GuardianHere, lattice_study, rng_votes, two_server

@@ -10,10 +10,10 @@ from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Architecture
 from protocols.levels.hidden_queries.inference.material import Piece
 from protocols.levels.hidden_queries.inference.plan import Plan
+from protocols.wire.sizes import REQUEST_BYTES
 
 # A hub takes no larger frame from a node, and passes on no larger one: several are in its memory at once.
 REPLY_BYTES = 7 * 2**20
-REQUEST_BYTES = 32 * 2**20
 
 
 def check_sizes(architecture: Architecture, queries: int) -> None:

@@ -1,0 +1,65 @@
+"""guardian certify: the certificate of the organisation that runs a study's second server."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import home_option
+from coordinator.home import Home
+from coordinator.members.authority import Authority, authority_pem
+from coordinator.store.store import Store
+from runtime.cli import EPILOG, json_option
+from runtime.files import read_received, write
+from runtime.printing import print_json
+
+
+@click.group(epilog=EPILOG)
+def guardian() -> None:
+    """Certify the guardian of another organisation, which runs conclave-guardian itself.
+
+    \b
+    Example:
+      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
+    """
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("request_file", type=click.Path(path_type=Path))
+@click.option("--fingerprint", required=True, help="The fingerprint as the guardian read it out.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
+@home_option
+@json_option
+def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, as_json: bool) -> None:
+    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
+
+    Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
+
+    \b
+    Example:
+      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
+    """
+    home = Home(home_folder)
+    settings = home.settings()
+    with Store(home) as store:
+        authority_of_home = Authority(home, store, settings)
+        issued = authority_of_home.certify_guardian(read_received(request_file), key_fingerprint=fingerprint)
+    certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
+    write(certificate, issued.pem)
+    write(authority, authority_pem(home))
+    until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
+    if as_json:
+        print_json(
+            {
+                "guardian": issued.name,
+                "serial": issued.serial,
+                "not_after_s": issued.not_after_s,
+                "certificate": str(certificate),
+                "authority": str(authority),
+            }
+        )
+        return
+    click.echo(f"{issued.name} has a certificate as a guardian until {until:%Y-%m-%d %H:%M UTC}")
+    click.echo(f"next: send {certificate} and {authority} to it, and set guardian in {home.settings_file}")

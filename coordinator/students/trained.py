@@ -1,0 +1,21 @@
+"""A student that was trained on a study's labels, with what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.students.student import Student
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A student and what it learned from. agreement: share of its labels that it predicts."""
+
+    student: Student
+    kind: str
+    seed: int
+    device: str
+    labels: int
+    reinforced: int
+    unlabelled: int
+    agreement: float

@@ -1,0 +1,18 @@
+"""When a study ends: what its roster agreed on about parties whose budget is used up."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from protocols.errors import InvalidInput
+
+StopRule = Literal["first-exhausted", "drop-exhausted"]
+STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
+
+
+def check_stop(stop: str) -> StopRule:
+    """`stop` itself, if it is a rule; InvalidInput otherwise."""
+    for known in STOP_RULES:
+        if stop == known:
+            return known
+    raise InvalidInput(f"stop is {stop!r}; allowed: {', '.join(STOP_RULES)}")

@@ -1,0 +1,5 @@
+"""How large a message may be, whoever carries it."""
+
+from __future__ import annotations
+
+REQUEST_BYTES = 32 * 2**20
