@@ -39,6 +39,7 @@ from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Asked
 from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.file import read_study
 from protocols.study.level_terms import Confidentiality
 from protocols.study.queries import QueryBatch
@@ -86,10 +87,7 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
     return Study(
         name="benchmark",
         classes=classes,
-        mechanism_name="confident_gnmax",
-        sigma=20.0,
-        sigma_threshold=40.0,
-        threshold=parties / 2,
+        mechanism=ConfidentGNMax(sigma=20.0, sigma_threshold=40.0, threshold=parties / 2),
         unit="record",
         view="label",
         accountant_name="label_only",

@@ -18,7 +18,7 @@ from protocols.mechanisms import MECHANISMS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.setup.accountants import BAYESIAN, accountant_table, named_accountants
-from simulations.setup.experiment import Experiment, experiment, parse_seeds
+from simulations.setup.experiment import Experiment, experiment, mechanism_parameters, parse_seeds
 from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -29,6 +29,19 @@ _HOST = ("data_dir", "cache_dir", "engine", "workers")
 
 def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
+
+
+def _parameter_flags() -> list[Callable[[F], F]]:
+    """A flag for each parameter of a mechanism, in the mechanism's own words."""
+    flags = []
+    for name, takers in mechanism_parameters().items():
+        said: dict[str, list[str]] = {}
+        for mechanism, each in takers:
+            said.setdefault(f"{each.meaning} [{each.default_in_words}].", []).append(mechanism)
+        text = " ".join(f"{', '.join(mechanisms)}: {meaning}" for meaning, mechanisms in said.items())
+        whole = all(each.unit == "queries" for _, each in takers)
+        flags.append(_flag(f"--{name.replace('_', '-')}", text, type=int if whole else float))
+    return flags
 
 
 _ANALYSES = [row.name for row in accountant_table() if not row.charges]
@@ -64,17 +77,7 @@ _SETTINGS = [
           f"as a list, what analyses the votes for research: {', '.join(_ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
-    _flag("--gamma", "lnmax: inverse scale of the Laplace noise, per vote [the --sigma it would have otherwise].",
-          type=float),
-    _flag("--interactive-threshold", "interactive_gnmax, round two: votes by which parties and student must differ "
-          "[0.5 a vote cast].", type=float),
-    _flag("--reinforce-confidence", "interactive_gnmax: confidence from which the student's own label is reinforced "
-          "[0.95].", type=float),
-    _flag("--round-one", "interactive_gnmax: queries of round one [half of what the poorest budget affords].",
-          type=int),
-    _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
-    _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
-    _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),
+    *_parameter_flags(),
     _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
           "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "
           "pools all data: simulation only) [weighting].",
@@ -117,7 +120,8 @@ def settings_flags(function: F) -> F:
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
-    given = {key: value for key, value in flags.items() if value is not None and key in Experiment.model_fields}
+    known = {*Experiment.model_fields, *mechanism_parameters()}
+    given = {key: value for key, value in flags.items() if value is not None and key in known}
     if "seeds" in given:
         given["seeds"] = parse_seeds(str(given["seeds"]))
     return given

@@ -23,6 +23,7 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.file import write_study
 from protocols.study.level_terms import CLEAR, Confidentiality
 from protocols.study.queries import pool_digest
@@ -83,10 +84,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
     return Study(
         name="demo",
         classes=2,
-        mechanism_name="confident_gnmax",
-        sigma=_SIGMA,
-        sigma_threshold=_SIGMA_THRESHOLD,
-        threshold=_THRESHOLD,
+        mechanism=ConfidentGNMax(sigma=_SIGMA, sigma_threshold=_SIGMA_THRESHOLD, threshold=_THRESHOLD),
         unit=unit,
         view="label",
         accountant_name="label_only",

@@ -56,7 +56,6 @@ def check_level(study: Study) -> None:
             f"confidentiality: guardian is {terms.guardian!r}, the coordinator or a party of the study; allowed: "
             "another organisation, as both shares of a vote together are the vote"
         )
-    _ = study.mechanism  # refuses one that has no integer noise
     if level == "two_server":
         _check_servers(study, units)
     if terms.querier is not None:
@@ -87,9 +86,8 @@ def _check_sum(study: Study) -> None:
     colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
     assert colluders is not None
     assert lattice is not None
-    assert study.sigma is not None
     graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
-    noise = study.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
+    noise = study.gaussian.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
     with _named(study):
         check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
 
@@ -121,7 +119,7 @@ def _check_querier(study: Study, querier: str) -> None:
         ("teachers", study.teachers, 1),
         ("participation_name", study.participation_name, "all"),
         ("confidentiality: abstention", study.confidentiality.abstention, False),
-        ("round_one", study.round_one, None),
+        ("round_one", study.mechanism.round_one, None),
         ("terms: pool_sha256", NO_POOL if terms is None else terms.pool_sha256, NO_POOL),
     ):
         if value != allowed:
@@ -158,17 +156,16 @@ def _check_servers(study: Study, units: int) -> None:
         raise InvalidInput(
             "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
         ) from None
-    mechanism = study.mechanism
+    mechanism = study.gaussian
     thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
-    assert study.sigma is not None  # the noise of every mechanism on a lattice
     with _named(study):
         check_ring(
             total_units=study.total_units,
             threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
             # Predictions may add up to 1.001 (check_predictions).
             most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
-            label_sigma_units=study.sigma * units,
-            threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
+            label_sigma_units=mechanism.sigma * units,
+            threshold_sigma_units=None if mechanism.threshold_noise is None else mechanism.threshold_noise * units,
             classes=study.classes,
             queries=study.query_limit,
         )
@@ -180,8 +177,7 @@ def _named(study: Study) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        terms = {"sigma": study.sigma, "sigma_threshold": study.sigma_threshold, "threshold": study.threshold}
-        named = ", ".join(f"{name} = {value:g}" for name, value in terms.items() if value is not None)
+        named = ", ".join(f"{name} = {value:g}" for name, value in study.mechanism.values.items())
         raise InvalidInput(
             f"{named}, with units = {study.confidentiality.units} and all weights together {study.largest_weight:g} "
             f"votes, do not fit the arithmetic of level {study.confidentiality.level!r}; allowed: fewer units or less "

@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import check_view
+from protocols.mechanisms import GaussianMechanism, check_view
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Circumstances
 from protocols.study.study import ADJACENCY, Study
@@ -117,7 +117,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
             or study.pooled_teachers is not None
             or study.unit != "record"
             or given.secret
-            or study.mechanism.noise_law != "gaussian"
+            or not isinstance(study.mechanism, GaussianMechanism)
             or len(study.roster) < 2
         ):
             raise InvalidInput(

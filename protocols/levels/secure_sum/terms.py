@@ -35,12 +35,11 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
 
 def noise_share(study: Study) -> Fraction:
     """sigma of each party's noise, in lattice units: the honest parties of a quorum add up to the study's."""
-    colluders, lattice, sigma = study.confidentiality.colluders, study.lattice, study.sigma
+    colluders, lattice = study.confidentiality.colluders, study.lattice
     assert colluders is not None
     assert lattice is not None
-    assert sigma is not None
     return share_sigma(
-        sigma_units=sigma * lattice.units,
+        sigma_units=study.gaussian.sigma * lattice.units,
         parties=len(study.roster),
         dropouts=len(study.roster) - study.quorum,
         colluders=colluders,

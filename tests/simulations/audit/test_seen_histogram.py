@@ -16,7 +16,8 @@ from simulations.audit.settings import AuditSettings
 def target(mechanism, *, rate, queries=1, scale=2.0):
     found = AuditSettings(
         mechanisms=(mechanism,), views=("histogram",), trials=1000, queries=queries, classes=3, weight=1.0, sigma=scale,
-        sigma_threshold=1.0, gamma=1 / scale, rate=rate, delta=0.01, confidence=0.99, noise="fast", seed=0,
+        parameters={"sigma_threshold": 1.0, "gamma": 1 / scale},
+    rate=rate, delta=0.01, confidence=0.99, noise="fast", seed=0,
     ).targets()  # fmt: skip
     return found[-1]
 

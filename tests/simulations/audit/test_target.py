@@ -6,12 +6,14 @@ import pytest
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Sensitivity
+from protocols.mechanisms import Sensitivity
 from simulations.audit.settings import AuditSettings
 from simulations.audit.target import claim_of, noise_scales
 
 TERMS = dict(
-    trials=1000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=5.0, gamma=0.25, rate=0.5, delta=0.01,
+    trials=1000, queries=8, classes=3, weight=1.0, sigma=4.0,
+    parameters={"sigma_threshold": 5.0, "gamma": 0.25},
+    rate=0.5, delta=0.01,
     confidence=0.99, noise="fast", seed=0,
 )  # fmt: skip
 TARGETS = AuditSettings(**TERMS).targets()

@@ -1,4 +1,4 @@
-"""The exact law of what one query shows under the view "label": for the statistic, and to find the worst votes.
+"""The exact law of what one query shows under the view "label": what an audit attacks, and measures against.
 
 Outcomes are "class 0 wins" (the unit's vote before), "class 1 wins" (after), "another wins" if there are three or
 more classes, and "no answer" if the mechanism has a threshold. All other classes have equal counts, so which of them
