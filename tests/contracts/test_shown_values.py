@@ -29,13 +29,13 @@ _NAME = "a name or a number of them, which everybody has"
 _STUDY = "of the study, which everybody has"
 _PUBLIC = "public by its protocol"
 SHOWN = {
-    "coordinator.connection.sessions._Question.about": _DIGEST,
+    "coordinator.connection.session.Question.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
     "protocols.ranges.Range.secret": "whether values are shown in messages",
     "coordinator.store.members.Issued.pem": "a certificate",
     "coordinator.store.members.Pending.pem": "a certificate request",
-    "coordinator.connection.sessions.Session.refused": _DIGEST,
-    "coordinator.connection.sessions.Session.send": "a function",
+    "coordinator.connection.session.Session.refused": _DIGEST,
+    "coordinator.connection.session.Session.send": "a function",
     "protocols.levels.hidden_queries.inference.plan.InferencePlan.vote": "a shape",
     "coordinator.students.trained.Trained.labels": "how many",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
