@@ -8,7 +8,7 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, Mechanism, QueryCost, Sensitivity
-from protocols.mechanisms.parameter import VIEWS, Parameter, View, check_view, parameter
+from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
 from protocols.plugins import Parts
 
 __all__ = [
@@ -48,7 +48,7 @@ MECHANISMS: Parts[type[Mechanism]] = Parts(
 )
 
 
-def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **parameters: float | None) -> Mechanism:
+def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **parameters: Number | None) -> Mechanism:
     """The mechanism `name` with its parameters (None: not given); lattice: of integer noise.
 
     Raises InvalidInput for an unknown name, and for a parameter that is missing, has no use or is out of range.

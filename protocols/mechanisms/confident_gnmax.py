@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -59,7 +59,7 @@ class ConfidentGNMax(GaussianMechanism):
         if not np.isfinite(self.threshold):
             raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
 
-    def capped(self, total_weight: float) -> Self:
+    def capped(self, total_weight: float) -> ConfidentGNMax:
         return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(

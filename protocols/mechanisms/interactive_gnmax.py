@@ -12,7 +12,7 @@ Confident-GNMax costs. One pair of sigmas serves both rounds: a party's cost a q
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -72,7 +72,7 @@ class InteractiveGNMax(GaussianMechanism):
             raise InvalidInput(f"reinforce_confidence is {self.reinforce_confidence}; allowed: in (0, 1]")
         check("study", "round_one", self.round_one)
 
-    def capped(self, total_weight: float) -> Self:
+    def capped(self, total_weight: float) -> InteractiveGNMax:
         return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(

@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms.parameter import Parameter, View
+from protocols.mechanisms.parameter import Number, Parameter, View
 from protocols.mechanisms.winner_law import gaussian_winner_log_law
 from protocols.noise import Noise
 
@@ -105,7 +105,7 @@ class Mechanism(ABC):
         return {name: each for name, each in told.items() if view is None or view in each.views}
 
     @classmethod
-    def build(cls, *, view: View, given: Mapping[str, float | None], lattice: Lattice | None = None) -> Self:
+    def build(cls, *, view: View, given: Mapping[str, Number | None], lattice: Lattice | None = None) -> Mechanism:
         """The mechanism with these parameters; lattice: None for real-valued noise.
 
         Raises InvalidInput for a parameter that is missing, unknown or out of range, or has no use under the view.
@@ -121,7 +121,7 @@ class Mechanism(ABC):
         return made.on_lattice(lattice)
 
     @property
-    def values(self) -> dict[str, float]:
+    def values(self) -> dict[str, Number]:
         """Its parameters with their values, without those that have no use under its view."""
         held = {name: each.number(name, getattr(self, name)) for name, each in self.parameters().items()}
         return {name: value for name, value in held.items() if value is not None}
@@ -137,13 +137,13 @@ class Mechanism(ABC):
                     f"{name} is {value:g}; {self.name} has no use for it under the view {view!r}: leave it out"
                 )
 
-    def on_lattice(self, lattice: Lattice | None) -> Self:
+    def on_lattice(self, lattice: Lattice | None) -> Mechanism:
         """The same with integer noise, or with real-valued noise for None. Raises InvalidInput where it has none."""
         if lattice is not None:
             raise InvalidInput(f"{self.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self
 
-    def capped(self, total_weight: float) -> Self:
+    def capped(self, total_weight: float) -> Mechanism:
         """The same with no threshold above all votes together."""
         return self
 
@@ -256,7 +256,7 @@ class GaussianMechanism(Mechanism):
         exact = () if on_lattice or secret_coins else ("gaussian_dp",)
         return ("label_only", "gaussian", *exact) if view == "label" else (*exact, "gaussian")
 
-    def on_lattice(self, lattice: Lattice | None) -> Self:
+    def on_lattice(self, lattice: Lattice | None) -> GaussianMechanism:
         if lattice == self.lattice:
             return self
         return replace(self, lattice=lattice)  # type: ignore[type-var]  # every mechanism is a dataclass
@@ -287,7 +287,7 @@ class GaussianMechanism(Mechanism):
         return -z * z / 2
 
 
-def _check_given(kind: type[Mechanism], name: str, value: float | None, view: View) -> None:
+def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:
     if value is None:
         meaning = kind.parameters()[name].meaning
         raise InvalidInput(f"{name} is missing; {kind.name} needs it under the view {view!r}: {meaning}")

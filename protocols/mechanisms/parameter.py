@@ -9,6 +9,8 @@ from protocols.errors import InvalidInput
 
 View = Literal["label", "histogram"]
 VIEWS: tuple[View, ...] = ("label", "histogram")
+# Beartype tells an int from a float: a number of queries is an int.
+Number = int | float
 Role = Literal["noise", "threshold", "setting"]
 Unit = Literal["votes", "per vote", "queries", ""]
 
@@ -30,7 +32,7 @@ class Parameter:
     default_words: str = ""
     views: tuple[View, ...] = VIEWS
 
-    def number(self, name: str, value: float | None) -> float | None:
+    def number(self, name: str, value: Number | None) -> Number | None:
         """`value` as an int where it counts queries, a float elsewhere. Raises InvalidInput for part of a query."""
         if value is None or self.unit != "queries":
             return None if value is None else float(value)
@@ -38,15 +40,15 @@ class Parameter:
             raise InvalidInput(f"{name} is {value!r}; allowed: a whole number")
         return int(value)
 
-    def scaled(self, value: float, votes: float) -> float:
+    def scaled(self, value: Number, votes: float) -> Number:
         """A number that is said for one vote, for that many votes."""
         return value * votes if self.unit == "votes" else value / votes if self.unit == "per vote" else value
 
-    def wider(self, value: float, factor: float) -> float:
+    def wider(self, value: Number, factor: float) -> float:
         """The number for noise that is `factor` times as wide."""
         return value / factor if self.unit == "per vote" else value * factor
 
-    def noise_scale(self, value: float) -> float:
+    def noise_scale(self, value: Number) -> float:
         """How wide the noise is, in votes."""
         return 1 / value if self.unit == "per vote" else value
 

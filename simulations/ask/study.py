@@ -39,7 +39,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     kind = MECHANISMS[settings.mechanism]
     taken = kind.parameters(view="label")
     given = {name: getattr(settings, name) for name in SHARES}
-    noise: dict[str, float | None] = {
+    noise: dict[str, int | float | None] = {
         name: SHARES[name] * parties if name in taken and value is None else value for name, value in given.items()
     }
     if settings.threshold is not None and not settings.threshold <= parties:

@@ -96,7 +96,7 @@ class AuditSettings:
         """The mechanism with the parameters given, noise as wide as `sigma`, and thresholds far above all noise."""
         kind = MECHANISMS[name]
         told = kind.parameters(view="label")
-        given: dict[str, float | None] = {name: self.parameters.get(name) for name in told}
+        given: dict[str, int | float | None] = {name: self.parameters.get(name) for name in told}
         for name, each in told.items():
             if given[name] is None and each.role == "noise":
                 given[name] = each.wider(1.0, self.sigma)

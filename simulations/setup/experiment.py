@@ -41,7 +41,7 @@ class Experiment(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
-    __pydantic_extra__: dict[str, float]
+    __pydantic_extra__: dict[str, int | float]
 
     parties: int = Field(250, ge=1)
     dataset: str = "glyphs"
@@ -83,7 +83,7 @@ class Experiment(BaseModel):
     data_seed: int = Field(0, ge=0)
 
     @property
-    def parameters(self) -> dict[str, float]:
+    def parameters(self) -> dict[str, int | float]:
         """The parameters of the mechanism that were given, by name; the others have their defaults."""
         return dict(self.__pydantic_extra__)
 
@@ -272,7 +272,7 @@ def _check_individualization(settings: Experiment) -> None:
 def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
     """The mechanism with its parameters: as given, times `scale`, or its defaults for the `total` votes cast."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
-    given: dict[str, float | None] = dict(settings.parameters)
+    given: dict[str, int | float | None] = dict(settings.parameters)
     for name, each in kind.parameters(view=view).items():
         if (said := given.get(name)) is not None:
             given[name] = each.scaled(said, scale)

@@ -128,7 +128,7 @@ def test_parameters_that_are_missing_or_have_no_use_are_refused():
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=1.0, view="histogram")
     with pytest.raises(InvalidInput, match="allowed: gnmax, confident_gnmax"):
         make_mechanism("noisy_max", sigma=1.0, view="label")
-    with pytest.raises(InvalidInput, match="scale is 2.0; gnmax has no use for it"):
+    with pytest.raises(InvalidInput, match=r"scale is .*; gnmax has no use for it"):
         make_mechanism("gnmax", sigma=1.0, scale=2.0, view="label")
     with pytest.raises(InvalidInput, match="allowed: label, histogram"):
         check_view("clear")

@@ -11,6 +11,7 @@ from tests.studies import make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
 LOW = dataclasses.replace(STUDY.mechanism, threshold=0.5)
+HIGH = dataclasses.replace(STUDY.mechanism, threshold=7.0)
 
 
 def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
@@ -52,11 +53,11 @@ def test_the_digest_changes_with_every_term(change):
             "multiples of 1/1048576, > 0",
         ),
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=float("nan"), rate=1.0),)}, "multiples of"),
-        ({"mechanism": dataclasses.replace(STUDY.mechanism, threshold=7.0)}, "threshold is 7; allowed: at most the total weight, 6"),
+        ({"mechanism": HIGH}, "threshold is 7; allowed: at most the total weight, 6"),
         ({"quorum": 3}, "quorum is 3; allowed: at most the 2 parties"),
         ({"unit": "patient"}, "allowed: record, party"),
         ({"view": "clear"}, "allowed: label, histogram"),
-        ({"view": "histogram", "mechanism": dataclasses.replace(STUDY.mechanism, sigma_threshold=None)}, "does not hold for view"),
+        ({"view": "histogram", "mechanism": dataclasses.replace(LOW, sigma_threshold=None)}, "does not hold for view"),
         ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
         ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote a unit"),
         ({"view": "histogram"}, "sigma_threshold is 150; confident_gnmax has no use for it under the view"),

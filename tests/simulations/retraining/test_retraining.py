@@ -182,7 +182,8 @@ def test_the_divergence_of_one_retraining_agrees_with_mpmath(case, monkeypatch):
             count: [mpmath.npdf(t - count) / 5 / one for t, one in zip(steps, below[count], strict=True)]
             for count in below
         }
-        p = mpmath.ncdf((mpmath.mpf(float(max(counts))) - mpmath.mpf(study.mechanism.threshold)) / study.mechanism.sigma_threshold)
+        above = mpmath.mpf(float(max(counts))) - mpmath.mpf(study.mechanism.threshold)
+        p = mpmath.ncdf(above / study.mechanism.sigma_threshold)
         return [1 - p] + [p * mpmath.fdot(density[count], every) for count in n]
 
     expected = np.zeros((2, 3))
