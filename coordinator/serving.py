@@ -21,7 +21,8 @@ from coordinator.home import Home
 from coordinator.labelling.jobs import Guardians, OpensStudies, OpenStudy
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
-from coordinator.store.store import Job, Serving, Session, Store
+from coordinator.store.rows import Job, Serving, Session
+from coordinator.store.store import Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed

@@ -14,7 +14,8 @@ from coordinator.home import Home
 from coordinator.labelling.pool import stored_pool
 from coordinator.status import alive, job_line
 from coordinator.store.labelled import check_labelled_here
-from coordinator.store.store import Job, Store
+from coordinator.store.rows import Job
+from coordinator.store.store import Store
 from coordinator.students import STUDENTS
 from protocols.errors import InvalidInput
 from runtime.cli import EPILOG, json_option

@@ -26,8 +26,9 @@ from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
-from coordinator.connection.sessions import Connected as Connected
-from coordinator.connection.sessions import Session, SessionEnded, Sessions
+from coordinator.connection.session import Connected as Connected
+from coordinator.connection.session import Session, SessionEnded
+from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger

@@ -21,7 +21,8 @@ from coordinator.labelling.job_progress import JobProgress
 from coordinator.labelling.late_seats import LATE, LateSeats
 from coordinator.labelling.pool import stored_pool
 from coordinator.labelling.training import between_rounds
-from coordinator.store.store import Job, JobState, Store, ledger_path
+from coordinator.store.rows import Job, JobState
+from coordinator.store.store import Store, ledger_path
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed

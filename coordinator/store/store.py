@@ -10,9 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -22,6 +20,7 @@ from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
 from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERSHIP
 from coordinator.store.members import Membership
+from coordinator.store.rows import Fault, Job, JobState, Serving, Session
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
@@ -31,9 +30,6 @@ from protocols.study.file import read_study
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
-
-JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
-ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 
 _SCHEMA = (
     MEMBERSHIP
@@ -71,59 +67,6 @@ CREATE TABLE IF NOT EXISTS serving (
 """
     + DIFFERENCES
 )
-
-
-@dataclass(frozen=True)
-class Job:
-    """A labelling that was asked for. student: of an interactive mechanism; message: where it stands, for people."""
-
-    number: int
-    study: str
-    student: str | None
-    state: JobState
-    batches: int
-    asked: int
-    answered: int
-    message: str
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more happens under this job."""
-        return self.state in ENDED
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A seat that was left out of a batch, why, how often, and when last, in seconds since 1970."""
-
-    number: int
-    seat: str
-    code: str
-    times: int
-    last_s: int
-
-
-@dataclass(frozen=True)
-class Session:
-    """A party that is connected, as serve wrote it last. Times in seconds since 1970."""
-
-    party: str
-    since_s: float
-    last_seen_s: float
-    address: str
-    software: str
-    wire_version: int
-
-
-@dataclass(frozen=True)
-class Serving:
-    """The serve of this home, as it wrote last. seen_s: seconds since 1970; metrics_port: 0 for none."""
-
-    pid: int
-    seen_s: float
-    port: int
-    enrol_port: int
-    metrics_port: int
 
 
 class Store:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from coordinator.status import alive, job_line, read_status, study_status
-from coordinator.store.store import Serving, Session, Store, ledger_path
+from coordinator.store.rows import Serving, Session
+from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from tests.operators import add_study, enrol, make_home
 

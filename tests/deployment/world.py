@@ -20,7 +20,8 @@ import numpy as np
 
 from coordinator.connection.open_study import OpenStudy, check_standing
 from coordinator.connection.receipts import record
-from coordinator.connection.sessions import Session, SessionEnded, Sessions
+from coordinator.connection.session import Session, SessionEnded
+from coordinator.connection.sessions import Sessions
 from party.connection.node import Node, _Session
 from party.connection.seat import Seat
 from party.connection.seat import standing as standing_of

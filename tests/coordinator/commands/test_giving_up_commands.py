@@ -14,7 +14,8 @@ from coordinator.home import Home
 from coordinator.labelling.giving_up import give_up
 from coordinator.labelling.jobs import OpenStudy
 from coordinator.labelling.study_creation import create_study
-from coordinator.store.store import Serving, Session, Store, ledger_path
+from coordinator.store.rows import Serving, Session
+from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from runtime.logs import Log

@@ -11,7 +11,8 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.home import Home
-from coordinator.store.store import Serving, Session, Store
+from coordinator.store.rows import Serving, Session
+from coordinator.store.store import Store
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Stop
