@@ -161,7 +161,7 @@ class GaussianMechanism(Mechanism):
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        """Worst-case RDP of the label view, never above the Gaussian bound (docs/explanation/mathematics.md, section 3)."""
+        """Worst-case RDP of the label view, at most the Gaussian bound (docs/explanation/mathematics.md, section 3)."""
 
     def needed(self, *, second_round: bool) -> float | None:
         """The votes that the noisy maximum must reach in a round; None where every query is answered."""
