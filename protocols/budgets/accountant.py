@@ -95,7 +95,7 @@ _CONVERTED = "at one order a party, fixed beforehand; converted as in Canonne, K
 
 
 class LabelOnly(_RenyiAccountant, Accountant):
-    """Worst-case label-only RDP (docs/explanation/label-only-bound.md): only the label or the abstention comes out."""
+    """Worst-case label-only RDP: only labels and refusals are seen (docs/explanation/mathematics.md, section 3)."""
 
     name = "label_only"
     statement = "worst_case_label_only"
