@@ -194,9 +194,9 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
 def command(settings: Experiment) -> str:
     """The command that repeats a run: every setting that is not the default."""
     words = ["conclave-simulate", "run"]
-    for name, field in Experiment.model_fields.items():
-        value = getattr(settings, name)
-        if value == field.default or value is None:
+    defaults = {name: field.default for name, field in Experiment.model_fields.items()}
+    for name, value in dict(settings).items():
+        if value is None or (name in defaults and value == defaults[name]):
             continue
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):

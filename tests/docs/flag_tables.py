@@ -16,7 +16,7 @@ from party.commands.group import cli as party_cli
 from protocols.ranges import RANGES
 from simulations.command import cli
 from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment
+from simulations.setup.experiment import Experiment, mechanism_parameters
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
@@ -40,12 +40,12 @@ def groups() -> dict[str, list[click.Option]]:
 
     A flag of a command without the settings is its own, even where it has the name of one.
     """
-    run = options("run")
+    run, said = options("run"), {*Experiment.model_fields, *mechanism_parameters()}
     tables = {
-        "settings": [one for one in run if one.name in Experiment.model_fields],
+        "settings": [one for one in run if one.name in said],
         "host": [one for one in run if one.name in HOST],
     }
-    shared = {*Experiment.model_fields, *HOST}
+    shared = {*said, *HOST}
     for name in cli.commands:
         common = shared if shared <= {one.name for one in options(name)} else set()
         tables[name] = [one for one in options(name) if one.name not in common]
