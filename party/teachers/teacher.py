@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.levels.hidden_queries.inference.model import Dense, Model
+
+if TYPE_CHECKING:
+    from protocols.levels.hidden_queries.inference.model import Dense, Model
 
 # The kinds of teachers that can answer queries that are hidden from them.
 PRIVATE = ("logistic_regression", "mlp", "small_cnn")

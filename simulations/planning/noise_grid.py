@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.interpolate import PchipInterpolator
 
 from protocols.budgets.accountant import accountant
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -120,7 +120,9 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
     fine = np.interp(
         np.arange((len(axes.sigma) - 1) * _BETWEEN + 1) / _BETWEEN, range(len(axes.sigma)), np.log(axes.sigma)
     )
-    between = [PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)]
+    between = [
+        scipy.interpolate.PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)
+    ]
     return Grid(replace(axes, sigma=np.exp(fine)), between[0].ravel(), between[1].ravel())
 
 
