@@ -14,7 +14,7 @@ from runtime.files import read_received, write
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 
 @click.group(epilog=EPILOG)
@@ -33,7 +33,7 @@ def guardian() -> None:
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
 @home_option
 @json_option
-def certify(request_file: Path, fingerprint: str, out: Path, home: Home, as_json: bool) -> None:
+def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
     """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
 
     Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.

@@ -12,7 +12,7 @@ from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Give it up without asking.")
 @home_option
 @json_option
-def give_up(study: str, yes: bool, home: Home, as_json: bool) -> None:
+def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
     """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
 
     \b

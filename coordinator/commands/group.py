@@ -11,7 +11,7 @@ from protocols.errors import ConclaveError
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group, show_server_error
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 PROGRAM: Final = "conclave-coordinator"
 HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
@@ -69,10 +69,10 @@ def cli() -> None:
     """
 
 
-def _home(folder: Path) -> Home:
-    from coordinator.home import Home
+def _home(folder: Path) -> CoordinatorHome:
+    from coordinator.home import CoordinatorHome
 
-    return Home(folder)
+    return CoordinatorHome(folder)
 
 
 home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The coordinator's folder")

@@ -16,8 +16,9 @@ from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
-    from coordinator.store.store import Job, Store
+    from coordinator.home import CoordinatorHome
+    from coordinator.store.rows import Job
+    from coordinator.store.store import Store
 
 _EVERY_S = 0.2
 _LINE_EVERY_S = 1.0
@@ -34,7 +35,7 @@ _wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; 
 @_wait_option
 @home_option
 @json_option
-def label(study: str, student: str | None, wait: bool, home: Home, as_json: bool) -> int:
+def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
     """Have serve label the pool of STUDY, in batches that every budget can bear.
 
     \b
@@ -55,7 +56,7 @@ def label(study: str, student: str | None, wait: bool, home: Home, as_json: bool
 @_wait_option
 @home_option
 @json_option
-def resume(study: str, student: str | None, wait: bool, home: Home, as_json: bool) -> int:
+def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
     """Go on with a labelling of STUDY that stopped: what was asked is asked again as it was, and costs nothing more.
 
     \b
@@ -82,7 +83,7 @@ def resume(study: str, student: str | None, wait: bool, home: Home, as_json: boo
 @click.option("--device", default="auto", show_default=True, help="auto | cpu | cuda.")
 @home_option
 @json_option
-def train(study: str, kind: str, seed: int, device: str, home: Home, as_json: bool) -> None:
+def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, as_json: bool) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 
     \b
@@ -114,7 +115,7 @@ def train(study: str, kind: str, seed: int, device: str, home: Home, as_json: bo
     click.echo(f"next: conclave-coordinator release {study}")
 
 
-def _store(home: Home) -> Store:
+def _store(home: CoordinatorHome) -> Store:
     from coordinator.store.store import Store
 
     home.settings()

@@ -17,7 +17,7 @@ from runtime.files import write
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
     from coordinator.store.store import Store
 
 
@@ -41,7 +41,7 @@ def init(
     enrol_listen: str | None,
     certificate_days: int,
     metrics_port: int,
-    home: Home,
+    home: CoordinatorHome,
     as_json: bool,
 ) -> None:
     """Make the consortium's authority, this coordinator's certificate and its store.
@@ -51,13 +51,13 @@ def init(
       conclave-coordinator init --consortium heart --coordinator centre --address centre.example.org:7443
     """
 
-    from coordinator.home import Settings
+    from coordinator.home import CoordinatorSettings
     from coordinator.members.authority import create_consortium
 
     host, _, port = check_address("--address", address).rpartition(":")
     enrol_address = enrol_address or f"{host}:{int(port) + 1}"
     enrol_port = check_address("--enrol-address", enrol_address).rpartition(":")[2]
-    settings = Settings(
+    settings = CoordinatorSettings(
         consortium=consortium,
         coordinator=coordinator,
         listen=listen or f"0.0.0.0:{port}",
@@ -82,7 +82,7 @@ def init(
 @click.option("--out", type=click.Path(path_type=Path), help="File to write [invitation-PARTY.toml].")
 @home_option
 @json_option
-def invite(party: str, out: Path | None, home: Home, as_json: bool) -> None:
+def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -> None:
     """Write an invitation for PARTY, with a token that works once; older ones of the party stop working.
 
     \b
@@ -113,7 +113,7 @@ def invite(party: str, out: Path | None, home: Home, as_json: bool) -> None:
 @click.command(epilog=EPILOG)
 @home_option
 @json_option
-def requests(home: Home, as_json: bool) -> None:
+def requests(home: CoordinatorHome, as_json: bool) -> None:
     """List the requests for a certificate that wait for approval.
 
     \b
@@ -138,7 +138,7 @@ def requests(home: Home, as_json: bool) -> None:
 @click.option("--fingerprint", required=True, help="The fingerprint as the hospital read it out.")
 @home_option
 @json_option
-def approve(party: str, fingerprint: str, home: Home, as_json: bool) -> None:
+def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) -> None:
     """Issue the certificate that PARTY asks for, if its key has this fingerprint.
 
     \b
@@ -164,7 +164,7 @@ def approve(party: str, fingerprint: str, home: Home, as_json: bool) -> None:
 @click.option("--reason", default="revoked by the operator", show_default=True, help="Why, for the audit log.")
 @home_option
 @json_option
-def revoke(party: str | None, serial: str | None, reason: str, home: Home, as_json: bool) -> None:
+def revoke(party: str | None, serial: str | None, reason: str, home: CoordinatorHome, as_json: bool) -> None:
     """Deny PARTY from now on: its certificates, invitations and requests. A running serve cuts it off within a second.
 
     \b
@@ -188,7 +188,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Home, as_js
     click.echo("It stays denied. To take the party back: conclave-coordinator invite, with a new key.")
 
 
-def _store(home: Home) -> Store:
+def _store(home: CoordinatorHome) -> Store:
     from coordinator.store.store import Store
 
     home.settings()

@@ -15,7 +15,7 @@ from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 _FAILED = 8
 
@@ -52,7 +52,7 @@ def release(
     named: tuple[str, ...],
     unproven: tuple[str, ...],
     labels_only: bool,
-    home: Home,
+    home: CoordinatorHome,
     as_json: bool,
 ) -> None:
     """Write the signed release of STUDY: labels, student, privacy statement, and the evidence for them.

@@ -13,12 +13,12 @@ from runtime.logs import Log
 from runtime.signals import until_signalled
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 
 @click.command(epilog=EPILOG)
 @home_option
-def serve(home: Home) -> int:
+def serve(home: CoordinatorHome) -> int:
     """Serve the nodes of the hospitals and run labellings, until Ctrl-C or SIGTERM.
 
     One JSON object a line on standard error says what happens. A labelling that was under way goes on by itself. On

@@ -14,7 +14,7 @@ from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 _EVERY_S = 1.0
 
@@ -23,7 +23,7 @@ _EVERY_S = 1.0
 @click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
 @home_option
 @json_option
-def status(watch: bool, home: Home, as_json: bool) -> None:
+def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
     """Show who is connected, rounds, answers left and budget used.
 
     \b

@@ -13,7 +13,7 @@ from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
-    from coordinator.home import Home
+    from coordinator.home import CoordinatorHome
 
 
 @click.group(epilog=EPILOG)
@@ -27,7 +27,9 @@ def study() -> None:
 @click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
 @home_option
 @json_option
-def create(study_file: Path | None, pool_file: Path | None, template: bool, home: Home, as_json: bool) -> None:
+def create(
+    study_file: Path | None, pool_file: Path | None, template: bool, home: CoordinatorHome, as_json: bool
+) -> None:
     """Check STUDY_FILE and its pool of public queries, and keep both. A study with a querier has no pool.
 
     \b

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
     from party.budget.policy import Approval
-    from party.home import Home
+    from party.home import PartyHome
     from protocols.ledger.ledger import Balance
     from protocols.study.study import Study
 
@@ -35,7 +35,7 @@ def audit() -> None:
 @budget.command(epilog=EPILOG)
 @home_option
 @json_option
-def show(home: Home, as_json: bool) -> None:
+def show(home: PartyHome, as_json: bool) -> None:
     """Answers left of every study, then the epsilon used of its cap, then the lifetime caps.
 
     \b
@@ -85,7 +85,7 @@ def show(home: Home, as_json: bool) -> None:
 @home_option
 @json_option
 @click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
-def verify(study: str | None, home: Home, as_json: bool, release: Path | None) -> int:
+def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | None) -> int:
     """Checks this node's logs, the signatures that it kept, and whether a release agrees with what was signed.
 
     \b
@@ -150,7 +150,7 @@ def verify(study: str | None, home: Home, as_json: bool, release: Path | None) -
 @home_option
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
-def withdraw(study: str, home: Home, as_json: bool, yes: bool) -> None:
+def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     """Ends a study at this node for ever. What it never spent is free again under the lifetime cap.
 
     Labels that were released stay released.
@@ -206,7 +206,7 @@ def answers_left(study: Study, seat: str, spent: int) -> int:
     return int(study.budgets.affordable(used, limit=study.query_limit)[at])
 
 
-def _rows(home: Home, approval: Approval) -> list[dict[str, Any]]:
+def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
     import numpy as np
 
     from party.lifetime import seats_of
@@ -235,7 +235,7 @@ def _rows(home: Home, approval: Approval) -> list[dict[str, Any]]:
     return rows
 
 
-def _balance(home: Home, study: Study, seat: str) -> tuple[Balance, int]:
+def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
     """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
 
     from protocols.ledger.ledger import Balance, Ledger

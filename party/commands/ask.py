@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int64
     from numpy import ndarray
 
-    from party.home import Home
+    from party.home import PartyHome
     from protocols.labelling.coordinator import Labelling
     from protocols.study.study import Study
     from protocols.study.terms import Terms
@@ -57,7 +57,7 @@ def ask(
     guardian: str,
     model: str | None,
     test_file: Path | None,
-    home: Home,
+    home: PartyHome,
     as_json: bool,
 ) -> None:
     """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
@@ -183,7 +183,7 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
 
 
 @contextmanager
-def _alone(home: Home, study: Study) -> Iterator[None]:
+def _alone(home: PartyHome, study: Study) -> Iterator[None]:
     """One ask a study at a time. Raises Refused("already_running")."""
     with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
         try:

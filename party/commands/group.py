@@ -22,7 +22,7 @@ from protocols.errors import (
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
 
 if TYPE_CHECKING:
-    from party.home import Home
+    from party.home import PartyHome
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
@@ -101,10 +101,10 @@ def cli() -> None:
     """
 
 
-def _home(folder: Path) -> Home:
-    from party.home import Home
+def _home(folder: Path) -> PartyHome:
+    from party.home import PartyHome
 
-    return Home(folder.resolve())
+    return PartyHome(folder.resolve())
 
 
 home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The node's folder")

@@ -18,7 +18,7 @@ from protocols.reading import TOML_BYTES, read_bytes
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
-    from party.home import Home
+    from party.home import PartyHome
     from party.settings import Invitation
 
 _POLL_S: Final = 2.0
@@ -86,7 +86,7 @@ policy = "policy.sqlite"
 @click.option("--new-key", is_flag=True, help="Throw the old key and certificate away, for a new invitation.")
 def init(
     invitation: Path,
-    home: Home,
+    home: PartyHome,
     data_name: str | None,
     data_path: Path | None,
     loader: str | None,
@@ -153,7 +153,7 @@ def init(
 @click.command(epilog=EPILOG)
 @home_option
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
-def enrol(home: Home, wait_s: float) -> None:
+def enrol(home: PartyHome, wait_s: float) -> None:
     """Asks the coordinator for this node's certificate, which comes once the operator approved the fingerprint.
 
     \b
@@ -189,7 +189,7 @@ def enrol(home: Home, wait_s: float) -> None:
 @click.command(epilog=EPILOG)
 @home_option
 @json_option
-def doctor(home: Home, as_json: bool) -> int:
+def doctor(home: PartyHome, as_json: bool) -> int:
     """Names the hop that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
@@ -210,7 +210,7 @@ def doctor(home: Home, as_json: bool) -> int:
     return next((hop.exit_code for hop in hops if not hop.ok), 0)
 
 
-def _keep(home: Home, invited: Invitation, pem: bytes) -> None:
+def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Writes the certificate if it is this node's own. Raises Refused."""
 
     from party.home import write_private

@@ -20,7 +20,7 @@ from runtime.cli import EPILOG, INTERRUPTED
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
-    from party.home import Home
+    from party.home import PartyHome
     from party.metrics import Counts
     from party.voting.answering import Answering
 
@@ -30,7 +30,7 @@ _APPROVALS_S: Final = 2.0
 
 @click.command(epilog=EPILOG)
 @home_option
-def run(home: Home) -> int:
+def run(home: PartyHome) -> int:
     """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
 
     Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; what was charged is on disk at any time.

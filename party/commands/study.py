@@ -17,7 +17,7 @@ from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
     from party.budget.standing import Forecast
-    from party.home import Home
+    from party.home import PartyHome
     from protocols.study.study import Study
     from protocols.study.terms import Terms
 
@@ -31,7 +31,7 @@ def data() -> None:
 @click.argument("study")
 @home_option
 @json_option
-def check(study: str, home: Home, as_json: bool) -> None:
+def check(study: str, home: PartyHome, as_json: bool) -> None:
     """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
 
     STUDY: a study's file, or the name of one that is approved.
@@ -92,7 +92,7 @@ def check(study: str, home: Home, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="The study's public questions (.npy): the node then refuses any other.",
 )
-def approve(study_file: Path, home: Home, as_json: bool, yes: bool, pool_file: Path | None) -> None:
+def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
     """Says in plain words what a study would spend and release, asks, and reserves its cap of the lifetime cap.
 
     \b
@@ -146,7 +146,7 @@ def approve(study_file: Path, home: Home, as_json: bool, yes: bool, pool_file: P
 @click.argument("study")
 @home_option
 @json_option
-def train(study: str, home: Home, as_json: bool) -> None:
+def train(study: str, home: PartyHome, as_json: bool) -> None:
     """Trains this hospital's teachers for an approved study. They are kept here and used by `run`.
 
     \b

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,4 +82,4 @@ def among_seen(scores: Dense, seen: Int64[ndarray, " seen"], *, classes: int) ->
     weights = np.repeat(scores.weights[:1], classes, axis=0)
     bias = np.repeat(scores.bias[:1] - 1, classes)
     weights[seen], bias[seen] = scores.weights, scores.bias
-    return Dense(weights, bias)
+    return replace(scores, weights=weights, bias=bias)

@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
-from click.core import ParameterSource
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
-from protocols.mechanisms.mechanism import check_view
-from protocols.votes import LATTICE
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
 
 if TYPE_CHECKING:
-    from simulations.audit.audit import Audit
+    from simulations.audit.audit import AuditResult
 
 EXIT_REFUTED = 8
 
@@ -61,6 +58,8 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
 
+    from click.core import ParameterSource
+
     from simulations.audit.audit import run_audit
     from simulations.progress import Reporter
 
@@ -84,6 +83,8 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:
     """The settings that the flags describe. Raises InvalidInput."""
+
+    from protocols.mechanisms.mechanism import check_view
 
     names = [name.strip() for given in flags["mechanisms"] for name in given.split(",") if name.strip()]
     sigma = flags["sigma"]
@@ -117,10 +118,12 @@ def _check_idle(settings: AuditSettings, given: list[str]) -> None:
 def _on_lattice(rate: float) -> float:
     """The nearest rate that a study may have, a multiple of 1/LATTICE; what is out of range stays as it is."""
 
+    from protocols.votes import LATTICE
+
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
-def _print(audit: Audit, out: Path | None) -> None:
+def _print(audit: AuditResult, out: Path | None) -> None:
     from simulations.report.terminal import print_rows
 
     settings = audit.settings
@@ -157,7 +160,7 @@ def _decimals(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _write(audit: Audit, out: Path) -> None:
+def _write(audit: AuditResult, out: Path) -> None:
     from simulations.audit.plot import audit_figure
     from simulations.plots.figures import write_figure
 
