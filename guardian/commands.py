@@ -68,7 +68,6 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
     Example:
       conclave-guardian init --name notary --coordinator centre
     """
-
     from guardian.home import GuardianSettings, create_guardian
 
     settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
@@ -96,7 +95,6 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
     Example:
       conclave-guardian accept notary.pem authority.pem
     """
-
     from guardian.home import accept_certificate
 
     identity = accept_certificate(
@@ -140,7 +138,6 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     Example:
       conclave-guardian approve study.toml
     """
-
     from guardian.studies import approve_study, check_study, describe
     from protocols.crypto.randomness import system_source
     from protocols.study.file import read_study

@@ -109,7 +109,6 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
       conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
     """
-
     from simulations.pipeline import run, study_of
     from simulations.planning.plan import make_plan, must_afford
     from simulations.planning.terminal import print_plan
@@ -171,7 +170,6 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
     """
-
     from simulations.pipeline import study_of
     from simulations.planning.plan import make_plan
     from simulations.planning.terminal import print_plan
@@ -214,7 +212,6 @@ def sweep_flags(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def accountants_flags(as_json: bool) -> None:
     """Every accountant of --accountant: what its figure means, and whether it charges budgets and may be published."""
-
     from simulations.report.terminal import print_rows
     from simulations.setup.accountants import accountant_table
 
@@ -235,7 +232,6 @@ def accountants_flags(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
     """Two runs side by side: settings that differ, figures, and whether they may be compared at all."""
-
     from rich.console import Console
 
     from simulations.report.compare import compare_runs
@@ -296,7 +292,6 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
     started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
     """
-
     from simulations.setup.experiment import write_config
 
     name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
@@ -320,7 +315,6 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
 def _resumed(flags: Flags) -> Experiment:
     """The settings of the run in --out; flags that are given must agree with them."""
-
     from simulations.setup.experiment import read_config
 
     if not flags["out"]:

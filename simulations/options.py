@@ -117,7 +117,6 @@ def settings_flags(function: F) -> F:
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
-
     from simulations.setup.experiment import Experiment, parse_seeds
 
     given = {key: value for key, value in flags.items() if value is not None and key in Experiment.model_fields}
@@ -128,7 +127,6 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
 
 def settings_from(flags: dict[str, object]) -> Experiment:
     """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
-
     from simulations.setup.experiment import experiment
 
     given = given_settings(flags)
@@ -144,7 +142,6 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
     votes: whether there will be votes to analyse; a plan has none.
     """
-
     _, analyses = named_accountants(settings.accountant)
     if analyses and not votes:
         raise InvalidInput(
@@ -157,7 +154,6 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
 def host_from(flags: dict[str, object]) -> Host:
     """Where this run finds data and caches, and on what it runs."""
-
     import platformdirs
 
     from simulations.stages.inputs import Host

@@ -42,7 +42,6 @@ def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHo
     Example:
       conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
     """
-
     from coordinator.members.authority import Authority, authority_pem
     from coordinator.store.store import Store
 

@@ -27,7 +27,6 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
     Example:
       conclave-coordinator give-up heart
     """
-
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
     from coordinator.status import study_status

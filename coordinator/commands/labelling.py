@@ -63,7 +63,6 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
     Example:
       conclave-coordinator resume heart --wait
     """
-
     from coordinator.store.labelled import check_labelled_here
 
     with _store(home) as store:
@@ -90,7 +89,6 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
     Example:
       conclave-coordinator train heart --student mlp
     """
-
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
 
@@ -136,7 +134,6 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     """Shows where a job stands, to its end if `wait`; the exit code."""
-
     from coordinator.status import alive, job_line
 
     if not job.ended and alive(store) is None:

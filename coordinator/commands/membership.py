@@ -50,7 +50,6 @@ def init(
     Example:
       conclave-coordinator init --consortium heart --coordinator centre --address centre.example.org:7443
     """
-
     from coordinator.home import CoordinatorSettings
     from coordinator.members.authority import create_consortium
 
@@ -89,7 +88,6 @@ def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -
     Example:
       conclave-coordinator invite hospital-a --out invitation.toml
     """
-
     from coordinator.members.authority import Authority, authority_pem, invitation_toml
     from coordinator.store.store import Store
     from protocols.crypto.identity import check_name
@@ -145,7 +143,6 @@ def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) 
     Example:
       conclave-coordinator approve hospital-a --fingerprint 0A:1B:2C:...
     """
-
     from coordinator.members.authority import Authority
     from coordinator.store.store import Store
 
@@ -172,7 +169,6 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Coordinator
       conclave-coordinator revoke hospital-a --reason "laptop stolen"
       conclave-coordinator revoke --serial 1234567890
     """
-
     from coordinator.members.authority import Authority
     from coordinator.store.store import Store
 

@@ -28,7 +28,6 @@ def serve(home: CoordinatorHome) -> int:
     Example:
       conclave-coordinator serve
     """
-
     from coordinator.serving import serve as serve_home
 
     return until_signalled(lambda stop: serve_home(home, stop=stop, log=Log(sys.stderr)))

@@ -30,7 +30,6 @@ def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
     Example:
       conclave-coordinator status --watch
     """
-
     from coordinator.status import read_status
     from coordinator.store.store import Store
 

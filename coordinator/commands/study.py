@@ -37,7 +37,6 @@ def create(
       conclave-coordinator study create --template > study.toml
       conclave-coordinator study create study.toml --pool pool.npy
     """
-
     from coordinator.labelling.study_creation import TEMPLATE, create_study
     from coordinator.status import study_status
     from coordinator.store.store import Store
@@ -74,7 +73,6 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     Example:
       conclave-coordinator study pool-digest pool.npy
     """
-
     from coordinator.labelling.pool import read_pool
     from protocols.study.file import read_study
     from protocols.study.queries import pool_digest

@@ -42,7 +42,6 @@ def show(home: PartyHome, as_json: bool) -> None:
     Example:
       conclave-party budget show
     """
-
     from party.budget.policy import Policy
 
     settings = home.settings()
@@ -93,7 +92,6 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
       conclave-party audit verify
       conclave-party audit verify heart --release release/
     """
-
     from party.audit import audit_seat
     from party.budget.policy import Policy
     from party.lifetime import seats_of
@@ -159,7 +157,6 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     Example:
       conclave-party withdraw heart
     """
-
     from party.budget.policy import Policy
     from party.budget.withdrawal import withdraw as end
 
@@ -197,7 +194,6 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
 
 def answers_left(study: Study, seat: str, spent: int) -> int:
     """Queries that what is left of a seat's cap affords, if all are answered."""
-
     import numpy as np
 
     at = study.seats[seat]
@@ -237,7 +233,6 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
 
 def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
     """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
-
     from protocols.ledger.ledger import Balance, Ledger
 
     path = home.ledger(study.digest, seat)

@@ -71,7 +71,6 @@ def ask(
       conclave-party ask heart --queries new.csv --guardian notary.example:7003 \\
         --model logistic_regression --test kept-back.csv
     """
-
     from party.asking.asking import ask as ask_consortium
     from party.asking.asking import check_querier, ledger_path, line_of, reserved
     from party.asking.improvement import check_model, improve
@@ -170,7 +169,6 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
     """row, label: the class's name, empty without one; state: answered, unanswered or not_asked."""
-
     from protocols.votes import ABSTAIN
 
     text = io.StringIO()

@@ -106,7 +106,6 @@ def init(
       conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
           --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --settle
     """
-
     from party.home import make_home, write_private
     from party.settings import read_invitation
     from protocols.crypto.identity import PEM_BYTES, fingerprint, key_from_pem
@@ -160,7 +159,6 @@ def enrol(home: PartyHome, wait_s: float) -> None:
     Example:
       conclave-party enrol --wait 600
     """
-
     from party.connection.dialling import enrol as ask
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, certificate_request, key_from_pem, to_pem
     from protocols.wire.enrolment import Enrol
@@ -212,7 +210,6 @@ def doctor(home: PartyHome, as_json: bool) -> int:
 
 def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Writes the certificate if it is this node's own. Raises Refused."""
-
     from party.home import write_private
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify, key_from_pem
 

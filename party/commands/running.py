@@ -39,7 +39,6 @@ def run(home: PartyHome) -> int:
     Example:
       conclave-party run
     """
-
     from party.budget.policy import Policy
     from party.connection.node import Node
     from party.home import write_private

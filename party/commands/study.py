@@ -40,7 +40,6 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     Example:
       conclave-party data check study.toml
     """
-
     import numpy as np
 
     from party.data import load_records
@@ -99,7 +98,6 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
     Example:
       conclave-party approve study.toml --pool pool.npy
     """
-
     from party.budget.approval_text import describe
     from party.budget.policy import Policy
     from party.budget.watermarks import remember_approval
@@ -153,7 +151,6 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
     Example:
       conclave-party train heart
     """
-
     from party.budget.policy import Policy
     from party.voting.training import train as train_teachers
 

@@ -84,7 +84,6 @@ def ask_flags(**flags: Any) -> None:
       conclave-simulate ask --parties 250
       conclave-simulate ask --parties 50 --dataset mnist --skew 5 --budgets 20 --seeds 0-4 --out runs/ask
     """
-
     from simulations.progress import Reporter
 
     reporter, host = Reporter(quiet=bool(flags["quiet"])), host_from(flags)
@@ -109,7 +108,6 @@ def ask_flags(**flags: Any) -> None:
 
 def settings_from(flags: dict[str, Any]) -> AskSettings:
     """The settings that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
-
     from simulations.ask.settings import AskSettings, ask_settings
     from simulations.setup.experiment import parse_seeds
 
@@ -136,7 +134,6 @@ def _out(flags: dict[str, Any], settings: AskSettings) -> Path:
 
 def _say_defaults(settings: AskSettings, reporter: Reporter) -> None:
     """The privacy-relevant defaults, before anything else."""
-
     from protocols.study.study import ADJACENCY
 
     parts = []

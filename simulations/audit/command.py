@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
+from click.core import ParameterSource
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
+from protocols.mechanisms.mechanism import check_view
+from protocols.votes import LATTICE
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
@@ -57,9 +60,6 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --mechanism gnmax --queries 1 --classes 2 --sigma 1.4
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
-
-    from click.core import ParameterSource
-
     from simulations.audit.audit import run_audit
     from simulations.progress import Reporter
 
@@ -83,9 +83,6 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:
     """The settings that the flags describe. Raises InvalidInput."""
-
-    from protocols.mechanisms.mechanism import check_view
-
     names = [name.strip() for given in flags["mechanisms"] for name in given.split(",") if name.strip()]
     sigma = flags["sigma"]
     return AuditSettings(
@@ -117,9 +114,6 @@ def _check_idle(settings: AuditSettings, given: list[str]) -> None:
 
 def _on_lattice(rate: float) -> float:
     """The nearest rate that a study may have, a multiple of 1/LATTICE; what is out of range stays as it is."""
-
-    from protocols.votes import LATTICE
-
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 

@@ -75,7 +75,6 @@ def check_idle(flags: dict[str, Any]) -> None:
 
 def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     """Finds, prints and writes the best settings. Raises InvalidInput before anything is computed."""
-
     from simulations.planning.predictions import Planner
     from simulations.planning.search import optimise
 
@@ -140,7 +139,6 @@ def _settings(flags: dict[str, Any]) -> Experiment:
 
 def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
-
     from simulations.planning.planned_votes import AssumedVotes, PilotVotes
     from simulations.stages.votes_file import read_labels, read_votes
 
@@ -171,7 +169,6 @@ def _point(prediction: Prediction, *, chosen: bool) -> dict[str, Any]:
 
 def _document(planner: Planner, found: Optimum, *, min_accuracy: float, command: str) -> dict[str, Any]:
     """Everything as JSON values."""
-
     from simulations.planning.plan import make_plan
 
     return {
