@@ -14,7 +14,8 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.study.study import Study, votes_per_unit
-from simulations.planning.predictions import Noise, Objective, Planner
+from simulations.planning.objectives import Objective
+from simulations.planning.predictions import Noise, Planner
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
 # everything and makes the test nearly free.
