@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Names map to "module:Class", not to classes: neither Flower nor Ray is imported until it is asked for.
 ENGINES: dict[str, str] = {
     "flower": "simulations.engines.flower:Flower",
-    "in_process": "simulations.engines.in_process:InProcess",
+    "in_process": "simulations.engines.in_process:InProcessEngine",
 }
 
 
