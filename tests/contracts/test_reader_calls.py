@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("party", "coordinator", "protocols", "simulations")
+ROOMS = ("party", "coordinator", "guardian", "runtime", "protocols", "simulations")
 
 # Calls that turn bytes into values, by their last two names; ".x" is a method of anything.
 CALLS = frozenset(
@@ -38,26 +38,16 @@ ALLOWED = {
         "x509.load_pem_x509_csr": "the one way",
     },
     "protocols/ledger/ledger.py": {"sqlite3.connect": _DATABASE},
-    "benchmarks/spu/infer.py": {
-        "json.loads": "runs inside SPU, without this package, on files that the benchmark wrote",
-        "np.load": "runs inside SPU, without this package, on files that the benchmark wrote",
-        ".read_text": "runs inside SPU, without this package, on files that the benchmark wrote",
-    },
-    "benchmarks/spu/noisy_argmax.py": {
-        "np.load": "runs inside SPU, without this package, on files that the benchmark wrote"
-    },
     "party/budget/policy.py": {"sqlite3.connect": _DATABASE},
     "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
     "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},
-    "party/data/csv_file.py": {"csv.reader": _TABLE},
+    "runtime/tables.py": {"csv.reader": _TABLE},
     "party/data/parquet.py": {"parquet.ParquetFile": _TABLE},
     "party/data/images.py": {"Image.open": _TABLE},
     "party/release_labels.py": {"csv.DictReader": _TABLE},
-    "coordinator/labelling/pool.py": {"csv.reader": _TABLE},
     "coordinator/release/labels.py": {"csv.reader": _TABLE},
     "simulations/setup/budgets.py": {"csv.DictReader": _TABLE},
-    "simulations/datasets/own_table.py": {"pd.read_csv": _TABLE, "parquet.read_table": _TABLE},
     "simulations/datasets/sources.py": {"gzip.open": _TABLE},
     "simulations/datasets/diabetes130.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/datasets/eicu_demo.py": {"pd.read_csv": "of a published file whose content is checked"},
