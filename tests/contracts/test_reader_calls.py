@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("party", "coordinator", "guardian", "runtime", "protocols", "simulations")
+ROOMS = ("conclave", "party", "coordinator", "guardian", "runtime", "protocols", "simulations")
 
 # Calls that turn bytes into values, by their last two names; ".x" is a method of anything.
 CALLS = frozenset(
