@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import platformdirs
 
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS
+from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
-from simulations.setup.accountants import BAYESIAN, accountant_table, named_accountants
-from simulations.setup.experiment import Experiment, experiment, mechanism_parameters, parse_seeds
-from simulations.stages.inputs import Host
+from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
+
+if TYPE_CHECKING:
+    from simulations.setup.experiment import Experiment
+    from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -44,7 +45,6 @@ def _parameter_flags() -> list[Callable[[F], F]]:
     return flags
 
 
-_ANALYSES = [row.name for row in accountant_table() if not row.charges]
 # Settings that say how votes come about; stored votes have come about.
 _DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
@@ -74,7 +74,7 @@ _SETTINGS = [
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest that the view allows]; and, "
-          f"as a list, what analyses the votes for research: {', '.join(_ANALYSES)}."),
+          f"as a list, what analyses the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
@@ -120,6 +120,8 @@ def settings_flags(function: F) -> F:
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
+    from simulations.setup.experiment import Experiment, parse_seeds
+
     known = {*Experiment.model_fields, *mechanism_parameters()}
     given = {key: value for key, value in flags.items() if value is not None and key in known}
     if "seeds" in given:
@@ -129,6 +131,8 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
 
 def settings_from(flags: dict[str, object]) -> Experiment:
     """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    from simulations.setup.experiment import experiment
+
     given = given_settings(flags)
     if "votes" in given:
         idle = [name for name in _DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
@@ -154,6 +158,10 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
 def host_from(flags: dict[str, object]) -> Host:
     """Where this run finds data and caches, and on what it runs."""
+    import platformdirs
+
+    from simulations.stages.inputs import Host
+
     data = flags["data_dir"] or os.environ.get("CONCLAVE_DATA")
     cache = flags["cache_dir"] or os.environ.get("CONCLAVE_CACHE") or platformdirs.user_cache_dir("conclave")
     workers = flags["workers"]

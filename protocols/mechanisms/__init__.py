@@ -27,6 +27,7 @@ __all__ = [
     "View",
     "check_view",
     "make_mechanism",
+    "mechanism_parameters",
     "parameter",
 ]
 
@@ -54,3 +55,12 @@ def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **p
     Raises InvalidInput for an unknown name, and for a parameter that is missing, has no use or is out of range.
     """
     return MECHANISMS[name].build(view=view, given=parameters, lattice=lattice)
+
+
+def mechanism_parameters() -> dict[str, list[tuple[str, Parameter]]]:
+    """Every parameter by name, with the mechanisms that take it; without the plugins that cannot be loaded."""
+    taken: dict[str, list[tuple[str, Parameter]]] = {}
+    for mechanism, kind in MECHANISMS.loadable().items():
+        for name, each in kind.parameters().items():
+            taken.setdefault(name, []).append((mechanism, each))
+    return taken

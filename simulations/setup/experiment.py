@@ -21,7 +21,7 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.mechanisms import MECHANISMS, Mechanism, Parameter, check_view
+from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
@@ -88,23 +88,12 @@ class Experiment(BaseModel):
         return dict(self.__pydantic_extra__)
 
 
-def mechanism_parameters() -> dict[str, list[tuple[str, Parameter]]]:
-    """Every parameter of a mechanism by name, with the mechanisms that take it; of plugins that cannot be loaded none.
-
-    Raises InvalidInput where a mechanism's parameter is named as a setting of every experiment.
-    """
-    taken: dict[str, list[tuple[str, Parameter]]] = {}
-    for mechanism, kind in MECHANISMS.loadable().items():
-        for name, each in kind.parameters().items():
-            if name in Experiment.model_fields:
-                raise InvalidInput(f"mechanism {mechanism!r} has a parameter {name!r}; allowed: no name of a setting")
-            taken.setdefault(name, []).append((mechanism, each))
-    return taken
-
-
 def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
-    known = [*Experiment.model_fields, *mechanism_parameters()]
+    taken = mechanism_parameters()
+    if clash := next((name for name in taken if name in Experiment.model_fields), None):
+        raise InvalidInput(f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: no name of a setting")
+    known = [*Experiment.model_fields, *taken]
     unknown = [name for name in values if name not in known]
     if unknown:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")

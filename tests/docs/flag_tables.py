@@ -13,10 +13,11 @@ import click
 from coordinator.commands.group import cli as coordinator_cli
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
+from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from simulations.command import cli
 from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment, mechanism_parameters
+from simulations.setup.experiment import Experiment
 
 _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"

@@ -10,10 +10,11 @@ import tomllib
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.mechanisms import mechanism_parameters
 from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
 from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment, mechanism_parameters
+from simulations.setup.experiment import Experiment
 from tests.docs.flag_tables import (
     ACCOUNTANTS_PAGE,
     HOST,
