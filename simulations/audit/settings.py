@@ -47,6 +47,8 @@ class AuditSettings:
     broken: str | None = None
 
     def __post_init__(self) -> None:
+        for name in self.mechanisms:
+            _ = MECHANISMS[name]  # refuses a name that there is not
         _between("trials", self.trials, 1000, 20_000_000)
         _between("queries", self.queries, 1, _MOST_QUERIES)
         _between("classes", self.classes, 2, 1000)
