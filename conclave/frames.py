@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
+from runtime.distribution import install
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,6 +18,6 @@ def frame(columns: Mapping[str, Sequence[object]]) -> pd.DataFrame:
         import pandas as pd
     except ModuleNotFoundError as missing:
         raise InvalidInput(
-            "a table needs pandas, which is not installed: pip install 'conclave[sim]', or use the arrays"
+            f"a table needs pandas, which is not installed: {install('sim')}, or use the arrays"
         ) from missing
     return pd.DataFrame(dict(columns))

@@ -9,6 +9,7 @@ import click
 
 from protocols.errors import ConclaveError
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group, show_server_error
+from runtime.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -51,7 +52,7 @@ _NEXT: Final[dict[str, str]] = {
 
 
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """The operator's side of a consortium: who takes part, which studies, their labels and their release.
 

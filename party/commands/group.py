@@ -20,6 +20,7 @@ from protocols.errors import (
     VerificationFailed,
 )
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
+from runtime.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -66,7 +67,7 @@ _NEXT: Final[dict[str, str]] = {
     "ledger_rolled_back": "use the newest copy of this home alone; see conclave-party audit verify",
     "policy_rolled_back": "put the newest policy.sqlite back; if it is lost, approve nothing more for this data set",
     "peer_rolled_back": "ask the operator to use the newest copy of the coordinator's files",
-    "wire_version": "install a version of conclave that the coordinator also speaks",
+    "wire_version": f"install a version of {DISTRIBUTION} that the coordinator also speaks",
     "clock_jumped": "set this machine's clock right, and run the command again",
     "too_many_refusals": "tell the consortium's operator: the coordinator asks for what may not be answered",
     "not_confirmed": "nothing was approved; run the command again to approve",
@@ -84,7 +85,7 @@ VERIFICATION_FAILED: Final = 8
 
 
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """The hospital's side of a consortium: which studies it joins, what they may cost, and its node.
 

@@ -53,7 +53,7 @@ def test_every_example_is_true(module: str) -> None:
 
 
 def test_every_name_is_there_and_every_function_has_an_example() -> None:
-    assert conclave.__all__ == dir(conclave)
+    assert sorted(conclave.__all__) == dir(conclave)
     for name in conclave.__all__:
         one = getattr(conclave, name)
         if not isinstance(one, int):
@@ -74,7 +74,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
     code = "import sys; sys.modules['pydantic'] = None; import conclave; conclave.label"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "conclave.label needs pydantic, which is not installed: pip install 'conclave[sim]'" in done.stderr
+    assert "conclave.label needs pydantic, which is not installed: pip install 'conclave-pate[sim]'" in done.stderr
 
 
 def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
