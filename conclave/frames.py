@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def frame(columns: Mapping[str, Sequence[object]]) -> pd.DataFrame:
+def frame(columns: Mapping[str, object]) -> pd.DataFrame:
     """A DataFrame of these columns. Raises InvalidInput, with the next step, where pandas is not installed."""
     try:
         import pandas as pd

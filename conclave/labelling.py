@@ -77,7 +77,7 @@ class Labels:
         ['party', 'epsilon', 'delta', 'weight']
         """
         names = "epsilon delta weight epsilon_guaranteed epsilon_spent share_of_budget".split()
-        return frame({"party": self.parties} | {name: getattr(self, name) for name in names})
+        return frame({"party": self.parties, **{name: getattr(self, name) for name in names}})
 
 
 @dataclass(frozen=True, eq=False)
