@@ -19,18 +19,15 @@ from guardian.home import (
     create_guardian,
 )
 from protocols.crypto.randomness import system_source
-from protocols.errors import ConclaveError, Refused
+from protocols.errors import Refused
+from protocols.refusals.code import Code
 from protocols.study.file import read_study
-from runtime.cli import CONTEXT, EPILOG, json_option, run_group, show_server_error
+from runtime.cli import CONTEXT, EPILOG, json_option, run_group
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
 
 PROGRAM = "conclave-guardian"
-_NEXT = {
-    "already_serving": "stop the other serve, or give another --home",
-    "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
-}
 _guardian_home_option = click.option(
     "--home",
     "home_folder",
@@ -148,7 +145,7 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
     if not yes and not click.confirm("Approve?", err=as_json):
-        raise Refused("not_confirmed", "nothing was approved")
+        raise Refused(Code.NOT_CONFIRMED, "nothing was approved")
     new = approve_study(home, study, today=today, source=system_source)
     if as_json:
         print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
@@ -228,9 +225,4 @@ def status(home_folder: Path, as_json: bool) -> None:
 
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; the exit code."""
-    return run_group(cli, arguments, program=PROGRAM, show_error=show_error)
-
-
-def show_error(error: ConclaveError) -> int:
-    """Says what went wrong and what to do next, on standard error; the exit code."""
-    return show_server_error(error, program=PROGRAM, steps=_NEXT)
+    return run_group(cli, arguments, program=PROGRAM)

@@ -12,14 +12,16 @@ import numpy as np
 from cryptography.x509 import Certificate
 
 from party.budget.policy import Approval, Policy
-from party.commands.group import VERIFICATION_FAILED, home_option
+from party.commands.group import home_option
 from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
 from protocols.ledger.ledger import Balance, Ledger
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from runtime.cli import EPILOG, json_option
+from runtime.exits import Exit
 
 
 @click.group()
@@ -135,7 +137,7 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
     if failed:
         click.echo("next: keep this home as it is (it holds the signed proof) and show it to the data-protection "
                    "officers of the consortium", err=True)  # fmt: skip
-        return VERIFICATION_FAILED
+        return Exit.VERIFICATION
     return 0
 
 
@@ -159,7 +161,7 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
-        raise Refused("not_confirmed", f"study {found.name!r} goes on")
+        raise Refused(Code.NOT_CONFIRMED, f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:
         final = end(home, policy, found, data_set=settings.data.name, party=party)
         standings = [each for each in policy.standings() if each.data_set == settings.data.name]

@@ -21,7 +21,8 @@ from party.open_home import mend_home
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
-from runtime.cli import EPILOG, INTERRUPTED
+from runtime.cli import EPILOG
+from runtime.exits import Exit
 
 if TYPE_CHECKING:
     from party.metrics import Counts
@@ -104,7 +105,7 @@ def run(home_folder: Path) -> int:
             if not stop.is_set():
                 seats = answering.seats()
         on_event("ended", {})
-    return INTERRUPTED if interrupted.is_set() else 0
+    return Exit.INTERRUPTED if interrupted.is_set() else 0
 
 
 def _watch(
