@@ -35,8 +35,6 @@ from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.files import read, write
 
-HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
-DEFAULT_HOME = Path("~/.conclave-guardian")
 KEY_BYTES = 32
 _DENIED_BYTES = 2**20
 

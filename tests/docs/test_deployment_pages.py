@@ -69,7 +69,7 @@ def test_every_command_of_every_program_has_a_heading() -> None:
 
 
 def test_the_exit_codes_are_those_that_the_help_names() -> None:
-    table = section(PAGE, "Exit codes of conclave-party and conclave-coordinator")
+    table = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
     codes = set(re.findall(r"^\| (\d+) \|", table, re.MULTILINE))
     assert set(re.findall(r"\b(\d+) [a-z]", EPILOG)) == codes
 
