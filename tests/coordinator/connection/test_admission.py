@@ -37,7 +37,7 @@ def test_a_storm_of_sessions_that_their_party_ends_at_once_is_refused(tmp_path):
             session = channel.stream_stream(SESSION_METHOD)
             for _ in range(2 * FAULTS):
                 hello = Hello((1,), "storm", os.urandom(NONCE_BYTES), ())
-                list(session(iter([seal(hello, key=key, certificate=certificate)]), timeout=20))
+                list(session(iter([seal(hello, key=key, certificate=certificate)]), timeout=300))
         connected = sum(1 for event, _ in consortium.events if event == "connected")
         assert FAULTS <= connected <= FAULTS + 4
         assert "too_many_faults" in consortium.codes("turned_away")
