@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.connection.hub import Hub
+from coordinator.connection.relaying import AT_ONCE
 from party.connection.node import Node
 from party.connection.seat import Seat
 from party.party import Party
@@ -154,8 +155,8 @@ class Consortium:
 
     def _time_rounds(self) -> None:
         """Has the deadline of a round of the hub pass when nobody but the unawaited is still to answer."""
-        sessions, clock, unanswered = self.hub._sessions, LoopClock(self.hub._loop), set()
-        ask, ask_all = sessions.ask, sessions.ask_all
+        sessions, clock, unanswered, rounds = self.hub._sessions, LoopClock(self.hub._loop), set(), []
+        ask, ask_all, places = sessions.ask, sessions.ask_all, self.hub._relay.places
 
         async def asked(session, opened, seat, request, *more):
             reply = await ask(session, opened, seat, request, *more)
@@ -170,6 +171,8 @@ class Consortium:
             return bool(session.waiting) and not session.writes
 
         def is_over(opened, own):
+            if AT_ONCE - places._value > len(rounds):  # what is to be relayed is on its way here, against the clock
+                return False
             waits = {seat for seat, _ in unanswered}
             rest = {seat for seat, _ in own & unanswered}
             return rest and waits <= self.unawaited and all(has_its_request(opened, seat) for seat in rest)
@@ -182,11 +185,13 @@ class Consortium:
         async def round_of(opened, requests):
             own = {(seat, id(request)) for seat, request in requests.items()}
             unanswered.update(own)
+            rounds.append(opened)
             ending = asyncio.ensure_future(end(opened, own))
             try:
                 return await ask_all(opened, requests)
             finally:
                 unanswered.difference_update(own)
+                rounds.pop()
                 ending.cancel()
 
         sessions.ask, sessions.ask_all = asked, round_of
