@@ -9,8 +9,8 @@ coordinator most. Milliseconds of a step are of the processor. "level" is what s
 for the least and for the most; "noise" the drawing of its share of the noise; "rest" messages, charge and ledger, which
 every level has. The first batch is apart: in it the key of each pair is agreed on, once a process. "X25519" is the mean
 of one agreement in microseconds, timed between requests; a party makes two a neighbour, and a machine that does other
-things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked; it ends in an
-AssertionError otherwise. Bounded: about half a minute a case.
+things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked.
+Half a minute a case.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from party.party import Party
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Asked, Ballot
+from protocols.levels.level import Ballot, ReservedBatch
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SecureSum
@@ -276,7 +276,7 @@ def run_batch(case: Case, study: Study, hosts: Hosts, number: int) -> None:
         return opened[-1]
 
     with Ledger(":memory:") as ledger, patch.object(summed_votes, "open_sum", heard):
-        asked = Asked(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
+        asked = ReservedBatch(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
         hosts.start()
         counted = SecureSum().count(asked)
         hosts.stop()

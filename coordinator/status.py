@@ -13,7 +13,8 @@ from typing import Any  # the values of a JSON object
 import numpy as np
 
 from coordinator.connection.relayed_budgets import at_most
-from coordinator.store.store import Job, Serving, Store, ledger_path
+from coordinator.store.rows import Job, Serving
+from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study, party_of
 

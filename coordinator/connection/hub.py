@@ -26,8 +26,9 @@ from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
-from coordinator.connection.sessions import Connected as Connected
-from coordinator.connection.sessions import Session, SessionEnded, Sessions
+from coordinator.connection.session import Connected as Connected
+from coordinator.connection.session import Session, SessionEnded
+from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
@@ -42,7 +43,7 @@ from protocols.wire.frames import (
     RefusedSeat,
     Renew,
     Renewed,
-    Standing,
+    SeatHeads,
     Welcome,
     agree_version,
     seal,
@@ -197,7 +198,7 @@ class Hub:
         self,
         session: Session,
         older: Session | None,
-        standings: list[Standing],
+        standings: list[SeatHeads],
         refused: tuple[RefusedSeat, ...],
         context: _Context,
     ) -> None:
@@ -235,7 +236,7 @@ class Hub:
 
     async def _admit(
         self, peer: Identity, context: _Context
-    ) -> tuple[Session, list[Standing], tuple[RefusedSeat, ...]]:
+    ) -> tuple[Session, list[SeatHeads], tuple[RefusedSeat, ...]]:
         """Reads Hello: the session that it opens, the seats to tell what they missed, and those that are refused.
 
         Raises Refused or MalformedMessage.

@@ -21,7 +21,8 @@ from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.receipts import Answered, record
 from coordinator.connection.relayed_budgets import count_receipt, count_request, standing
 from coordinator.connection.sessions import Sessions
-from coordinator.store.store import Job, Store, ledger_path
+from coordinator.store.rows import Job
+from coordinator.store.store import Store, ledger_path
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger

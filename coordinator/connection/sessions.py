@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any  # what a function that is passed in returns
 
@@ -20,10 +19,10 @@ from coordinator.connection.admission import Admission
 from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.places import Places
 from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
-from protocols.crypto.identity import Identity
-from protocols.errors import MalformedMessage, Refused
+from coordinator.connection.session import Question, Session, SessionEnded
+from protocols.errors import Refused
 from protocols.study.study import party_of
-from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Request, encode
 from runtime.logs import Event
 
@@ -31,113 +30,6 @@ from runtime.logs import Event
 _FAULTS = frozenset({BAD_RECEIPT, "malformed"})
 # A session that its party ends before is a fault: an honest node may do so a hundred times.
 _BRIEF_S = 2.0
-# Frames of a session that nobody asked for; beyond them it is ended.
-UNASKED = 16
-
-
-class SessionEnded(Exception):
-    """The stream of a session is gone; whether the last frame arrived is not known."""
-
-
-@dataclass(frozen=True)
-class Connected:
-    """A node that is connected: since and last_seen in seconds since 1970, where from, and what it runs."""
-
-    since: float
-    last_seen: float
-    address: str
-    software: str
-    wire_version: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """An Ask whose answer is waited for: study, seat and round that the answer must name."""
-
-    about: tuple[bytes, str, int]
-    answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
-
-
-@dataclass(eq=False)
-class Session:
-    """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
-
-    serves: whether it offered a seat that was not refused; late: questions whose answer may still come, though nobody
-    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it; writes: whether
-    a frame is on its way.
-    """
-
-    party: Identity
-    nonce: bytes
-    send: Callable[[bytes], Awaitable[None]]
-    address: str
-    software: str
-    version: int
-    since: float = field(default_factory=time.time)
-    last_seen: float = field(default_factory=time.time)
-    round: int = 0
-    refused: set[tuple[bytes, str]] = field(default_factory=set)
-    serves: bool = False
-    late: int = 0
-    unasked: int = 0
-    rivals: int = 0
-    writes: bool = False
-    waiting: dict[bytes, _Question] = field(default_factory=dict, repr=False)
-    # Set once the party was told the outcomes that it missed: heads of its log then come in order.
-    told: asyncio.Event = field(default_factory=asyncio.Event)
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
-    renewed_s: float = 0.0
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def connected(self) -> Connected:
-        """What an operator sees of it."""
-        return Connected(self.since, self.last_seen, self.address, self.software, self.version)
-
-    def answered(self, answer: Answer, signed: bytes) -> None:
-        """Hands an answer to whoever waits for it; a late one is dropped.
-
-        Raises MalformedMessage for the answer to another question, Refused as count_unasked does.
-        """
-        question = self.waiting.get(answer.nonce)
-        if question is not None:
-            if (answer.study, answer.seat, answer.round) != question.about:
-                raise MalformedMessage(
-                    f"the answer is about seat {answer.seat[:80]!r}, round {answer.round}; allowed: "
-                    f"{question.about[1]!r}, round {question.about[2]}, as was asked"
-                )
-            del self.waiting[answer.nonce]
-            if not question.answer.done():
-                question.answer.set_result((answer, signed))
-        elif self.late:
-            self.late -= 1
-        else:
-            self.count_unasked()
-
-    def count_unasked(self) -> None:
-        """One more frame that nobody asked for. Raises Refused("unasked_frames") beyond UNASKED of them."""
-        self.unasked += 1
-        if self.unasked > UNASKED:
-            raise Refused("unasked_frames", f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
-
-    async def until_closing(self, reading: Awaitable[object]) -> object:
-        """What was read; None when the session is to end before."""
-        read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
-        try:
-            await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
-            return read.result() if read.done() else None
-        finally:
-            read.cancel()
-            closing.cancel()
-
-    def end(self) -> None:
-        """Nobody waits for this stream any more, and whoever reads it stops."""
-        self.told.set()
-        self.closing.set()
-        for question in self.waiting.values():
-            if not question.answer.done():
-                question.answer.set_exception(SessionEnded())
-                question.answer.exception()  # looked at, though nobody may wait
 
 
 class Sessions:
@@ -280,7 +172,7 @@ class Sessions:
                 if session.closing.is_set():
                     raise SessionEnded
                 session.round += 1
-                session.waiting[nonce] = _Question((opened.study.digest, seat, session.round), waiting)
+                session.waiting[nonce] = Question((opened.study.digest, seat, session.round), waiting)
                 ask = Ask(
                     session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
                 )
@@ -302,7 +194,7 @@ class Sessions:
         self,
         session: Session,
         studies: Mapping[bytes, OpenStudy],
-        standings: Sequence[Standing],
+        standings: Sequence[SeatHeads],
         aside: Callable[..., Awaitable[Any]],
     ) -> None:
         """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
@@ -326,7 +218,7 @@ class Sessions:
             session.told.set()
 
     async def _tell_seat(
-        self, session: Session, opened: OpenStudy, standing: Standing, aside: Callable[..., Awaitable[Any]]
+        self, session: Session, opened: OpenStudy, standing: SeatHeads, aside: Callable[..., Awaitable[Any]]
     ) -> bool:
         """Tells the outcomes of one seat, until it refuses one; whether it gave an answer that is a fault."""
         seat, study, ledger = standing.seat, opened.study, opened.ledger

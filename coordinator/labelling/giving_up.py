@@ -15,7 +15,8 @@ from coordinator.labelling.jobs import AWAY
 from coordinator.labelling.pool import stored_pool
 from coordinator.status import alive
 from coordinator.store.labelled import check_labelled_here
-from coordinator.store.store import Job, Store, ledger_path
+from coordinator.store.rows import Job
+from coordinator.store.store import Store, ledger_path
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.store.store import Job, Store
+from coordinator.store.rows import Job
+from coordinator.store.store import Store
 from protocols.ledger.ledger import Ledger
 from protocols.votes import ABSTAIN
 

@@ -10,18 +10,17 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.store.labelled import LabelledStudy
 from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
 from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERSHIP
 from coordinator.store.members import Membership
+from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
@@ -31,9 +30,6 @@ from protocols.study.file import read_study
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
-
-JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
-ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 
 _SCHEMA = (
     MEMBERSHIP
@@ -73,64 +69,15 @@ CREATE TABLE IF NOT EXISTS serving (
 )
 
 
-@dataclass(frozen=True)
-class Job:
-    """A labelling that was asked for. student: of an interactive mechanism; message: where it stands, for people."""
-
-    number: int
-    study: str
-    student: str | None
-    state: JobState
-    batches: int
-    asked: int
-    answered: int
-    message: str
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more happens under this job."""
-        return self.state in ENDED
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A seat that was left out of a batch, why, how often, and when last, in seconds since 1970."""
-
-    number: int
-    seat: str
-    code: str
-    times: int
-    last_s: int
-
-
-@dataclass(frozen=True)
-class Session:
-    """A party that is connected, as serve wrote it last. Times in seconds since 1970."""
-
-    party: str
-    since_s: float
-    last_seen_s: float
-    address: str
-    software: str
-    wire_version: int
-
-
-@dataclass(frozen=True)
-class Serving:
-    """The serve of this home, as it wrote last. seen_s: seconds since 1970; metrics_port: 0 for none."""
-
-    pid: int
-    seen_s: float
-    port: int
-    enrol_port: int
-    metrics_port: int
-
-
 class Store:
     """The store of one home. Use as a context manager; methods may be called from several threads and processes."""
 
     def __init__(
-        self, home: Home, *, clock: Callable[[], int] = time.time_ns, steady: Callable[[], float] = time.monotonic
+        self,
+        home: CoordinatorHome,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets.
 
@@ -312,7 +259,7 @@ class Store:
             differences=self.differences(name),
         )
 
-    def write_sessions(self, sessions: list[Session], serving: Serving) -> None:
+    def write_sessions(self, sessions: list[SessionRecord], serving: Serving) -> None:
         """Who is connected now, and that serve is alive."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
@@ -332,10 +279,10 @@ class Store:
             self._database.execute("DELETE FROM session")
             self._database.execute("DELETE FROM serving")
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SessionRecord]:
         """Who was connected when serve wrote last."""
         query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
-        return [Session(*row) for row in self._database.rows(query)]
+        return [SessionRecord(*row) for row in self._database.rows(query)]
 
     def serving(self) -> Serving | None:
         """The serve that wrote last and has not ended cleanly, or None."""
@@ -346,6 +293,6 @@ class Store:
 _JOBS = "SELECT number, study, student, state, batches, asked, answered, message FROM job"
 
 
-def ledger_path(home: Home, study: str) -> Path:
+def ledger_path(home: CoordinatorHome, study: str) -> Path:
     """Where the coordinator's ledger of a study lies."""
     return home.study(study) / "ledger.sqlite"

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
-from party.connection.seat import COORDINATOR, Seat, standing
+from party.connection.replying import reply
+from party.connection.seat import COORDINATOR, ServedSeat, standing
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -44,14 +45,7 @@ from protocols.wire.frames import (
     unseal,
 )
 from protocols.wire.messages import (
-    Outcome,
     Refusal,
-    Reply,
-    Settled,
-    StepReply,
-    StepRequest,
-    VoteRequest,
-    decode,
     encode,
 )
 from runtime.allowance import Allowance
@@ -115,7 +109,7 @@ class Node:
         certificate: x509.Certificate,
         authority: x509.Certificate,
         address: str,
-        seats: Callable[[], Sequence[Seat]],
+        seats: Callable[[], Sequence[ServedSeat]],
         save_certificate: Callable[[bytes], None],
         on_event: Callable[[str, dict[str, str | int]], None],
         renew_days_left: int,
@@ -279,7 +273,7 @@ class Node:
         signed: bytes,
         sender: Identity,
         session: _Session,
-        seats: dict[tuple[bytes, str], Seat],
+        seats: dict[tuple[bytes, str], ServedSeat],
     ) -> Answer:
         """The answer to one request: all that must outlive a crash is on disk when it is returned."""
         if ask.session != session.nonce or ask.round <= session.round:
@@ -294,48 +288,16 @@ class Node:
             return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
         log = seat.ledger.log
         try:
-            reply = seat.answer(partial(self._reply, ask, signed, sender, seat))
+            said = seat.answer(partial(reply, ask, signed, sender, seat, today=_now().date()))
         except StorageFailed as error:
             # The reason names files of the hospital: it stays here.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
-            reply = Refusal(
+            said = Refusal(
                 "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was answered"
             )
-        if isinstance(reply, Refusal):
-            self._count_refusal(reply)
-        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(reply))
-
-    def _reply(self, ask: Ask, signed: bytes, sender: Identity, seat: Seat) -> Reply:
-        log = seat.ledger.log
-        log.check_known(ask.seen, by="the coordinator")
-        log.remember(COORDINATOR, ask.own, proof=signed)
-        terms = seat.study.terms
-        if terms is not None and sender.name != terms.coordinator:
-            return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
-        if terms is not None and terms.ended(_now().date()):
-            return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
-        try:
-            request = decode(ask.envelope)
-        except MalformedMessage as error:
-            return _refuse(seat, "malformed", str(error))
-        if not isinstance(request, VoteRequest | StepRequest | Outcome):
-            return _refuse(
-                seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome"
-            )
-        if terms is not None and isinstance(request, VoteRequest):
-            # Of queries that are hidden nothing comes but their number.
-            hidden = seat.study.confidentiality.querier is not None
-            shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
-            if shape != allowed:
-                return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")
-        reply = seat.party.handle(request)
-        if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
-            digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
-            number = seat.ledger.number_of(digest)
-            assert number is not None  # a batch that was answered or settled was charged
-            kind = "outcome" if isinstance(reply, Settled) else "request"
-            seat.ledger.log.keep(number, COORDINATOR, kind, signed)
-        return reply
+        if isinstance(said, Refusal):
+            self._count_refusal(said)
+        return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(said))
 
     def _count_refusal(self, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
@@ -345,11 +307,6 @@ class Node:
             raise Refused(
                 "too_many_refusals", f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused"
             )
-
-
-def _refuse(seat: Seat, code: str, reason: str) -> Refusal:
-    seat.ledger.log.append("refused", code=code, request="Ask")
-    return Refusal(code, f"{code}: {reason}")
 
 
 def _now() -> datetime.datetime:

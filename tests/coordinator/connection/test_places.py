@@ -7,7 +7,8 @@ import pytest
 
 from coordinator.connection import places
 from coordinator.connection.open_study import OpenStudy
-from coordinator.connection.sessions import UNASKED, Session, SessionEnded, Sessions
+from coordinator.connection.session import UNASKED, Session, SessionEnded
+from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY

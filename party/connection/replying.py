@@ -1,0 +1,51 @@
+"""What one seat answers to one Ask: who may ask it, what, and until when; and the evidence that is kept of it."""
+
+from __future__ import annotations
+
+import datetime
+
+from party.connection.seat import COORDINATOR, ServedSeat
+from protocols.crypto.identity import Identity
+from protocols.errors import MalformedMessage
+from protocols.wire.frames import Ask
+from protocols.wire.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode
+
+
+def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today: datetime.date) -> Reply:
+    """What a seat answers to one Ask, with its evidence kept in the transaction in which this runs.
+
+    signed: the frame as it came; sender: who signed it; today: in UTC. Raises Refused where the logs are out of step.
+    """
+    log = seat.ledger.log
+    log.check_known(ask.seen, by="the coordinator")
+    log.remember(COORDINATOR, ask.own, proof=signed)
+    terms = seat.study.terms
+    if terms is not None and sender.name != terms.coordinator:
+        return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
+    if terms is not None and terms.ended(today):
+        return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
+    try:
+        request = decode(ask.envelope)
+    except MalformedMessage as error:
+        return _refuse(seat, "malformed", str(error))
+    if not isinstance(request, VoteRequest | StepRequest | Outcome):
+        return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
+    if terms is not None and isinstance(request, VoteRequest):
+        # Of queries that are hidden nothing comes but their number.
+        hidden = seat.study.confidentiality.querier is not None
+        shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
+        if shape != allowed:
+            return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")
+    reply = seat.party.handle(request)
+    if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
+        digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
+        number = seat.ledger.number_of(digest)
+        assert number is not None  # a batch that was answered or settled was charged
+        kind = "outcome" if isinstance(reply, Settled) else "request"
+        seat.ledger.log.keep(number, COORDINATOR, kind, signed)
+    return reply
+
+
+def _refuse(seat: ServedSeat, code: str, reason: str) -> Refusal:
+    seat.ledger.log.append("refused", code=code, request="Ask")
+    return Refusal(code, f"{code}: {reason}")
