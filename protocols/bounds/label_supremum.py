@@ -1,8 +1,8 @@
 """The label-only suprema over all of the line (bit) and all of the plane (label), as rigorous upper bounds.
 
-Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5);
-inside it `label_cells.supremum` works. Each function takes one problem per array element, and returns the
-Gaussian bound where the label-only bound would gain little or matters to nobody.
+Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5); inside it
+`label_cells.supremum` is used. Each function takes one problem per array element, and returns the Gaussian bound where
+the label-only bound would gain little or is irrelevant in practice.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Worst-case RDP of a vote that enters a query by a secret coin: privacy amplification under replace-one adjacency.
 
 With probability g a party's vote of weight s enters a query, and nobody but its node knows. The pair to compare is
-(1-g) N(0) + g N(s e_a) against (1-g) N(0) + g N(s e_b), per query (PRIVACY.md, section 2, "Secret Poisson sampling").
-Libraries' Poisson-sampled Gaussian is for add/remove; the replace pair is computed here, exactly. Derivation and
-limits: docs/explanation/secret-sampling.md.
+(1-g) N(0) + g N(s e_a) against (1-g) N(0) + g N(s e_b), per query: docs/explanation/mathematics.md, section 6.2.
+Libraries' Poisson-sampled Gaussian is for add/remove; the replace pair is computed here, exactly. Limits and checks:
+docs/explanation/secret-sampling.md.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _both_directions(
             chosen = octave == group
             a = orders[chosen]
             if shift**2 * a.max() ** 1.5 > _HARDEST:
-                # So far beyond what any budget buys that the price of a vote that always enters will do.
+                # Far beyond any budget, so the price of a vote that always enters will do.
                 values[:, pair, chosen] = a * shift**2 / 2
                 continue
             values[0, pair, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)

@@ -1,9 +1,9 @@
 """The label's distribution under GNMax, and what one pair of histograms costs: exact, by quadrature in logarithms.
 
-p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma (PRIVACY.md, section 3). The
-integrand is log-concave with curvature of at least one, so all of it that counts lies within nine standard deviations
-of its peak; the trapezoid rule converges exponentially on it, and its steps are halved until two of them agree. Classes
-of equal count are one group, and outcomes with peaks close together share their nodes.
+p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma (docs/explanation/mathematics.md,
+section 10.3). The integrand is log-concave with curvature of at least one, so its mass lies within nine standard
+deviations of its peak; the trapezoid rule converges exponentially on it, and its steps are halved until two of them
+agree. Classes of equal count are one group, and outcomes with peaks close together share their nodes.
 
 A pair is a histogram before and after a unit's vote moved. Unit: whoever's votes moved; adjacency: that pair, in both
 directions; view "label": the threshold bit and the label, one mechanism with m + 1 outcomes. Results depend on votes

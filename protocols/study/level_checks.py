@@ -1,4 +1,4 @@
-"""Whether a study's level of confidentiality can carry it: view, weights, who may leave, and what a ring must hold."""
+"""Whether a study fits its level of confidentiality: view, weights, who may leave, and what a ring must hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
 
-# The digest of the pool of a study whose queries nobody but their owner sees.
+# The pool digest of a study with hidden queries.
 NO_POOL = "0" * 64
 
 if TYPE_CHECKING:  # a study checks itself here
@@ -28,7 +28,7 @@ _MOST_HELD = 240 * 2**20
 
 
 def check_level(study: Study) -> None:
-    """Raises InvalidInput unless the level can carry the study: view, noise, weights and ring."""
+    """Raises InvalidInput unless the study fits the level: view, noise, weights and ring."""
     terms = study.confidentiality
     level, units = terms.level, terms.units
     view = {"secure_sum": "histogram", "two_server": "label"}.get(level, study.view)

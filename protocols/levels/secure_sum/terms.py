@@ -15,7 +15,7 @@ from protocols.study.study import Study
 
 
 def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
-    """What the sum of one batch is bound to: the whole roster, and the bounds on who leaves and who colludes."""
+    """The context of one batch's sum: the whole roster, and the bounds on drop-outs and colluders."""
     colluders = study.confidentiality.colluders
     assert colluders is not None
     cells = queries * study.classes
