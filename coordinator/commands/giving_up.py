@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.status import study_status
-from coordinator.store.store import Store
-from protocols.budgets.filter import NANO
 from protocols.errors import Refused
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -21,7 +21,7 @@ from runtime.printing import print_json, table
 @click.option("--yes", is_flag=True, help="Give it up without asking.")
 @home_option
 @json_option
-def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
+def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
     """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
 
     \b
@@ -30,8 +30,10 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     """
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+    from protocols.budgets.filter import NANO
 
-    home = CoordinatorHome(home_folder)
     home.settings()
     with Store(home) as store:
         found = stuck_batch(store, study)
@@ -52,7 +54,7 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
             )
             click.echo(said, err=as_json)
             if not yes and not click.confirm(f"Give batch {found.number} up for ever?", err=as_json):
-                raise Refused("not_confirmed", f"batch {found.number} of {study!r} stays open")
+                raise Refused(Code.NOT_CONFIRMED, f"batch {found.number} of {study!r} stays open")
         end(store, study, found.number)
     if as_json:
         figures = {"study": study, "batch": found.number, "queries": found.queries, "new": not found.given_up}

@@ -10,21 +10,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from jaxtyping import Int64
-from numpy import ndarray
 
 from party.commands.group import home_option
-from party.home import PartyHome, write_private
-from party.settings import check_address
-from protocols.errors import DataUnavailable, InvalidInput, Refused
-from protocols.labelling.coordinator import Labelling
+from protocols.errors import DataUnavailable, InvalidInput, Refused, Unreachable
 from protocols.private_files import open_private
-from protocols.study.study import Study
-from protocols.study.terms import Terms
-from protocols.votes import ABSTAIN
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
+    from numpy import ndarray
+
+    from party.home import PartyHome
+    from protocols.labelling.coordinator import Labelling
+    from protocols.study.study import Study
+    from protocols.study.terms import Terms
 
 
 @click.command(epilog=EPILOG)
@@ -55,7 +58,7 @@ def ask(
     guardian: str,
     model: str | None,
     test_file: Path | None,
-    home_folder: Path,
+    home: PartyHome,
     as_json: bool,
 ) -> None:
     """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
@@ -76,11 +79,12 @@ def ask(
     from party.asking.report import ask_figures, markdown, report_lines
     from party.data import load_records
     from party.data.queries import read_queries
+    from party.home import write_private
+    from party.settings import check_address
     from protocols.levels.hidden_queries.dealing import precision_of
 
     if (model is None) != (test_file is None):
         raise click.UsageError("give --model and --test together, or none of them")
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
@@ -150,7 +154,6 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
     """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
-    from party.connection.dialling import Unreachable
 
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
@@ -158,14 +161,16 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
             "was asked stays reserved, and the same command goes on"
         )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
-        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == "absent"]
-        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != "absent"]
+        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == Code.ABSENT]
+        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != Code.ABSENT]
         said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not come"), (refusing, "refused")) if who]
-        raise Refused("quorum_lost", f"too few parties answered: {'; '.join(said)[:500]}")
+        raise Refused(Code.QUORUM_LOST, f"too few parties answered: {'; '.join(said)[:500]}")
 
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
     """row, label: the class's name, empty without one; state: answered, unanswered or not_asked."""
+    from protocols.votes import ABSTAIN
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "label", "state"])
@@ -182,5 +187,5 @@ def _alone(home: PartyHome, study: Study) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Refused("already_running", f"another ask runs in study {study.name!r}; allowed: one") from None
+            raise Refused(Code.ALREADY_RUNNING, f"another ask runs in study {study.name!r}; allowed: one") from None
         yield

@@ -7,24 +7,20 @@ import datetime
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any  # the values of a JSON object
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
-import numpy as np
 
-from party.budget.approval_text import describe
-from party.budget.policy import Policy
-from party.budget.standing import Forecast
-from party.budget.watermarks import remember_approval
 from party.commands.group import home_option
-from party.data.pool import read_pool
-from party.data.shards import units_of
-from party.home import PartyHome
 from protocols.errors import InvalidInput, Refused
-from protocols.study.file import read_study
-from protocols.study.study import Study
-from protocols.study.terms import Terms
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from party.budget.standing import Forecast
+    from party.home import PartyHome
+    from protocols.study.study import Study
+    from protocols.study.terms import Terms
 
 
 @click.group()
@@ -36,7 +32,7 @@ def data() -> None:
 @click.argument("study")
 @home_option
 @json_option
-def check(study: str, home_folder: Path, as_json: bool) -> None:
+def check(study: str, home: PartyHome, as_json: bool) -> None:
     """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
 
     STUDY: a study's file, or the name of one that is approved.
@@ -45,10 +41,12 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-party data check study.toml
     """
+    import numpy as np
+
     from party.data import load_records
+    from party.data.shards import units_of
     from party.voting.training import deals_of
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     terms = _terms(found)
     records = load_records(settings.data, terms)
@@ -94,24 +92,28 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="The study's public questions (.npy): the node then refuses any other.",
 )
-def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_file: Path | None) -> None:
+def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
     """Says in plain words what a study would spend and release, asks, and reserves its cap of the lifetime cap.
 
     \b
     Example:
       conclave-party approve study.toml --pool pool.npy
     """
+    from party.budget.approval_text import describe
+    from party.budget.policy import Policy
+    from party.budget.watermarks import remember_approval
+    from party.data.pool import read_pool
     from party.voting.training import check_private
+    from protocols.study.file import read_study
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     study = read_study(study_file)
     terms = _terms(study)
     expected = home.invitation().coordinator
     if terms.coordinator != expected:
-        raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
+        raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
-        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+        raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
     check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
@@ -132,7 +134,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
             for line in describe(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(line)
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
-            raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
+            raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
@@ -143,23 +145,23 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
 @click.argument("study")
 @home_option
 @json_option
-def train(study: str, home_folder: Path, as_json: bool) -> None:
+def train(study: str, home: PartyHome, as_json: bool) -> None:
     """Trains this hospital's teachers for an approved study. They are kept here and used by `run`.
 
     \b
     Example:
       conclave-party train heart
     """
+    from party.budget.policy import Policy
     from party.voting.training import train as train_teachers
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]
         known = next((each for each in own if each.data_set == settings.data.name), None)
     if known is None or known.withdrawn:
         state = "was withdrawn" if known is not None else "is not approved by this home"
-        raise Refused("not_approved", f"study {found.name!r} {state} for data set {settings.data.name!r}")
+        raise Refused(Code.NOT_APPROVED, f"study {found.name!r} {state} for data set {settings.data.name!r}")
     seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
     if as_json:
         click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": dict(seats)}, indent=2))
