@@ -23,8 +23,7 @@ from party.commands.group import run_command as run_party
 from party.home import Home
 from protocols.crypto.identity import certificate_from_pem, encoded_point
 from protocols.study.file import write_study
-from protocols.study.level_checks import NO_POOL
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
 
@@ -129,19 +128,15 @@ class AskedProcesses:
             stop="first-exhausted",
             quorum=quorum,
             participation_name="all",
-            confidentiality=Confidentiality(
-                level="two_server",
+            confidentiality=HiddenQueries(
                 units=64,
-                abstention=False,
                 guardian="notary",
                 querier=ASKER,
                 input_bound=8.0,
+                seat_keys=tuple(map(self._key, self.names)),
                 **keys,
             ),
-            roster=tuple(
-                Seat(party=name, epsilon=EPSILON, delta=1e-5, weight=1.0, rate=1.0, signing_key=self._key(name))
-                for name in self.names
-            ),
+            roster=tuple(Seat(party=name, epsilon=EPSILON, delta=1e-5, weight=1.0, rate=1.0) for name in self.names),
             terms=terms,
         )
 

@@ -42,10 +42,10 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import cryptographic
 from protocols.study.file import read_study, write_study
-from protocols.study.level_terms import CLEAR
+from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.study import Seat as StudySeat
 from protocols.study.study import Study
@@ -87,7 +87,7 @@ def study_of(parties: int, pool: np.ndarray) -> Study:
         stop="first-exhausted",
         quorum=parties,
         participation_name="all",
-        confidentiality=CLEAR,
+        confidentiality=Clear(),
         roster=tuple(seats),
         terms=terms,
     )
@@ -178,7 +178,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             coordinator = Coordinator(
                 study,
                 ledger=ledger,
-                aggregation=Clear(cryptographic(system_source)),
+                aggregation=ClearAggregation(cryptographic(system_source)),
                 exchange=_timed(transport, votes),
                 run=os.urandom(16),
             )
@@ -229,7 +229,7 @@ def in_process(study: Study, pool: np.ndarray) -> float:
     Coordinator(
         study,
         ledger=Ledger(":memory:"),
-        aggregation=Clear(cryptographic(system_source)),
+        aggregation=ClearAggregation(cryptographic(system_source)),
         exchange=InProcess({name: party.handle for name, party in parties.items()}),
         run=b"",
     ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))

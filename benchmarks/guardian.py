@@ -38,9 +38,9 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Asked
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.study.file import read_study
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
@@ -100,9 +100,7 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
         stop="first-exhausted",
         quorum=1,
         participation_name="all",
-        confidentiality=Confidentiality(
-            level="two_server", units=64, abstention=False, guardian="notary", **home.public_keys()
-        ),
+        confidentiality=TwoServer(units=64, abstention=False, guardian="notary", **home.public_keys()),
         roster=tuple(Seat(party=f"p{n}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0) for n in range(parties)),
         terms=Terms(
             task="benchmark",
@@ -263,7 +261,7 @@ def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, fl
         names = tuple(seat.party for seat in study.roster)
         asked = Asked(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
         began = time.monotonic()
-        found = TwoServer(counted, source=system_source).count(asked)
+        found = SharedAggregation(counted, source=system_source).count(asked)
         seconds = time.monotonic() - began
     assert found.labels is not None
     return seconds, channels[0].moved / 1e6, channels[0].messages

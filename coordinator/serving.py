@@ -291,7 +291,7 @@ class _Running:
                 self._log("study_refused", {"study": name, "reason": str(error)})
 
     def _opened(self, name: str) -> OpenStudy | RelayedStudy:
-        if self._store.study(name).confidentiality.querier is not None:
+        if self._store.study(name).confidentiality.hides_queries:
             return RelayedStudy(self._store, name, self._hub.open_study)
         return OpenStudy(self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log)
 

@@ -21,6 +21,7 @@ from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
 from protocols.study.file import read_study, write_study
+from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
@@ -62,12 +63,11 @@ def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Te
     Raises InvalidInput for another level or without terms; Refused: "other_coordinator", "study_ended",
     "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
     """
-    settings, named, terms = home.settings(), study.confidentiality, study.terms
+    settings, terms = home.settings(), study.terms
     check_name(study.name)
     if terms is None:
         raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    if named.level != "two_server":
-        raise InvalidInput(f"level is {named.level!r}; allowed: 'two_server', the one that has a guardian")
+    named = guarded(study.confidentiality)
     if terms.coordinator != settings.coordinator:
         raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {settings.coordinator!r}")
     if terms.ended(today):
@@ -95,8 +95,8 @@ def describe(study: Study, terms: Terms) -> list[str]:
         f"a vote; enough for {int(answers[at])} answers if every query is answered"
         for at, seat in enumerate(study.roster)
     ]
-    querier = study.confidentiality.querier
-    asks, kind = (terms.coordinator, "public") if querier is None else (querier, "hidden")
+    level = study.confidentiality
+    asks, kind = level.who_asks(terms.coordinator), "hidden" if level.hides_queries else "public"
     return [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",

@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.table import check_believable
 from protocols.study.study import Study
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
@@ -139,17 +139,10 @@ def _check_batch(
         if settled:
             findings.append(Finding("no_evidence", f"batch {number}: settled without a signed outcome"))
         return 0
-    if study.confidentiality.signing_key is not None:
-        try:
-            check_outcome(
-                outcome.guardian,
-                key=bytes.fromhex(study.confidentiality.signing_key),
-                study=study.digest,
-                request=outcome.batch_digest,
-                answered=outcome.answered,
-            )
-        except Refused as error:
-            findings.append(Finding("bad_evidence", f"batch {number}: {error}"))
+    try:
+        check_believable(study, outcome)
+    except Refused as error:
+        findings.append(Finding("bad_evidence", f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
         findings.append(Finding("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
         return 0

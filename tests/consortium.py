@@ -20,8 +20,8 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
-from protocols.levels.table import ballot_of
+from protocols.levels.clear import ClearAggregation
+from protocols.levels.table import Means, ballot_of
 from protocols.noise import simulated
 from protocols.study.queries import pool_digest
 from protocols.study.study import Study
@@ -84,7 +84,7 @@ class Consortium:
     renew_days_left: int = 0
     keys: dict = field(default_factory=dict)
     # Made anew at each start of the hub.
-    aggregation: Callable = lambda: Clear(simulated(np.random.default_rng(1)))
+    aggregation: Callable = lambda: ClearAggregation(simulated(np.random.default_rng(1)))
     days: int = 30
 
     def __enter__(self):
@@ -157,6 +157,7 @@ class Consortium:
             self.certificates[name] = self.certify(self.keys[name], name)
         ledger = Ledger(self.folder / (file or f"{name}.sqlite"))
         self.ledgers[name] = ledger
+        means = Means(key=lambda: self.keys[name])
         self.parties[name] = Party(
             name,
             study=self.study,
@@ -164,7 +165,7 @@ class Consortium:
             voter=vote or voter(name, self.study.teachers),
             coins_from=None,
             settles=settles,
-            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, key=self.keys[name]),
+            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, means=means),
         )
         return self.parties[name]
 

@@ -30,8 +30,8 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.study.level_terms import Confidentiality
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.guardian.greeting import Guarded
@@ -43,8 +43,7 @@ SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 
 def guarded_study(parties: int = 3, *, guardian: str = "notary", sealing=SEALING, signing=SIGNING, **more) -> Study:
     """A study of level two_server."""
-    terms = Confidentiality(
-        level="two_server",
+    terms = TwoServer(
         units=64,
         abstention=False,
         guardian=guardian,
@@ -210,7 +209,7 @@ class TwoOrganisations:
         coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            aggregation=TwoServer(self._dial, source=system_source),
+            aggregation=SharedAggregation(self._dial, source=system_source),
             exchange=InProcess({name: party.handle for name, party in parties.items()}),
             run=os.urandom(16),
         )

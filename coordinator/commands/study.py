@@ -15,6 +15,7 @@ from coordinator.labelling.study_creation import TEMPLATE, create_study
 from coordinator.status import study_status
 from coordinator.store.store import Store
 from protocols.study.file import read_study
+from protocols.study.levels import hidden
 from protocols.study.queries import pool_digest
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
@@ -54,8 +55,8 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    querier = made.confidentiality.querier
-    kind = "public queries" if querier is None else f"queries that {querier} alone sees"
+    level = made.confidentiality
+    kind = f"queries that {hidden(level).querier} alone sees" if level.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")

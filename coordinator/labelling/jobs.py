@@ -31,6 +31,7 @@ from protocols.labelling.schedule import StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Asked, Counted, code_of
 from protocols.levels.table import aggregation_of
+from protocols.study.levels import Guarded, guarded
 from protocols.study.study import Study, party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
@@ -168,12 +169,12 @@ class OpenStudy:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
             if lost:
-                guardian = self.study.confidentiality.guardian
+                guardian = guarded(self.study.confidentiality).guardian
                 if late:
                     said = f"the guardian {guardian} did not come; {_back_or_never('it is', self.name)}"
                     return labelling or self._so_far("guardian_lost"), said
                 self._store.say_job(job.number, f"waits for the guardian {guardian}")
-                self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
+                self._on_event("waiting", {"study": self.name, "seats": guardian, "quorum": self.study.quorum})
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
@@ -203,7 +204,7 @@ class OpenStudy:
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
-        if self._guardians is None or self.study.confidentiality.level != "two_server":
+        if self._guardians is None or not isinstance(self.study.confidentiality, Guarded):
             return True
         try:
             self._guardians.check(self.study)

@@ -18,6 +18,7 @@ from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
 from protocols.study.file import read_study, write_study
+from protocols.study.levels import hidden
 from protocols.study.study import Study
 from protocols.study.terms import Terms
 from runtime.files import make_folder, sync_folder, write
@@ -72,11 +73,12 @@ def create_study(
 
 def _pool(study: Study, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
     """The public queries; None where a querier has queries of its own, which nobody else sees."""
-    if (pool_file is None) != (study.confidentiality.querier is not None):
+    level = study.confidentiality
+    if (pool_file is None) != level.hides_queries:
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
             if pool_file is None
-            else f"--pool {pool_file} is given, and {study.confidentiality.querier!r} asks about records of its own; "
+            else f"--pool {pool_file} is given, and {hidden(level).querier!r} asks about records of its own; "
             "allowed: no pool"
         )
     if pool_file is None:

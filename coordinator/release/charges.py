@@ -15,7 +15,7 @@ from coordinator.release.evidence import Evidence, Receipt
 from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.table import check_believable
 from protocols.study.stop import check_stop
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
@@ -129,16 +129,8 @@ def check_receipts(
 
 def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
     """Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one."""
-    if study.confidentiality.signing_key is None:
-        return
     try:
-        check_outcome(
-            receipt.outcome.guardian,
-            key=bytes.fromhex(study.confidentiality.signing_key),
-            study=study.digest,
-            request=receipt.outcome.batch_digest,
-            answered=receipt.outcome.answered,
-        )
+        check_believable(study, receipt.outcome)
     except Refused:
         raise DataCorrupt(f"{where}: the outcome does not bear the guardian's signature") from None
 

@@ -102,7 +102,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "adjacency": ADJACENCY,
             "view": study.view,
             "view_in_words": words.VIEW[study.view],
-            "confidentiality": study.confidentiality.level,
+            "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
             "name": study.mechanism_name,

@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.study.levels import hidden
 from protocols.study.study import Study
 
 
@@ -36,9 +37,9 @@ class LabelledStudy:
 
 def check_labelled_here(study: Study) -> None:
     """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
-    querier = study.confidentiality.querier
-    if querier is not None:
+    level = study.confidentiality
+    if level.hides_queries:
         raise InvalidInput(
-            f"{querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; allowed: a study "
-            "that is labelled here"
+            f"{hidden(level).querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; "
+            "allowed: a study that is labelled here"
         )

@@ -71,11 +71,12 @@ def line_of(home: Home, *, guardian: str) -> Line:
 
 def check_querier(study: Study, party: str) -> None:
     """Raises InvalidInput for a study without terms, Refused for one that this party may not ask in, or no more."""
-    terms, querier = study.terms, study.confidentiality.querier
+    terms, level = study.terms, study.confidentiality
     if terms is None:
         raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    if querier != party:
-        raise Refused("not_querier", f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}")
+    asks = level.who_asks(terms.coordinator)
+    if not level.hides_queries or asks != party:
+        raise Refused("not_querier", f"{party!r} asks in study {study.name!r}; allowed: {asks}")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
 

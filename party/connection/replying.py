@@ -29,12 +29,10 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: Seat, *, today: datet
     except MalformedMessage as error:
         return _refuse(seat, "malformed", str(error))
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
-        return _refuse(
-            seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome"
-        )
+        return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
     if terms is not None and isinstance(request, VoteRequest):
         # Of queries that are hidden nothing comes but their number.
-        hidden = seat.study.confidentiality.querier is not None
+        hidden = seat.study.confidentiality.hides_queries
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
         if shape != allowed:
             return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")

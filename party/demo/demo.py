@@ -24,7 +24,7 @@ import numpy as np
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
 from protocols.study.file import write_study
-from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.levels import Clear, TwoServer
 from protocols.study.queries import pool_digest
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
@@ -97,7 +97,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
         stop="first-exhausted",
         quorum=4,
         participation_name="all",
-        confidentiality=CLEAR,
+        confidentiality=Clear(),
         roster=tuple(Seat(party=name, epsilon=EPSILON, delta=DELTA, weight=1.0, rate=1.0) for name in HOSPITALS),
         terms=terms,
     )
@@ -156,8 +156,7 @@ class LocalConsortium:
             )
         )  # fmt: skip
         self.guardian_fingerprint = made["fingerprint"]
-        terms = Confidentiality(
-            level="two_server",
+        terms = TwoServer(
             units=64,
             abstention=False,
             guardian="guardian",
@@ -246,7 +245,7 @@ class LocalConsortium:
             "records": {name: len(rows) for name, rows in self.data.rows.items()},
             "unit": self.study.unit,
             "view": self.study.view,
-            "confidentiality": self.study.confidentiality.level,
+            "confidentiality": self.study.confidentiality.name,
             "epsilon": EPSILON,
             "delta": DELTA,
             "epsilon_of_a_patient_at_all_hospitals": several[-1]["guarantee"]["epsilon"],

@@ -100,7 +100,7 @@ def train(
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
         private = None
-        if study.confidentiality.querier is not None:
+        if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         _write(folder, teachers, manifest, private)
         say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
@@ -141,7 +141,7 @@ def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
 
 def check_private(study: Study, settings: Settings) -> None:
     """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
-    if study.confidentiality.querier is not None and settings.teachers.kind not in PRIVATE:
+    if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
             "hides its queries, and other models cannot be computed on them"

@@ -23,7 +23,7 @@ class ClearBallot(Ballot):
         """Nothing but the coordinator's word is needed: the coordinator is trusted with votes and labels."""
 
 
-class Clear(Aggregation):
+class ClearAggregation(Aggregation):
     """Counts votes and draws all noise from `noise`: integer noise for a study with units, real-valued otherwise.
 
     It must be cryptographic where labels are released for real.

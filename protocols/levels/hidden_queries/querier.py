@@ -34,7 +34,7 @@ from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
 from protocols.levels.level import Asked, LeftOut, code_of, given
-from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
 from protocols.study.study import Study
@@ -54,8 +54,8 @@ _QUERIES, _COMPUTED = "queries", "computed "
 _ATTEMPTS = 2
 
 
-class PrivateQueries(TwoServer):
-    """queries: the records, of which a batch holds positions only; dial, source: as for TwoServer.
+class PrivateQueries(SharedAggregation):
+    """queries: the records, of which a batch holds positions only; dial, source: as for SharedAggregation.
 
     What is needed to read a party's votes is noted before the party is asked to be charged for them.
     """

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_der, identify, sign
 from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.study.levels import guarded
 from protocols.study.study import Study, party_of
 
 CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
@@ -91,7 +92,7 @@ def read_welcome(data: bytes, opening: Opening, *, authority: x509.Certificate, 
 
 def check_terms_apart(study: Study) -> None:
     """Raises Refused("same_organisation") where the terms name the coordinator or a party as the guardian."""
-    guardian, terms = study.confidentiality.guardian, study.terms
+    guardian, terms = guarded(study.confidentiality).guardian, study.terms
     names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
     if guardian in names:
         raise Refused(

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import Identity, Role, certificate_from_der, fingerprint, identify
 from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
 from protocols.wire.guardian.stream import Goodbye, Stream
@@ -100,11 +101,11 @@ def _greet(stream: Stream, study: Study, line: GuardianLine, purpose: str) -> Id
     now = datetime.datetime.now(datetime.UTC)
     guardian = read_welcome(answer, opening, authority=line.authority, now=now)
     _check_apart(guardian, line)
-    if guardian.name != study.confidentiality.guardian:
+    named = guarded(study.confidentiality).guardian
+    if guardian.name != named:
         raise Refused(
             "wrong_guardian",
-            f"the guardian at {line.address} is {guardian.name!r}; allowed: {study.confidentiality.guardian!r}, as the "
-            "study says",
+            f"the guardian at {line.address} is {guardian.name!r}; allowed: {named!r}, as the study says",
         )
     reason = line.denied(guardian)
     if reason is not None:
@@ -114,9 +115,7 @@ def _greet(stream: Stream, study: Study, line: GuardianLine, purpose: str) -> Id
 
 def _check_study(study: Study, line: GuardianLine) -> None:
     """Raises InvalidInput without an address, Refused where the terms themselves name one organisation twice."""
-    guardian = study.confidentiality.guardian
-    if guardian is None:
-        raise InvalidInput(f"level is {study.confidentiality.level!r}; allowed: 'two_server', which has a guardian")
+    guardian = guarded(study.confidentiality).guardian
     if not line.address:
         raise InvalidInput(
             f"study {study.name!r} needs the guardian {guardian!r}, and no address of one is known; allowed: "

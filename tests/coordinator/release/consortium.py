@@ -19,7 +19,7 @@ from protocols.crypto.identity import issue, new_authority, new_key
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.queries import pool_digest
 from protocols.study.study import party_of
@@ -114,7 +114,7 @@ class Consortium:
                         self.keep(ledger, ledgers[seat], seat, told[seat], reply)
                 return replies
 
-            level = aggregation or Clear(simulated(np.random.default_rng(1)))
+            level = aggregation or ClearAggregation(simulated(np.random.default_rng(1)))
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
             labelling = coordinator.label(pool_of(), train=train)
             if between is not None:

@@ -20,7 +20,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import Submission, check_outcome, outcome_statement, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
@@ -84,7 +84,7 @@ class World:
         coordinator = Coordinator(
             self.study,
             ledger=self.own,
-            aggregation=TwoServer(self.here.dial, source=seeded_source(source)),
+            aggregation=SharedAggregation(self.here.dial, source=seeded_source(source)),
             exchange=self.exchange,
             run=b"run",
         )
