@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
-from party.home import Home
+from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
 from protocols.study.file import write_study
 from protocols.study.levels import NO_POOL, HiddenQueries
@@ -141,7 +141,7 @@ class AskedProcesses:
         )
 
     def _key(self, name: str) -> str:
-        certificate = certificate_from_pem(Home(self.folder / name).certificate.read_bytes())
+        certificate = certificate_from_pem(PartyHome(self.folder / name).certificate.read_bytes())
         key = certificate.public_key()
         assert isinstance(key, EllipticCurvePublicKey)
         return encoded_point(key)

@@ -26,9 +26,9 @@ import numpy as np
 import psutil
 
 from coordinator.connection.hub import Hub
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.connection.node import Node
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.party import Party
 from protocols.crypto.identity import (
     certificate_from_pem,
@@ -111,7 +111,7 @@ def serve_nodes(folder: Path, first: int, last: int) -> None:
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=authority,
             address=(folder / "address").read_text(),
-            seats=partial(list, [Seat(study, party, ledger, anchor=lambda: None)]),
+            seats=partial(list, [ServedSeat(study, party, ledger, anchor=lambda: None)]),
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,
@@ -230,7 +230,7 @@ def in_process(study: Study, pool: np.ndarray) -> float:
         study,
         ledger=Ledger(":memory:"),
         aggregation=ClearAggregation(cryptographic(system_source)),
-        exchange=InProcess({name: party.handle for name, party in parties.items()}),
+        exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"",
     ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))
     return float(np.median(np.diff(times)[1:]))

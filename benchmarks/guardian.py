@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.connection.guardian_dialling import GuardianLine, dial
-from coordinator.home import Home, Settings
+from coordinator.home import CoordinatorHome, CoordinatorSettings
 from coordinator.members.authority import Authority, authority_pem, create_consortium
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
@@ -37,7 +37,7 @@ from guardian.studies import approve_study
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Asked
+from protocols.levels.level import ReservedBatch
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.study.file import read_study
 from protocols.study.levels import TwoServer
@@ -116,14 +116,16 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
     )
 
 
-def certified(folder: Path) -> tuple[Home, GuardianHome]:
+def certified(folder: Path) -> tuple[CoordinatorHome, GuardianHome]:
     """A coordinator's and a guardian's home."""
-    home, guardian = Home(folder / "centre"), GuardianHome(folder / "notary")
+    home, guardian = CoordinatorHome(folder / "centre"), GuardianHome(folder / "notary")
     address = "127.0.0.1:1"
     create_consortium(
         home,
-        Settings(consortium="benchmark", coordinator="centre", listen=address, enrol_listen=address, address=address,
-                 enrol_address=address),
+        CoordinatorSettings(
+            consortium="benchmark", coordinator="centre", listen=address, enrol_listen=address, address=address,
+            enrol_address=address,
+        ),
     )  # fmt: skip
     settings = GuardianSettings(name="notary", coordinator="centre", listen="127.0.0.1:0", metrics_port=0)
     fingerprint = create_guardian(guardian, settings)
@@ -259,7 +261,7 @@ def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, fl
     with Ledger(":memory:") as ledger:
         takes_part = study.participation.votes(queries)
         names = tuple(seat.party for seat in study.roster)
-        asked = Asked(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
+        asked = ReservedBatch(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
         began = time.monotonic()
         found = SharedAggregation(counted, source=system_source).count(asked)
         seconds = time.monotonic() - began

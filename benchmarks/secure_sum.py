@@ -37,7 +37,7 @@ from party.party import Party
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Asked, Ballot
+from protocols.levels.level import Ballot, ReservedBatch
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
@@ -275,7 +275,7 @@ def run_batch(case: Case, study: Study, hosts: Hosts, number: int) -> None:
         return opened[-1]
 
     with Ledger(":memory:") as ledger, patch.object(summed_votes, "open_sum", heard):
-        asked = Asked(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
+        asked = ReservedBatch(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
         hosts.start()
         counted = SummedAggregation().count(asked)
         hosts.stop()

@@ -36,7 +36,7 @@ _COMMENTS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class CoordinatorSettings:
     """What coordinator.toml says. Raises InvalidInput, with the value and the allowed range."""
 
     consortium: str
@@ -69,7 +69,7 @@ class Settings:
                 raise InvalidInput(f"{key} is {value}; allowed: {least} to {most}")
 
 
-class Home:
+class CoordinatorHome:
     """The folder of one coordinator."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class Home:
         """The folder of a study: study.toml, pool.npy, ledger.sqlite, student/."""
         return self.studies / check_name(name)
 
-    def settings(self) -> Settings:
+    def settings(self) -> CoordinatorSettings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
             table = read_toml(self.settings_file)
@@ -95,16 +95,18 @@ class Home:
             raise DataUnavailable(
                 f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
             ) from None
-        kinds = get_type_hints(Settings)
+        kinds = get_type_hints(CoordinatorSettings)
         for key, value in table.items():
             if key not in kinds:
                 raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
             if type(value) is not kinds[key]:
                 raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
-        missing = [field.name for field in fields(Settings) if field.name not in table and field.name in _REQUIRED]
+        missing = [
+            field.name for field in fields(CoordinatorSettings) if field.name not in table and field.name in _REQUIRED
+        ]
         if missing:
             raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
-        return Settings(**table)
+        return CoordinatorSettings(**table)
 
     def authority(self) -> x509.Certificate:
         """The consortium's certificate."""
@@ -123,7 +125,7 @@ class Home:
         return certificate_from_pem(read(self.certificate_file))
 
 
-def settings_toml(settings: Settings) -> str:
+def settings_toml(settings: CoordinatorSettings) -> str:
     """coordinator.toml, with comments."""
     lines = ["# Settings of a Conclave coordinator. Read when `serve` starts."]
     for key, value in asdict(settings).items():

@@ -12,7 +12,7 @@ from protocols.levels.guardian import Guardian
 from protocols.wire.messages import Reply, Request
 
 
-class InProcess:
+class InProcessTransport:
     """exchange({party: request}) by calling each party's handler; no bytes are made.
 
     `absent`: which parties do not answer one message round, given the round's requests (drop-outs of a

@@ -17,11 +17,11 @@ from typing import IO, Protocol
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Connected, Hub
 from coordinator.connection.relaying import RelayedStudy
-from coordinator.home import Home
-from coordinator.labelling.jobs import Guardians, OpensStudies, OpenStudy
+from coordinator.home import CoordinatorHome
+from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
-from coordinator.store.rows import Job, Serving, Session
+from coordinator.store.rows import Job, Serving, SessionRecord
 from coordinator.store.store import Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
@@ -52,7 +52,7 @@ class Serves(OpensStudies, Protocol):
 class Lock:
     """One serve a home: held as long as the process lives, however it ends."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: CoordinatorHome) -> None:
         self._path = home.lock_file
         self._file: IO[bytes] | None = None
 
@@ -106,7 +106,7 @@ class DenyList:
 
 
 def serve(
-    home: Home,
+    home: CoordinatorHome,
     *,
     stop: threading.Event,
     log: Log,
@@ -135,7 +135,7 @@ def serve(
 
 
 def _serve_one_certificate(
-    home: Home,
+    home: CoordinatorHome,
     store: Store,
     authority: Authority,
     listen: str,
@@ -233,7 +233,7 @@ class _Running:
         self._stop = stop
         # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
         self._ended = threading.Event()
-        self._studies: dict[str, OpenStudy | RelayedStudy] = {}
+        self._studies: dict[str, ServedStudy | RelayedStudy] = {}
         self._broken: set[str] = set()
         self._threads: dict[int, threading.Thread] = {}
         self._failure: BaseException | None = None
@@ -251,7 +251,7 @@ class _Running:
             if not self._ended.is_set():
                 self._start_jobs()
             sessions = [
-                Session(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
+                SessionRecord(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
                 for name, each in self._hub.connected().items()
             ]
             self._store.write_sessions(sessions, Serving(os.getpid(), time.time(), *ports))
@@ -290,10 +290,12 @@ class _Running:
                 self._broken.add(name)
                 self._log("study_refused", {"study": name, "reason": str(error)})
 
-    def _opened(self, name: str) -> OpenStudy | RelayedStudy:
+    def _opened(self, name: str) -> ServedStudy | RelayedStudy:
         if self._store.study(name).confidentiality.hides_queries:
             return RelayedStudy(self._store, name, self._hub.open_study)
-        return OpenStudy(self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log)
+        return ServedStudy(
+            self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log
+        )
 
     def _start_jobs(self) -> None:
         for job in self._store.open_jobs():

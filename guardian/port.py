@@ -27,7 +27,7 @@ from protocols.errors import (
 )
 from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
 from protocols.wire.guardian.line import SILENCE_S
-from protocols.wire.guardian.stream import STREAM_OPTIONS, Stream
+from protocols.wire.guardian.stream import STREAM_OPTIONS, GuardianStream
 
 Event = Callable[[str, dict[str, str | int]], None]
 
@@ -69,7 +69,7 @@ class GuardianPort:
         self._find = find
         self._on_event = on_event
         self._silence_s = silence_s
-        self._open: dict[Stream, threading.Thread] = {}
+        self._open: dict[GuardianStream, threading.Thread] = {}
         self._threads = ThreadPoolExecutor(_CONVERSATIONS, thread_name_prefix="guardian-port")
         self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=_CONVERSATIONS)
         _, service, method = CONVERSE_METHOD.split("/")
@@ -102,7 +102,7 @@ class GuardianPort:
 
     def _converse(self, pieces: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """Carries one conversation, which a thread of its own holds."""
-        stream = Stream(silence_s=self._silence_s)
+        stream = GuardianStream(silence_s=self._silence_s)
         context.add_callback(lambda: stream.abort("the coordinator is gone"))
         reader = threading.Thread(target=stream.feed, args=(_carried(pieces),), name="guardian-reader", daemon=True)
         holder = threading.Thread(target=self._hold, args=(stream, context), name="guardian-conversation", daemon=True)
@@ -111,7 +111,7 @@ class GuardianPort:
         holder.start()
         yield from stream.outgoing()
 
-    def _hold(self, stream: Stream, context: grpc.ServicerContext) -> None:
+    def _hold(self, stream: GuardianStream, context: grpc.ServicerContext) -> None:
         try:
             self._greet_and_serve(stream, context)
         finally:
@@ -121,7 +121,7 @@ class GuardianPort:
                 context.cancel()
             self._open.pop(stream, None)
 
-    def _greet_and_serve(self, stream: Stream, context: grpc.ServicerContext) -> None:
+    def _greet_and_serve(self, stream: GuardianStream, context: grpc.ServicerContext) -> None:
         address = context.peer()
         try:
             peer = self._identify(context)
@@ -146,7 +146,7 @@ class GuardianPort:
             self._on_event("turned_away", {"address": address, "code": "busy", "study": guarded.study.name})
             stream.say_goodbye("busy", "another conversation about this study is open; ask again when it has ended")
 
-    def _serve(self, stream: Stream, opening: Opening, guarded: Guarded, address: str) -> None:
+    def _serve(self, stream: GuardianStream, opening: Opening, guarded: Guarded, address: str) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
         try:
@@ -168,7 +168,7 @@ class GuardianPort:
         else:
             self._on_event("conversation_ended", about)
 
-    def _welcome(self, stream: Stream, opening: Opening) -> None:
+    def _welcome(self, stream: GuardianStream, opening: Opening) -> None:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))
 
     def _identify(self, context: grpc.ServicerContext) -> Identity:

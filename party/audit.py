@@ -24,7 +24,7 @@ from protocols.wire.messages import Outcome, VoteRequest, decode
 
 
 @dataclass(frozen=True)
-class Finding:
+class Discrepancy:
     """Something that does not hold. code: stable."""
 
     code: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Audit:
+class LedgerAudit:
     """What was looked at, and what does not hold. unsettled: batches whose reservations stand."""
 
     entries: int
@@ -41,7 +41,7 @@ class Audit:
     requests: int
     outcomes: int
     compared: int
-    findings: tuple[Finding, ...]
+    findings: tuple[Discrepancy, ...]
 
 
 def audit_seat(
@@ -51,9 +51,9 @@ def audit_seat(
     *,
     authority: x509.Certificate,
     labels: Int64[ndarray, " queries"] | None,
-) -> Audit:
+) -> LedgerAudit:
     """The audit of one seat's ledger. labels: of a release, one a query of the pool, below 0 where none was given."""
-    findings: list[Finding] = []
+    findings: list[Discrepancy] = []
     times: dict[int, int] = {}
     entries = 0
     try:
@@ -65,39 +65,39 @@ def audit_seat(
                 kept = ledger.charged(number) if entry.event == "reserved" else ledger.settled(number)
                 if sum(kept.values()) != entry.fields["total"]:
                     findings.append(
-                        Finding("sums_differ", f"batch {number}: {entry.event} at another amount than logged")
+                        Discrepancy("sums_differ", f"batch {number}: {entry.event} at another amount than logged")
                     )
     except DataCorrupt as error:
-        findings.append(Finding("chain_broken", str(error)))
+        findings.append(Discrepancy("chain_broken", str(error)))
     batches = sorted(times)
     seen: dict[str, dict[int, VoteRequest | Outcome]] = {"request": {}, "outcome": {}}
     for number, _, kind, signed in ledger.log.evidence():
         try:
             ask, message = _message(signed, study, seat, authority=authority, time_ns=times.get(number))
         except (Refused, MalformedMessage) as error:
-            findings.append(Finding("bad_evidence", f"batch {number}, {kind}: {error}"))
+            findings.append(Discrepancy("bad_evidence", f"batch {number}, {kind}: {error}"))
             continue
         seen.setdefault(kind, {})[number] = message
         if not ledger.log.contains(ask.seen):
             known = f"entry {ask.seen.count} of this log, which is not here"
             findings.append(
-                Finding("rolled_back", f"batch {number}, {kind}: the coordinator signed that it knows {known}")
+                Discrepancy("rolled_back", f"batch {number}, {kind}: the coordinator signed that it knows {known}")
             )
         stored = ledger.stored(number)
         digest = message.digest if isinstance(message, VoteRequest) else message.batch_digest
         if stored is None or stored.digest != digest or (kind == "request") != isinstance(message, VoteRequest):
-            findings.append(Finding("bad_evidence", f"batch {number}, {kind}: it is not what this ledger charged"))
+            findings.append(Discrepancy("bad_evidence", f"batch {number}, {kind}: it is not what this ledger charged"))
     for number in batches:
         if number not in seen["request"]:
-            findings.append(Finding("no_evidence", f"batch {number}: no signed request is kept for its charge"))
+            findings.append(Discrepancy("no_evidence", f"batch {number}: no signed request is kept for its charge"))
     compared = 0
     outcomes = {number: each for number, each in seen["outcome"].items() if isinstance(each, Outcome)}
     for number in batches:
         compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
     if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
-        findings.append(Finding("sums_differ", "the charges of the batches do not add up to what the account says"))
+        findings.append(Discrepancy("sums_differ", "the charges of the batches do not add up to what the account says"))
     unsettled = len(ledger.unsettled())
-    return Audit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
+    return LedgerAudit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
 
 
 def _message(
@@ -130,41 +130,45 @@ def _check_batch(
     number: int,
     outcome: Outcome | None,
     labels: Int64[ndarray, " queries"] | None,
-    findings: list[Finding],
+    findings: list[Discrepancy],
 ) -> int:
     """Compares one batch's settlement with its outcome, and the outcome with the release; queries compared."""
     ids = np.array(ledger.queries(number), dtype=np.int64)
     settled = ledger.settled(number)
     if outcome is None:
         if settled:
-            findings.append(Finding("no_evidence", f"batch {number}: settled without a signed outcome"))
+            findings.append(Discrepancy("no_evidence", f"batch {number}: settled without a signed outcome"))
         return 0
     try:
         check_believable(study, outcome)
     except Refused as error:
-        findings.append(Finding("bad_evidence", f"batch {number}: {error}"))
+        findings.append(Discrepancy("bad_evidence", f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
-        findings.append(Finding("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
+        findings.append(Discrepancy("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
         return 0
     position = study.seats[seat]
     takes_part = study.participation.of(position).votes(ids)[0]
     amounts = study.budgets.amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
     if settled and settled != {seat: int(amounts[position])}:
-        findings.append(Finding("sums_differ", f"batch {number}: settled at another amount than its outcome says"))
+        findings.append(Discrepancy("sums_differ", f"batch {number}: settled at another amount than its outcome says"))
     if labels is None:
         return 0
     inside = ids < len(labels)
     if not inside.all():
-        findings.append(Finding("release_differs", f"batch {number}: the release has only {len(labels)} queries"))
+        findings.append(Discrepancy("release_differs", f"batch {number}: the release has only {len(labels)} queries"))
     shown = labels[ids[inside]] >= 0
     said = outcome.answered[inside]
     for query in ids[inside][shown & ~said].tolist():
         findings.append(
-            Finding("outcome_false", f"query {query}: the coordinator signed 'not answered', the release has a label")
+            Discrepancy(
+                "outcome_false", f"query {query}: the coordinator signed 'not answered', the release has a label"
+            )
         )
     for query in ids[inside][said & ~shown].tolist():
         findings.append(
-            Finding("outcome_differs", f"query {query}: the coordinator signed 'answered', the release has no label")
+            Discrepancy(
+                "outcome_differs", f"query {query}: the coordinator signed 'answered', the release has no label"
+            )
         )
     return int(inside.sum())
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from party.budget.policy import Policy
 from party.connection.dialling import Unreachable, say_hello
-from party.home import Home
+from party.home import PartyHome
 from party.settings import Invitation
 from party.voting.trained import read_manifest
 from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
@@ -38,7 +38,7 @@ class Hop:
     exit_code: int = 0
 
 
-def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
+def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
     """Each hop in turn, up to the first that fails; studies are all named."""
     try:
         invitation = home.invitation()
@@ -60,7 +60,7 @@ def examine(home: Home, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         yield from _studies(home, policy, settings.data.name)
 
 
-def _permissions(home: Home) -> Hop:
+def _permissions(home: PartyHome) -> Hop:
     """Which files of the home others may read; whatever there are, the way to the coordinator is gone on with."""
     found = open_to_others(home.path)
     if not found:
@@ -70,7 +70,7 @@ def _permissions(home: Home) -> Hop:
     return Hop("files", True, shown, f"chmod -R go= {home.path}; conclave-party run does it too")
 
 
-def _network(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
+def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
     host, _, port = invitation.address.rpartition(":")
     host = host.strip("[]")
     try:
@@ -88,7 +88,7 @@ def _network(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[H
         yield Hop("TCP", False, f"{invitation.address}: {error.strerror or error}", todo, 7)
 
 
-def _tls(connection: socket.socket, home: Home, invitation: Invitation) -> Hop:
+def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> Hop:
     """Whether whoever answers shows a certificate of this consortium's authority; the node's own comes later."""
     context = ssl.create_default_context(cadata=invitation.authority.decode())
     context.set_alpn_protocols(["h2"])
@@ -105,7 +105,7 @@ def _tls(connection: socket.socket, home: Home, invitation: Invitation) -> Hop:
         return Hop("TLS", False, f"no TLS there: {error}", "check the address with the operator", 7)
 
 
-def _certificate(home: Home, invitation: Invitation) -> Iterator[Hop]:
+def _certificate(home: PartyHome, invitation: Invitation) -> Iterator[Hop]:
     if not home.certificate.exists():
         yield Hop("certificate", False, "there is none yet", "run: conclave-party enrol", 4)
         return
@@ -133,7 +133,7 @@ def _certificate(home: Home, invitation: Invitation) -> Iterator[Hop]:
     )
 
 
-def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
+def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Iterator[Hop]:
     try:
         with home.running():
             answer = say_hello(
@@ -163,7 +163,7 @@ def _session(home: Home, invitation: Invitation, timeout_s: float) -> Iterator[H
     yield Hop("clock", not wrong, f"{skew_ms / 1000:+.1f} s from the coordinator's", todo, 4 if wrong else 0)
 
 
-def _studies(home: Home, policy: Policy, data_set: str) -> Iterator[Hop]:
+def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
     approvals = policy.own_approvals(home)
     if not approvals:
         yield Hop("study", False, "no study is approved here", "run: conclave-party approve STUDY.toml", 4)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from party.data.pool import keep_pool
-from party.settings import Invitation, Settings, read_invitation, read_settings
+from party.settings import Invitation, PartySettings, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import open_private, private_folder
 from protocols.reading import read_text
@@ -29,7 +29,7 @@ _IDENTITY_BYTES = 100
 
 
 @dataclass(frozen=True)
-class Home:
+class PartyHome:
     """The folder of one node."""
 
     path: Path
@@ -74,7 +74,7 @@ class Home:
             raise InvalidInput(f"{path} holds {found[:40]!r}; allowed: 32 hexadecimal digits, as in a backup of it")
         return found
 
-    def settings(self) -> Settings:
+    def settings(self) -> PartySettings:
         """node.toml. Raises InvalidInput naming the key."""
         return read_settings(self.settings_file)
 
@@ -151,7 +151,7 @@ def file_name(seat: str) -> str:
     return "".join(c if c.isalnum() or c in "._-" else f"+{ord(c):x}+" if c != "/" else "+" for c in seat)
 
 
-def make_home(path: Path) -> Home:
+def make_home(path: Path) -> PartyHome:
     """Creates the folder for its owner alone. Raises StorageFailed, or Refused("home_open") if others may read it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ def make_home(path: Path) -> Home:
         raise StorageFailed(f"cannot make {path}: {error.strerror}") from error
     if path.stat().st_mode & 0o077:
         raise Refused("home_open", f"{path} may be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700")
-    return Home(path)
+    return PartyHome(path)
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from party.home import Home
+from party.home import PartyHome
 from protocols.errors import Refused
 from protocols.private_files import open_to_others, tighten
 
 
-def mend_home(home: Home) -> list[Path]:
+def mend_home(home: PartyHome) -> list[Path]:
     """Makes all of the home its owner's alone; what others could read before.
 
     Raises Refused("home_open"), and mends nothing, where the key could have been read: folder and file were open.

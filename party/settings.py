@@ -36,7 +36,7 @@ class TeacherSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class PartySettings:
     """All of node.toml. settle: whether outcomes lower reservations; metrics_port: on loopback, 0 for none;
     renew_days_left: validity at which a certificate is renewed; lifetime: caps by unit."""
 
@@ -62,7 +62,7 @@ class Invitation:
     authority: bytes = field(repr=False)
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path) -> PartySettings:
     """Settings from node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed."""
     table = _Table(path, read_toml(path), "")
     data, teachers, node = table.table("data"), table.table("teachers"), table.table("node")
@@ -77,7 +77,7 @@ def read_settings(path: Path) -> Settings:
     if not lifetime:
         raise InvalidInput(f"{path}: [lifetime.record] or [lifetime.party] is missing; allowed: epsilon and delta")
     base = path.parent
-    settings = Settings(
+    settings = PartySettings(
         data=DataSettings(
             name=data.text("name"),
             path=base / data.text("path"),

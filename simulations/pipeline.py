@@ -31,7 +31,7 @@ from simulations.stages.students import ReleasedStudent, between_rounds, pooled_
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class VoteSource:
     """Votes on a pool of queries, from parties that were simulated or from a file."""
 
     settings: Experiment
@@ -63,7 +63,7 @@ class RunResult:
     settings: Experiment
     study: Study
     budgets: Budgets
-    source: Source
+    source: VoteSource
     seeds: list[SeedResult]
     students: list[float | None]
     released_student: ReleasedStudent | None
@@ -127,11 +127,11 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     )
 
 
-def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
+def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSource:
     """The votes of a run: those of a file, or by training teachers and casting their votes."""
     settings = inputs.settings
     if inputs.stored is not None:
-        return Source(settings, None, inputs.stored, inputs.truth, None, None)
+        return VoteSource(settings, None, inputs.stored, inputs.truth, None, None)
     assert inputs.dataset is not None
     assert inputs.shards is not None
     with reporter.stages() as on_stage:
@@ -154,7 +154,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
         sizes = np.bincount(ensemble.groups(len(inputs.dataset.private_labels), seed=settings.data_seed))
     else:
         sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
-    return Source(
+    return VoteSource(
         settings,
         inputs.dataset,
         StoredVotes(inputs.dataset.classes, cast.votes, None),
@@ -164,7 +164,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> Source:
     )
 
 
-def _labelled(study: Study, source: Source, seed: int, settings: Experiment, host: Host) -> SeedResult:
+def _labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
     return label_seed(
         study,
         source.stored,
@@ -175,7 +175,9 @@ def _labelled(study: Study, source: Source, seed: int, settings: Experiment, hos
     )
 
 
-def _train_between(study: Study, source: Source, seed: int, settings: Experiment, host: Host) -> TrainStudent | None:
+def _train_between(
+    study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host
+) -> TrainStudent | None:
     """How the student between two rounds is trained; None where the mechanism has one round."""
     if not study.mechanism.interactive:
         return None
@@ -184,7 +186,7 @@ def _train_between(study: Study, source: Source, seed: int, settings: Experiment
 
 
 def _released_students(
-    settings: Experiment, source: Source, seeds: list[SeedResult], host: Host
+    settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
 ) -> list[ReleasedStudent]:
     """One student a seed, not trained yet; empty where none was asked for."""
     if settings.student in (None, "none") or source.dataset is None:
@@ -217,7 +219,7 @@ def _accuracies(
     return accuracies
 
 
-def _teacher_accuracy(source: Source) -> tuple[Float64[ndarray, "parties teachers"] | None, float | None]:
+def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties teachers"] | None, float | None]:
     """Each teacher's accuracy on the public pool, and that of the unweighted plurality."""
     stored, truth = source.stored, source.truth
     if truth is None:
@@ -230,7 +232,7 @@ def _teacher_accuracy(source: Source) -> tuple[Float64[ndarray, "parties teacher
     return each, float((plurality(counts) == truth).mean())
 
 
-def _pooled(settings: Experiment, source: Source, host: Host) -> ReleasedStudent | None:
+def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStudent | None:
     """The model of all data without privacy, not trained yet; None where no student or no baseline was asked for."""
     if not settings.baselines or settings.student in (None, "none") or source.dataset is None:
         return None
@@ -242,7 +244,7 @@ def _pooled(settings: Experiment, source: Source, host: Host) -> ReleasedStudent
 def _baselines(
     settings: Experiment,
     budgets: Budgets,
-    source: Source,
+    source: VoteSource,
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None,
     pooled: ReleasedStudent | None,
     *,

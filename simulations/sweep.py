@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from protocols.errors import BudgetExceeded, InvalidInput
-from simulations.pipeline import Source, votes_source
+from simulations.pipeline import VoteSource, votes_source
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import (
@@ -85,7 +85,7 @@ def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
 
     A setting that no budget affords has `answered` 0 and says why in `note`.
     """
-    sources: dict[str, Source] = {}
+    sources: dict[str, VoteSource] = {}
     rows = []
     for settings in sweep.settings:
         key = _votes_key(settings)
@@ -106,7 +106,7 @@ def _votes_key(settings: Experiment) -> str:
     return repr(sorted(settings.model_dump(exclude=set(after)).items()))
 
 
-def _row(settings: Experiment, varied: tuple[str, ...], source: Source, host: Host) -> dict[str, object]:
+def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host: Host) -> dict[str, object]:
     shown = settings.model_dump(mode="json")
     row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
     # What the votes decide (parties, teachers) comes from their source; the rest from this setting.

@@ -13,7 +13,7 @@ import numpy as np
 
 from coordinator.connection.hub import Hub
 from party.connection.node import Node
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.party import Party
 from protocols.crypto.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
 from protocols.crypto.randomness import system_source
@@ -178,7 +178,7 @@ class Consortium:
             certificate=self.certificates[name],
             authority=self.authority,
             address=self.address,
-            seats=lambda: [Seat(self.study, self.parties[name], self.ledgers[name], anchor=lambda: None)],
+            seats=lambda: [ServedSeat(self.study, self.parties[name], self.ledgers[name], anchor=lambda: None)],
             save_certificate=save,
             on_event=lambda event, fields: self.events.append((event, {"node": name, **fields})),
             renew_days_left=self.renew_days_left,

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from coordinator.members.authority import Authority, authority_pem
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
@@ -210,7 +210,7 @@ class TwoOrganisations:
             self.study,
             ledger=self.ledger,
             aggregation=SharedAggregation(self._dial, source=system_source),
-            exchange=InProcess({name: party.handle for name, party in parties.items()}),
+            exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
             run=os.urandom(16),
         )
         return coordinator.label(pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0]))

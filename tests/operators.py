@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.connection.hub import Connected
-from coordinator.home import Home, Settings
-from coordinator.in_process import InProcess
+from coordinator.home import CoordinatorHome, CoordinatorSettings
+from coordinator.in_process import InProcessTransport
 from coordinator.labelling.pool import write_pool
 from coordinator.labelling.study_creation import create_study
 from coordinator.members.authority import Authority, create_consortium
@@ -24,7 +24,7 @@ from protocols.wire.enrolment import Enrol
 from protocols.wire.messages import Refusal, VoteRequest
 from tests.consortium import NOW, deployed_study, pool_of, voter
 
-SETTINGS = Settings(
+SETTINGS = CoordinatorSettings(
     consortium="heart",
     coordinator="centre",
     listen="127.0.0.1:0",
@@ -35,14 +35,14 @@ SETTINGS = Settings(
 )
 
 
-def make_home(folder: Path, **changes) -> Home:
+def make_home(folder: Path, **changes) -> CoordinatorHome:
     """A home after init."""
-    home = Home(folder / "home")
-    create_consortium(home, Settings(**{**SETTINGS.__dict__, **changes}))
+    home = CoordinatorHome(folder / "home")
+    create_consortium(home, CoordinatorSettings(**{**SETTINGS.__dict__, **changes}))
     return home
 
 
-def add_study(home: Home, folder: Path, **how):
+def add_study(home: CoordinatorHome, folder: Path, **how):
     """A study of hospital-0, hospital-1, ... in the home, with its pool."""
     study = deployed_study(**{"parties": 3, "deadline_s": 5.0, **how})
     terms = study.terms
@@ -54,7 +54,7 @@ def add_study(home: Home, folder: Path, **how):
         )
 
 
-def enrol(home: Home, store: Store, party: str, key=None):
+def enrol(home: CoordinatorHome, store: Store, party: str, key=None):
     """A party's key and certificate (PEM), through an invitation and an approval."""
     authority = Authority(home, store, home.settings())
     key = key or new_key()
@@ -101,7 +101,7 @@ class FakeHub:
     def open_study(self, study, ledger, *, outcome_for=None):
         self.outcome_for = outcome_for
         handlers = {name: party.handle for name, party in self.parties.items()}
-        transport = InProcess(
+        transport = InProcessTransport(
             handlers, absent=lambda requests: frozenset(s for s in requests if party_of(s) not in self.present)
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.members.authority import Authority, authority_pem
 from coordinator.store.store import Store
 from runtime.cli import EPILOG, json_option
@@ -41,7 +41,7 @@ def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, 
     Example:
       conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
     """
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         authority_of_home = Authority(home, store, settings)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.status import study_status
 from coordinator.store.store import Store
 from protocols.budgets.filter import NANO
@@ -32,7 +32,7 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
 
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     home.settings()
     with Store(home) as store:
         found = stuck_batch(store, study)

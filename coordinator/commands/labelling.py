@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.labelling.pool import stored_pool
 from coordinator.status import alive, job_line
 from coordinator.store.labelled import check_labelled_here
@@ -112,7 +112,7 @@ def train(study: str, kind: str, seed: int, device: str, home_folder: Path, as_j
 
 
 def _store(home_folder: Path) -> Store:
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     home.settings()
     return Store(home)
 

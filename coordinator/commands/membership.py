@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home, Settings
+from coordinator.home import CoordinatorHome, CoordinatorSettings
 from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.store.store import Store
 from protocols.crypto.identity import check_name
@@ -52,7 +52,7 @@ def init(
     host, _, port = check_address("--address", address).rpartition(":")
     enrol_address = enrol_address or f"{host}:{int(port) + 1}"
     enrol_port = check_address("--enrol-address", enrol_address).rpartition(":")[2]
-    settings = Settings(
+    settings = CoordinatorSettings(
         consortium=consortium,
         coordinator=coordinator,
         listen=listen or f"0.0.0.0:{port}",
@@ -62,7 +62,7 @@ def init(
         certificate_days=certificate_days,
         metrics_port=metrics_port,
     )
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     made = create_consortium(home, settings)
     if as_json:
         print_json({"home": str(home.folder), "fingerprint": made.fingerprint, **asdict(settings)})
@@ -85,7 +85,7 @@ def invite(party: str, out: Path | None, home_folder: Path, as_json: bool) -> No
     Example:
       conclave-coordinator invite hospital-a --out invitation.toml
     """
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     settings = home.settings()
     check_name(party)
     file = out or Path(f"invitation-{party}.toml")
@@ -137,7 +137,7 @@ def approve(party: str, fingerprint: str, home_folder: Path, as_json: bool) -> N
     Example:
       conclave-coordinator approve hospital-a --fingerprint 0A:1B:2C:...
     """
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         issued = Authority(home, store, settings).approve(party, key_fingerprint=fingerprint)
@@ -163,7 +163,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home_folder: Path
     """
     if (party is None) == (serial is None):
         raise InvalidInput("give a PARTY or a --serial, one of them")
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         denied = Authority(home, store, settings).revoke(party=party, serial=serial, reason=reason[:500])
@@ -175,7 +175,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home_folder: Path
 
 
 def _store(home_folder: Path) -> Store:
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     home.settings()
     return Store(home)
 

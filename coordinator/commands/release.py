@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from protocols.errors import InvalidInput
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
@@ -65,7 +65,7 @@ def release(
     from coordinator.store.labelled import check_labelled_here
     from coordinator.store.store import Store
 
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     home.settings()
     target = out or Path(f"release-{study}")
     if target.exists():

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.serving import serve as serve_home
 from runtime.cli import EPILOG
 from runtime.logs import Log
@@ -27,4 +27,4 @@ def serve(home_folder: Path) -> int:
     Example:
       conclave-coordinator serve
     """
-    return until_signalled(lambda stop: serve_home(Home(home_folder), stop=stop, log=Log(sys.stderr)))
+    return until_signalled(lambda stop: serve_home(CoordinatorHome(home_folder), stop=stop, log=Log(sys.stderr)))

@@ -11,7 +11,7 @@ import click
 
 from coordinator.commands.group import home_option
 from coordinator.commands.study import seat_rows
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.status import read_status
 from coordinator.store.store import Store
 from runtime.cli import EPILOG, json_option
@@ -31,7 +31,7 @@ def status(watch: bool, home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-coordinator status --watch
     """
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     home.settings()
     with Store(home) as store:
         while True:

@@ -9,7 +9,7 @@ from typing import Any  # a row of a status
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.labelling.pool import read_pool
 from coordinator.labelling.study_creation import TEMPLATE, create_study
 from coordinator.status import study_status
@@ -45,7 +45,7 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE, with --pool FILE unless a querier asks in it, or --template")
-    home = Home(home_folder)
+    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         today = datetime.datetime.now(datetime.UTC).date()

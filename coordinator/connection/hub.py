@@ -43,7 +43,7 @@ from protocols.wire.frames import (
     RefusedSeat,
     Renew,
     Renewed,
-    Standing,
+    SeatHeads,
     Welcome,
     agree_version,
     seal,
@@ -198,7 +198,7 @@ class Hub:
         self,
         session: Session,
         older: Session | None,
-        standings: list[Standing],
+        standings: list[SeatHeads],
         refused: tuple[RefusedSeat, ...],
         context: _Context,
     ) -> None:
@@ -236,7 +236,7 @@ class Hub:
 
     async def _admit(
         self, peer: Identity, context: _Context
-    ) -> tuple[Session, list[Standing], tuple[RefusedSeat, ...]]:
+    ) -> tuple[Session, list[SeatHeads], tuple[RefusedSeat, ...]]:
         """Reads Hello: the session that it opens, the seats to tell what they missed, and those that are refused.
 
         Raises Refused or MalformedMessage.

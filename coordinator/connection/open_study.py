@@ -10,7 +10,7 @@ from coordinator.connection.receipts import Answered
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study, party_of
-from protocols.wire.frames import Standing
+from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Outcome, Reply
 
 # outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
@@ -51,7 +51,7 @@ def check_askable(study: Study, *, reply_bytes: int) -> None:
         )
 
 
-def check_standing(opened: OpenStudy, party: str, standing: Standing) -> None:
+def check_standing(opened: OpenStudy, party: str, standing: SeatHeads) -> None:
     """Raises Refused if the seat is not this party's, or one of the two logs went back."""
     if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
         raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {party!r} in this study")

@@ -33,7 +33,7 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RelayedSeat:
     """One seat. asked: positions up to which queries were asked; batches: numbers below which; spent: nano-units of the
     newest receipt, made when the seat's log had so many `entries`; ticks: requests that were counted."""
 
@@ -50,15 +50,15 @@ class Standing:
         return self.spent + sum(each.amount for each in self.open.values())
 
 
-def standing(ledger: Ledger, study: Study, seat: str) -> Standing:
+def standing(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
     """What is known of a seat; all of it 0 where nothing was passed on to it."""
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
-        return Standing()
+        return RelayedSeat()
     asked, batches, spent, pending, *newer = parse_json(noted, where=f"the ledger: what is known of {seat}")
     if not newer:  # it was written before requests were counted
         pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
-    return Standing(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
+    return RelayedSeat(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
 
 
 def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int:
@@ -82,7 +82,7 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
             whole = sum(each.amount for each in pending.values())
             pending = {_MERGED: Open(min(whole, int(study.budgets.cap[at])), tick)}
         asked, batches = max(known.asked, int(ids.max()) + 1), max(known.batches, number + 1)
-        _write(ledger, study, seat, Standing(asked, batches, known.spent, pending, known.entries, tick + 1))
+        _write(ledger, study, seat, RelayedSeat(asked, batches, known.spent, pending, known.entries, tick + 1))
     return tick
 
 
@@ -102,7 +102,7 @@ def count_receipt(
         elif entries < known.entries:
             spent = known.spent
         entries = max(entries, known.entries)
-        _write(ledger, study, seat, Standing(known.asked, known.batches, spent, pending, entries, known.ticks))
+        _write(ledger, study, seat, RelayedSeat(known.asked, known.batches, spent, pending, entries, known.ticks))
 
 
 def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
@@ -112,7 +112,7 @@ def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
     return spent, max(each.asked for each in known), max(each.batches for each in known)
 
 
-def _write(ledger: Ledger, study: Study, seat: str, known: Standing) -> None:
+def _write(ledger: Ledger, study: Study, seat: str, known: RelayedSeat) -> None:
     pending = {number: (each.amount, each.tick) for number, each in known.open.items()}
     value = json.dumps([known.asked, known.batches, known.spent, pending, known.entries, known.ticks]).encode()
     ledger.forget(study.digest, _KIND + seat)

@@ -22,7 +22,7 @@ from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_wi
 from coordinator.connection.session import Question, Session, SessionEnded
 from protocols.errors import Refused
 from protocols.study.study import party_of
-from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, Standing
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Request, encode
 from runtime.logs import Event
 
@@ -194,7 +194,7 @@ class Sessions:
         self,
         session: Session,
         studies: Mapping[bytes, OpenStudy],
-        standings: Sequence[Standing],
+        standings: Sequence[SeatHeads],
         aside: Callable[..., Awaitable[Any]],
     ) -> None:
         """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
@@ -218,7 +218,7 @@ class Sessions:
             session.told.set()
 
     async def _tell_seat(
-        self, session: Session, opened: OpenStudy, standing: Standing, aside: Callable[..., Awaitable[Any]]
+        self, session: Session, opened: OpenStudy, standing: SeatHeads, aside: Callable[..., Awaitable[Any]]
     ) -> bool:
         """Tells the outcomes of one seat, until it refuses one; whether it gave an answer that is a fault."""
         seat, study, ledger = standing.seat, opened.study, opened.ledger

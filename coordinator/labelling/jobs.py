@@ -29,7 +29,7 @@ from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.labelling.schedule import StopReason
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Asked, Counted, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
 from protocols.study.levels import Guarded, guarded
 from protocols.study.study import Study, party_of
@@ -76,7 +76,7 @@ class Stopped(Exception):
     """Serve stops: what was asked stays reserved, and the next serve goes on."""
 
 
-class OpenStudy:
+class ServedStudy:
     """A study that serve has open: nodes are told late outcomes, and jobs of it are run, one at a time."""
 
     def __init__(
@@ -271,7 +271,7 @@ class OpenStudy:
                 self._store.say_job(job.number, text)
         return text
 
-    def _counted(self, asked: Asked, counted: Counted) -> None:
+    def _counted(self, asked: ReservedBatch, counted: Counted) -> None:
         """Writes down which seats' votes did not enter, why, and by how much their ledgers may stand higher now."""
         number = asked.request.batch.number
         self._left_out = dict(counted.left_out)
@@ -306,16 +306,16 @@ class OpenStudy:
 class _Noted(Aggregation):
     """An aggregation of which each count is written down before anything is made of it."""
 
-    def __init__(self, aggregation: Aggregation, counted: Callable[[Asked, Counted], None]) -> None:
+    def __init__(self, aggregation: Aggregation, counted: Callable[[ReservedBatch, Counted], None]) -> None:
         self._aggregation = aggregation
         self._counted = counted
 
-    def count(self, asked: Asked) -> Counted:
+    def count(self, asked: ReservedBatch) -> Counted:
         counted = self._aggregation.count(asked)
         self._counted(asked, counted)
         return counted
 
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         self._aggregation.released(asked)
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.home import Settings
+from coordinator.home import CoordinatorSettings
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
@@ -25,7 +25,7 @@ from runtime.files import make_folder, sync_folder, write
 
 
 def create_study(
-    store: Store, settings: Settings, *, file: Path, pool_file: Path | None, today: datetime.date
+    store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
 ) -> Study:
     """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
 

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from coordinator.home import Home, Settings, settings_toml
+from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.store.members import Issued, Pending
 from coordinator.store.store import Store
 from protocols.crypto.identity import (
@@ -50,7 +50,7 @@ _TOKEN_BYTES = 32
 _LOGGED_REFUSALS = 1000
 
 
-def create_consortium(home: Home, settings: Settings) -> Identity:
+def create_consortium(home: CoordinatorHome, settings: CoordinatorSettings) -> Identity:
     """Makes authority, coordinator's certificate and store in a new home. Returns the coordinator.
 
     Raises InvalidInput if the home holds a coordinator. coordinator.toml is written last: a home without it is
@@ -77,7 +77,7 @@ def create_consortium(home: Home, settings: Settings) -> Identity:
 class Authority:
     """Issues, renews and revokes. Its methods may be called from several threads."""
 
-    def __init__(self, home: Home, store: Store, settings: Settings) -> None:
+    def __init__(self, home: CoordinatorHome, store: Store, settings: CoordinatorSettings) -> None:
         """Raises DataUnavailable before init, InvalidInput for keys that are not such."""
         self._home = home
         self._store = store
@@ -271,7 +271,7 @@ class Authority:
             self._store.trail.append(event, party=party[:80], code=code)
 
 
-def invitation_toml(settings: Settings, *, party: str, token: bytes, authority: bytes) -> str:
+def invitation_toml(settings: CoordinatorSettings, *, party: str, token: bytes, authority: bytes) -> str:
     """The file that is sent to a hospital."""
     text = base64.urlsafe_b64encode(token).decode()
     return (
@@ -286,7 +286,7 @@ def invitation_toml(settings: Settings, *, party: str, token: bytes, authority: 
     )
 
 
-def authority_pem(home: Home) -> bytes:
+def authority_pem(home: CoordinatorHome) -> bytes:
     """The consortium's certificate as it is sent to hospitals."""
     return read(home.authority_file)
 

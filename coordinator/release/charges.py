@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
@@ -21,7 +21,7 @@ from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
 
-def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence) -> None:
+def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
     """Raises DataCorrupt unless every amount, every batch and every cap recomputes.
 
     A seat whose vote did not enter a batch is settled at 0; that it was charged nothing for a vote that did, only its
@@ -91,7 +91,7 @@ def _check_schedule(
 
 
 def check_receipts(
-    study: Study, labels: Int64[ndarray, " queries"], evidence: Evidence, receipts: list[Receipt]
+    study: Study, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence, receipts: list[Receipt]
 ) -> None:
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
@@ -135,7 +135,7 @@ def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
         raise DataCorrupt(f"{where}: the outcome does not bear the guardian's signature") from None
 
 
-def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, list[int]]:
+def uncovered(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, list[int]]:
     """Seats with charges that no receipt covers, and the numbers of those batches.
 
     A receipt that may be true covers the batches up to the latest that its party knew of when it signed: its total is
@@ -156,7 +156,7 @@ def uncovered(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict
 
 
 def check_covered(
-    study: Study, evidence: Evidence, receipts: list[Receipt], *, unproven: Collection[str]
+    study: Study, evidence: ReleaseEvidence, receipts: list[Receipt], *, unproven: Collection[str]
 ) -> dict[str, list[int]]:
     """The seats with charges that no receipt proves, with their batches. Raises Refused("unproven_charges").
 
@@ -186,7 +186,7 @@ def in_words(batches: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
-def standings(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
+def standings(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
     The difference is to the charges of the batches up to the latest that it gave a receipt for; batches_unproven:

@@ -59,7 +59,7 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class ReleaseEvidence:
     """All of it. caps: nano-units a seat; entries: the audit log from its first entry."""
 
     run: str
@@ -98,7 +98,7 @@ class Receipt:
     flaw: str
 
 
-def collect(path: Path, *, study: bytes) -> Evidence:
+def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
     """The evidence in a coordinator's ledger. Raises DataUnavailable, StorageFailed, DataCorrupt, InvalidInput."""
     if not path.is_file():
         raise DataUnavailable(f"{path} does not exist; label the study first")
@@ -118,7 +118,7 @@ def collect(path: Path, *, study: bytes) -> Evidence:
             )
         caps = {seat: balance.cap for seat, balance in sorted(ledger.balances().items())}
         kept = tuple(Kept(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
-        return Evidence(run.hex(), caps, tuple(charges), tuple(ledger.log.entries()), kept)
+        return ReleaseEvidence(run.hex(), caps, tuple(charges), tuple(ledger.log.entries()), kept)
 
 
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
@@ -129,7 +129,7 @@ def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
     return log, [log.append(entry.event, **entry.fields) for entry in entries]
 
 
-def receipts(evidence: Evidence, *, authority: x509.Certificate) -> list[Receipt]:
+def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[Receipt]:
     """Every outcome with its receipt, signatures and certificates checked as of the time of the signing.
 
     That time is the one of the coordinator's log entry that the outcome names. Raises DataCorrupt, naming the batch
@@ -180,7 +180,7 @@ def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) ->
 
 
 def _answered(
-    evidence: Evidence,
+    evidence: ReleaseEvidence,
     log: AuditLog,
     authority: x509.Certificate,
     number: int,
@@ -225,7 +225,7 @@ def time_of(entry: Entry) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(entry.time_ns / 1e9, datetime.UTC)
 
 
-def files_of(evidence: Evidence) -> dict[str, str]:
+def files_of(evidence: ReleaseEvidence) -> dict[str, str]:
     """Name to content of the evidence's files; evidence_in gives an equal evidence back."""
     ledger = {
         "run": evidence.run,
@@ -242,7 +242,7 @@ def files_of(evidence: Evidence) -> dict[str, str]:
     }
 
 
-def evidence_in(folder: Path) -> Evidence:
+def evidence_in(folder: Path) -> ReleaseEvidence:
     """The evidence in a release's folder, with the chain of the audit log checked. Raises DataCorrupt."""
     try:
         names = (LEDGER_FILE, AUDIT_FILE, FRAMES_FILE)
@@ -269,7 +269,7 @@ def evidence_in(folder: Path) -> Evidence:
             )
             for line in frames
         )
-        evidence = Evidence(str(ledger["run"]), _amounts("caps", ledger["caps"]), charges, entries, kept)
+        evidence = ReleaseEvidence(str(ledger["run"]), _amounts("caps", ledger["caps"]), charges, entries, kept)
         hashes = [str(line["hash"]) for line in audit]
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataCorrupt(f"the evidence cannot be read: {type(error).__name__}: {str(error)[:200]}") from None

@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.earlier import EarlierRelease, read_statement
-from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.labels import read_labels
 from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
 from coordinator.release.statement import Facts, stated_facts
@@ -106,7 +106,7 @@ def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierReleas
 
 def facts_of(
     released: Released,
-    evidence: Evidence,
+    evidence: ReleaseEvidence,
     receipts: list[Receipt],
     earlier: tuple[EarlierRelease, ...],
     statement: Mapping[str, Any],

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coordinator.connection.receipts import RECEIPT_REFUSED
-from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.evidence import Receipt, ReleaseEvidence
 from protocols.study.study import Study
 
 
-def refused_receipts(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[str, dict[int, str]]:
+def refused_receipts(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, dict[int, str]]:
     """For each seat the batches whose receipt was refused, when it came or since, and why."""
     found: dict[str, dict[int, str]] = {}
     for (seat, number), flaw in _flaws(study, evidence, receipts).items():
@@ -27,7 +27,7 @@ def refused_receipts(study: Study, evidence: Evidence, receipts: list[Receipt]) 
     return {seat: dict(sorted(batches.items())) for seat, batches in sorted(found.items())}
 
 
-def confirmed(study: Study, evidence: Evidence, receipts: list[Receipt]) -> list[Receipt]:
+def confirmed(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> list[Receipt]:
     """The receipts that may be true."""
     flaws = _flaws(study, evidence, receipts)
     return [each for each in receipts if (each.seat, each.number) not in flaws]
@@ -38,7 +38,7 @@ def in_order(receipts: list[Receipt]) -> list[Receipt]:
     return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
 
 
-def charged_up_to(evidence: Evidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
+def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
     """What the coordinator's ledger holds against a seat's cap for the batches up to `number`.
 
     A batch that was given up counts where the seat gave a receipt for it: whether another seat was ever charged for it
@@ -52,7 +52,7 @@ def charged_up_to(evidence: Evidence, seat: str, number: int, told: Collection[t
     )
 
 
-def _flaws(study: Study, evidence: Evidence, receipts: list[Receipt]) -> dict[tuple[str, int], str]:
+def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[tuple[str, int], str]:
     """What is wrong with each receipt that cannot be true.
 
     A receipt says what the party's own ledger holds in all. It is never below what the coordinator's ledger holds for

@@ -18,7 +18,7 @@ from numpy import ndarray
 from coordinator.release import claims as words
 from coordinator.release.charges import standings, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
-from coordinator.release.evidence import Evidence, Receipt
+from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
 from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
@@ -41,7 +41,7 @@ class Facts:
     study: Study
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
-    evidence: Evidence
+    evidence: ReleaseEvidence
     receipts: list[Receipt]
     earlier: tuple[EarlierRelease, ...]
     stated: Mapping[str, Any]

@@ -18,7 +18,7 @@ from cryptography import x509
 
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_charges, check_covered, check_receipts, in_words, standings
-from coordinator.release.evidence import Evidence, Receipt, evidence_in, receipts, time_of
+from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from coordinator.release.pages import model_card, privacy_page
@@ -201,17 +201,17 @@ def _released(folder: Path) -> tuple[Released, str]:
     return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
 
 
-def _evidence(folder: Path) -> tuple[Evidence, str]:
+def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:
     evidence = evidence_in(folder)
     return evidence, f"{len(evidence.entries)} entries, each chained to the one before"
 
 
-def _frames(evidence: Evidence, authority: x509.Certificate) -> tuple[list[Any], str]:
+def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[list[Any], str]:
     opened = receipts(evidence, authority=authority)
     return opened, f"{2 * len(opened)} signatures hold, each certificate valid when it signed; no frame carries votes"
 
 
-def _charges(released: Released, evidence: Evidence) -> tuple[bool, str]:
+def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
     check_charges(released.study, released.labels, evidence)
     said = f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
     for number in sorted(evidence.given_up):
@@ -221,7 +221,7 @@ def _charges(released: Released, evidence: Evidence) -> tuple[bool, str]:
 
 
 def _covered(
-    folder: Path, released: Released, evidence: Evidence, opened: list[Receipt]
+    folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
 ) -> tuple[dict[str, list[int]], str]:
     facts = facts_of(released, evidence, opened, (), read_json(folder / layout.STATEMENT_FILE))
     found = check_covered(released.study, evidence, opened, unproven=facts.stated["unproven"])

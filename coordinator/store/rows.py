@@ -40,7 +40,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionRecord:
     """A party that is connected, as serve wrote it last. Times in seconds since 1970."""
 
     party: str

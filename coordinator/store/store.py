@@ -14,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.store.labelled import LabelledStudy
 from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
 from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERSHIP
 from coordinator.store.members import Membership
-from coordinator.store.rows import Fault, Job, JobState, Serving, Session
+from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
@@ -73,7 +73,11 @@ class Store:
     """The store of one home. Use as a context manager; methods may be called from several threads and processes."""
 
     def __init__(
-        self, home: Home, *, clock: Callable[[], int] = time.time_ns, steady: Callable[[], float] = time.monotonic
+        self,
+        home: CoordinatorHome,
+        *,
+        clock: Callable[[], int] = time.time_ns,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:
         """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets.
 
@@ -255,7 +259,7 @@ class Store:
             differences=self.differences(name),
         )
 
-    def write_sessions(self, sessions: list[Session], serving: Serving) -> None:
+    def write_sessions(self, sessions: list[SessionRecord], serving: Serving) -> None:
         """Who is connected now, and that serve is alive."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
@@ -275,10 +279,10 @@ class Store:
             self._database.execute("DELETE FROM session")
             self._database.execute("DELETE FROM serving")
 
-    def sessions(self) -> list[Session]:
+    def sessions(self) -> list[SessionRecord]:
         """Who was connected when serve wrote last."""
         query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
-        return [Session(*row) for row in self._database.rows(query)]
+        return [SessionRecord(*row) for row in self._database.rows(query)]
 
     def serving(self) -> Serving | None:
         """The serve that wrote last and has not ended cleanly, or None."""
@@ -289,6 +293,6 @@ class Store:
 _JOBS = "SELECT number, study, student, state, batches, asked, answered, message FROM job"
 
 
-def ledger_path(home: Home, study: str) -> Path:
+def ledger_path(home: CoordinatorHome, study: str) -> Path:
     """Where the coordinator's ledger of a study lies."""
     return home.study(study) / "ledger.sqlite"

@@ -30,7 +30,7 @@ _HIDDEN: Final = 128
 
 
 @dataclass(frozen=True)
-class Network:
+class StudentNetwork:
     """One architecture: the shapes of its parameters for (input_shape, classes), and its logits.
 
     `logits(parameters, inputs, found)` normalises with the statistics in `parameters` if they are there,
@@ -120,5 +120,5 @@ def _norm(parameters: Parameters, layer: str, values: Tensor, found: Parameters 
     return scale, parameters[f"{layer}.shift"] - mean * scale
 
 
-CNN: Final = Network("cnn", _cnn_shapes, _cnn_logits)
-MLP: Final = Network("mlp", lambda shape, classes: _dense_shapes(math.prod(shape), classes), _dense_logits)
+CNN: Final = StudentNetwork("cnn", _cnn_shapes, _cnn_logits)
+MLP: Final = StudentNetwork("mlp", lambda shape, classes: _dense_shapes(math.prod(shape), classes), _dense_logits)

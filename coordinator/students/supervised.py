@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS, Augmentation
-from coordinator.students.networks import CNN, MLP, Network
+from coordinator.students.networks import CNN, MLP, StudentNetwork
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.torch_student import Schedule, torch_device, train
 from coordinator.students.validation import check_released
@@ -22,7 +22,7 @@ _SCHEDULE: Final = Schedule(batch=32, epochs=16, fewest_steps=150, most_steps=30
 class SupervisedKind(StudentKind):
     """Trains a network on randomly changed copies of the labelled inputs."""
 
-    network: Network
+    network: StudentNetwork
     change: Augmentation
     device: torch.device
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from coordinator.students.augmentation import Augmentation
-from coordinator.students.networks import Network, Parameters
+from coordinator.students.networks import Parameters, StudentNetwork
 from coordinator.students.student import Student
 from coordinator.students.validation import check_queries
 from protocols.errors import InvalidInput
@@ -38,7 +38,7 @@ _NEVER: Final = -1e9
 class TorchStudent(Student):
     """A trained network with the final statistics of batch norm among its parameters."""
 
-    network: Network
+    network: StudentNetwork
     parameters: Parameters = field(repr=False)
     offsets: Tensor = field(repr=False)
     input_shape: tuple[int, ...]
@@ -86,7 +86,7 @@ class Schedule:
 
 
 def train(
-    network: Network,
+    network: StudentNetwork,
     inputs: Float32[ndarray, "answered ..."],
     labels: Int64[ndarray, " answered"],
     unlabelled: Float32[ndarray, "rest ..."],

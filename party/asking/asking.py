@@ -21,7 +21,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.connection.dialling import RelayLine, Unreachable, carry_to_guardian
-from party.home import Home
+from party.home import PartyHome
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.crypto.randomness import system_source
@@ -55,7 +55,7 @@ class Line:
     authority: x509.Certificate
 
 
-def line_of(home: Home, *, guardian: str) -> Line:
+def line_of(home: PartyHome, *, guardian: str) -> Line:
     """The line of a home that is enrolled. Raises InvalidInput, Refused("not_enrolled")."""
     if not home.certificate.exists():
         raise Refused("not_enrolled", f"{home.path} has no certificate; run: conclave-party enrol")
@@ -81,7 +81,7 @@ def check_querier(study: Study, party: str) -> None:
         raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
 
 
-def ledger_path(home: Home, study: Study) -> Path:
+def ledger_path(home: PartyHome, study: Study) -> Path:
     """Where a querying party keeps what it asked."""
     return home.study_folder(study.digest) / "asked.sqlite"
 

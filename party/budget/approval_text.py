@@ -6,7 +6,7 @@ import numpy as np
 
 from party.budget.standing import Forecast
 from party.lifetime import seats_of
-from party.settings import Settings
+from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.study.levels import Guarded, SecureSum
 from protocols.study.study import ADJACENCY, Study
@@ -78,7 +78,7 @@ def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[st
 
 
 def describe(
-    study: Study, party: str, settings: Settings, forecasts: list[Forecast], *, pool_checked: bool
+    study: Study, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
@@ -111,7 +111,7 @@ def describe(
     return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
 
 
-def _not_covered(study: Study, settings: Settings) -> list[str]:
+def _not_covered(study: Study, settings: PartySettings) -> list[str]:
     level = study.confidentiality
     lines = [
         _NOT_COVERED[level.name].format(level.who_asks("the coordinator")),

@@ -20,9 +20,9 @@ from typing import Any  # SQLite's values
 
 import numpy as np
 
-from party.budget.standing import Forecast, Standing, too_much
+from party.budget.standing import Forecast, LifetimeUse, too_much
 from party.budget.watermarks import Watermarks, check_policy
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
@@ -126,7 +126,7 @@ class Policy:
         ]
 
     def approve(
-        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: Home
+        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: PartyHome
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
 
@@ -167,7 +167,7 @@ class Policy:
                 )
             return forecasts
 
-    def check_approvable(self, study: Study, *, data_set: str, home: Home) -> bool:
+    def check_approvable(self, study: Study, *, data_set: str, home: PartyHome) -> bool:
         """Whether this home has approved a study already. Raises Refused as `approve` does, lifetime caps aside."""
         known = self.approval(study.digest, data_set)
         if known is None:
@@ -183,7 +183,7 @@ class Policy:
         approved = {each.study for each in self.approvals()}
         check_policy(home, approved=approved, log=self.log)
 
-    def withdraw(self, study: Study, *, data_set: str, home: Home) -> None:
+    def withdraw(self, study: Study, *, data_set: str, home: PartyHome) -> None:
         """Ends a study here for ever; its reservation stands until `release`.
 
         Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
@@ -197,7 +197,7 @@ class Policy:
                 )
                 self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
 
-    def release(self, study: Study, *, data_set: str, home: Home, spent: Mapping[str, int]) -> None:
+    def release(self, study: Study, *, data_set: str, home: PartyHome, spent: Mapping[str, int]) -> None:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
 
         spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
@@ -234,11 +234,11 @@ class Policy:
         )
         return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
 
-    def own_approvals(self, home: Home) -> list[Approval]:
+    def own_approvals(self, home: PartyHome) -> list[Approval]:
         """The approvals of one home, withdrawn ones too, oldest first: of these alone it has the ledgers."""
         return [each for each in self.approvals() if each.home == home.identity]
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[LifetimeUse]:
         """Every lifetime cap that a study was approved under."""
         rows = self._rows("SELECT data_set, unit, epsilon, delta FROM lifetime ORDER BY data_set, unit", ())
         return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
@@ -254,14 +254,14 @@ class Policy:
                 f"first study of {data_set!r} was approved",
             )
 
-    def _known(self, digest: bytes, data_set: str, home: Home) -> Approval:
+    def _known(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:
         known = self.approval(digest, data_set)
         if known is None:
             raise Refused("unknown_study", f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
         self._check_own(known, home)
         return known
 
-    def _check_own(self, known: Approval, home: Home) -> None:
+    def _check_own(self, known: Approval, home: PartyHome) -> None:
         if known.home != home.identity:
             raise Refused(
                 "approved_elsewhere",
@@ -270,7 +270,7 @@ class Policy:
                 "write the first number into it)",
             )
 
-    def _check_one_name(self, study: Study, data_set: str, home: Home) -> None:
+    def _check_one_name(self, study: Study, data_set: str, home: PartyHome) -> None:
         """A home has one ledger of a study: under two names of the data, marks would be of the same ledger."""
         for each in self.own_approvals(home):
             if each.study == study.digest and each.data_set != data_set:
@@ -284,7 +284,7 @@ class Policy:
         before = self._standing(data_set, unit, cap)
         if before.currency is None:
             currency, room = first_order(cap, cost)
-            before = Standing(data_set, unit, cap, currency, noise_room=room)
+            before = LifetimeUse(data_set, unit, cap, currency, noise_room=room)
         assert before.currency is not None
         nano, distance = self._reserved(data_set, unit)
         added = cost.at(before.currency)
@@ -292,13 +292,13 @@ class Policy:
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
         return Forecast(before, after, fits=fits)
 
-    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> Standing:
+    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse:
         rows = self._rows(
             "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",
             (data_set, unit),
         )
         if not rows:
-            return Standing(data_set, unit, cap, None)
+            return LifetimeUse(data_set, unit, cap, None)
         epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(
@@ -306,7 +306,7 @@ class Policy:
                 f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
                 f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
             )
-        return Standing(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit), room)
+        return LifetimeUse(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit), room)
 
     def _reserved(self, data_set: str, unit: str) -> tuple[int, float]:
         query = "SELECT nano, noise_distance FROM reservation WHERE data_set = ? AND unit = ? ORDER BY rowid"

@@ -9,7 +9,7 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 
 
 @dataclass(frozen=True)
-class Standing:
+class LifetimeUse:
     """A lifetime cap and how full it is.
 
     currency: the one of its filter, None before the first study; reserved: nano-units; noise_used, noise_room: total
@@ -46,8 +46,8 @@ class Standing:
 class Forecast:
     """What approving a study would do to one lifetime cap."""
 
-    before: Standing
-    after: Standing
+    before: LifetimeUse
+    after: LifetimeUse
     fits: bool
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY, AuditLog, Head
@@ -141,7 +141,7 @@ def remember_policy(ledger: Ledger, log: AuditLog) -> None:
         ledger.log.remember(_POLICY, log.head(), proof=b"")
 
 
-def remember_approval(home: Home, study: Study, party: str, log: AuditLog) -> None:
+def remember_approval(home: PartyHome, study: Study, party: str, log: AuditLog) -> None:
     """Makes the ledgers of a study that was just approved, which remember that it was."""
     for seat in seats_of(study, party):
         with Ledger(home.ledger(study.digest, seat)) as ledger:

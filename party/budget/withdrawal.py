@@ -9,7 +9,7 @@ from typing import Final
 
 from party.budget.policy import Policy
 from party.budget.watermarks import Mark, believed, remember_policy
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.errors import StorageFailed
 from protocols.ledger.ledger import Ledger
@@ -30,7 +30,7 @@ class FinalSpend:
     proven: bool
 
 
-def withdraw(home: Home, policy: Policy, study: Study, *, data_set: str, party: str) -> dict[str, FinalSpend]:
+def withdraw(home: PartyHome, policy: Policy, study: Study, *, data_set: str, party: str) -> dict[str, FinalSpend]:
     """Ends a study at this node for ever and gives back what its ledgers never spent; what each seat spent.
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once

@@ -13,7 +13,7 @@ from cryptography.x509 import Certificate
 
 from party.budget.policy import Approval, Policy
 from party.commands.group import VERIFICATION_FAILED, home_option
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
@@ -42,7 +42,7 @@ def show(home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-party budget show
     """
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings = home.settings()
     with Policy(settings.policy) as policy:
         seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
@@ -94,7 +94,7 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
     from party.audit import audit_seat
     from party.release_labels import released_labels
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
     authority = certificate_from_pem(invitation.authority)
     with Policy(settings.policy) as policy:
@@ -155,7 +155,7 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     """
     from party.budget.withdrawal import withdraw as end
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
@@ -196,7 +196,7 @@ def answers_left(study: Study, seat: str, spent: int) -> int:
     return int(study.budgets.affordable(used, limit=study.query_limit)[at])
 
 
-def _rows(home: Home, approval: Approval) -> list[dict[str, Any]]:
+def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
     study = home.study(approval.study)
     rows = []
     for seat in seats_of(study, approval.party):
@@ -221,7 +221,7 @@ def _rows(home: Home, approval: Approval) -> list[dict[str, Any]]:
     return rows
 
 
-def _balance(home: Home, study: Study, seat: str) -> tuple[Balance, int]:
+def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
     """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
     path = home.ledger(study.digest, seat)
     if path.exists():

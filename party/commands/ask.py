@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.commands.group import home_option
-from party.home import Home, write_private
+from party.home import PartyHome, write_private
 from party.settings import check_address
 from protocols.errors import DataUnavailable, InvalidInput, Refused
 from protocols.labelling.coordinator import Labelling
@@ -80,7 +80,7 @@ def ask(
 
     if (model is None) != (test_file is None):
         raise click.UsageError("give --model and --test together, or none of them")
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
@@ -176,7 +176,7 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
 
 
 @contextmanager
-def _alone(home: Home, study: Study) -> Iterator[None]:
+def _alone(home: PartyHome, study: Study) -> Iterator[None]:
     """One ask a study at a time. Raises Refused("already_running")."""
     with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
         try:

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from party.commands.group import home_option
-from party.home import Home, make_home, write_private
+from party.home import PartyHome, make_home, write_private
 from party.settings import Invitation, read_invitation
 from protocols.crypto.identity import (
     PEM_BYTES,
@@ -167,7 +167,7 @@ def enrol(home_folder: Path, wait_s: float) -> None:
     """
     from party.connection.dialling import enrol as ask
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     invited = home.invitation()
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     request = to_pem(certificate_request(key, name=invited.party))
@@ -202,7 +202,7 @@ def doctor(home_folder: Path, as_json: bool) -> int:
     from party.doctor import examine
 
     hops = []
-    for hop in examine(Home(home_folder.expanduser().resolve())):
+    for hop in examine(PartyHome(home_folder.expanduser().resolve())):
         hops.append(hop)
         if not as_json:
             click.echo(f"{'ok  ' if hop.ok else 'FAIL'}  {hop.name:<12} {hop.found}")
@@ -213,7 +213,7 @@ def doctor(home_folder: Path, as_json: bool) -> int:
     return next((hop.exit_code for hop in hops if not hop.ok), 0)
 
 
-def _keep(home: Home, invited: Invitation, pem: bytes) -> None:
+def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Writes the certificate if it is this node's own. Raises Refused."""
     certificate = certificate_from_pem(pem)
     authority = certificate_from_pem(invited.authority)

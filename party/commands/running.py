@@ -16,7 +16,7 @@ import click
 from party.budget.policy import Approval, Policy
 from party.commands.accounts import answers_left
 from party.commands.group import home_option
-from party.home import Home, write_private
+from party.home import PartyHome, write_private
 from party.open_home import mend_home
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.errors import StorageFailed
@@ -47,7 +47,7 @@ def run(home_folder: Path) -> int:
     from party.metrics import Counts, Metrics
     from party.voting.answering import Answering
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     authority = certificate_from_pem(invitation.authority)

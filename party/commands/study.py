@@ -19,7 +19,7 @@ from party.budget.watermarks import remember_approval
 from party.commands.group import home_option
 from party.data.pool import read_pool
 from party.data.shards import units_of
-from party.home import Home
+from party.home import PartyHome
 from protocols.errors import InvalidInput, Refused
 from protocols.study.file import read_study
 from protocols.study.study import Study
@@ -48,7 +48,7 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
     from party.data import load_records
     from party.voting.training import deals_of
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     terms = _terms(found)
     records = load_records(settings.data, terms)
@@ -103,7 +103,7 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
     """
     from party.voting.training import check_private
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     study = read_study(study_file)
     terms = _terms(study)
@@ -152,7 +152,7 @@ def train(study: str, home_folder: Path, as_json: bool) -> None:
     """
     from party.voting.training import train as train_teachers
 
-    home = Home(home_folder.expanduser().resolve())
+    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
 from party.connection.replying import reply
-from party.connection.seat import COORDINATOR, Seat, standing
+from party.connection.seat import COORDINATOR, ServedSeat, standing
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -109,7 +109,7 @@ class Node:
         certificate: x509.Certificate,
         authority: x509.Certificate,
         address: str,
-        seats: Callable[[], Sequence[Seat]],
+        seats: Callable[[], Sequence[ServedSeat]],
         save_certificate: Callable[[bytes], None],
         on_event: Callable[[str, dict[str, str | int]], None],
         renew_days_left: int,
@@ -273,7 +273,7 @@ class Node:
         signed: bytes,
         sender: Identity,
         session: _Session,
-        seats: dict[tuple[bytes, str], Seat],
+        seats: dict[tuple[bytes, str], ServedSeat],
     ) -> Answer:
         """The answer to one request: all that must outlive a crash is on disk when it is returned."""
         if ask.session != session.nonce or ask.round <= session.round:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 
-from party.connection.seat import COORDINATOR, Seat
+from party.connection.seat import COORDINATOR, ServedSeat
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage
 from protocols.wire.frames import Ask
 from protocols.wire.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode
 
 
-def reply(ask: Ask, signed: bytes, sender: Identity, seat: Seat, *, today: datetime.date) -> Reply:
+def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today: datetime.date) -> Reply:
     """What a seat answers to one Ask, with its evidence kept in the transaction in which this runs.
 
     signed: the frame as it came; sender: who signed it; today: in UTC. Raises Refused where the logs are out of step.
@@ -46,6 +46,6 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: Seat, *, today: datet
     return reply
 
 
-def _refuse(seat: Seat, code: str, reason: str) -> Refusal:
+def _refuse(seat: ServedSeat, code: str, reason: str) -> Refusal:
     seat.ledger.log.append("refused", code=code, request="Ask")
     return Refusal(code, f"{code}: {reason}")

@@ -9,7 +9,7 @@ from party.party import Party
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study
-from protocols.wire.frames import Standing
+from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Refusal, Reply, Settled
 
 # The name under which a ledger's log knows the coordinator.
@@ -17,7 +17,7 @@ COORDINATOR = "coordinator"
 
 
 @dataclass(frozen=True)
-class Seat:
+class ServedSeat:
     """One approved seat of one study, with its party and that party's ledger.
 
     anchor: called when a charge is on disk and before anything of it leaves; what it raises keeps it from leaving.
@@ -46,7 +46,7 @@ class Seat:
         return said
 
 
-def standing(seat: Seat) -> Standing:
+def standing(seat: ServedSeat) -> SeatHeads:
     """The heads that the seat knows, and the requests whose outcome it has to be told.
 
     An outcome that it was told and did not settle by, as it lets reservations stand, is not among them.
@@ -59,4 +59,4 @@ def standing(seat: Seat) -> Standing:
         stored = seat.ledger.stored(number)
         assert stored is not None  # it was listed
         unsettled.append(stored.digest)
-    return Standing(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))
+    return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))

@@ -34,7 +34,7 @@ _POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
 @dataclass(frozen=True)
-class Network:
+class TeacherNetwork:
     """One architecture.
 
     `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that
@@ -196,7 +196,7 @@ def _convolved_statistics(
     return filters @ mean, ((filters @ covariance) * filters).sum(1)
 
 
-CNN: Final = Network(
+CNN: Final = TeacherNetwork(
     "cnn",
     _cnn_trained,
     lambda shape: _CNN_FOUND,
@@ -206,7 +206,7 @@ CNN: Final = Network(
     images=True,
     layers=None,
 )
-SMALL_CNN: Final = Network(
+SMALL_CNN: Final = TeacherNetwork(
     "small_cnn",
     _small_cnn_trained,
     lambda shape: _SMALL_CNN_FOUND,
@@ -216,7 +216,7 @@ SMALL_CNN: Final = Network(
     images=True,
     layers=_small_cnn_layers,
 )
-MLP: Final = Network(
+MLP: Final = TeacherNetwork(
     "mlp",
     lambda shape, classes: _dense_trained(math.prod(shape), classes),
     lambda shape: _HIDDEN_FOUND,

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.teachers.networks import CNN, MLP, SMALL_CNN, Network, Parameters
+from party.teachers.networks import CNN, MLP, SMALL_CNN, Parameters, TeacherNetwork
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.training import seen_offsets, train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
@@ -34,7 +34,7 @@ _FILE_BYTES: Final = 2**31
 class TorchTeacher(Teacher):
     """A trained network. `parameters` lie on the CPU and include the final statistics of batch norm."""
 
-    network: Network
+    network: TeacherNetwork
     parameters: Parameters = field(repr=False)
     seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
@@ -78,7 +78,7 @@ class TorchTeacher(Teacher):
 class TorchKind(TeacherKind):
     """Trains networks: stacked on a CUDA device, looped on a CPU, where stacking a CNN is slower."""
 
-    network: Network
+    network: TeacherNetwork
     device: torch.device
 
     @property

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from party.teachers.augmentation import draw_motions, move
-from party.teachers.networks import Network, Parameters
+from party.teachers.networks import Parameters, TeacherNetwork
 from party.teachers.validation import Shard
 
 _BATCH: Final = 32
@@ -36,14 +36,14 @@ _NEVER: Final = -1e9
 
 
 def train_looped(
-    network: Network, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
+    network: TeacherNetwork, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
     """Trains one teacher after the other; the fastest way on a CPU."""
     return [_train([shard], network, classes, [seed], device)[0] for shard, seed in zip(shards, seeds, strict=True)]
 
 
 def train_stacked(
-    network: Network, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
+    network: TeacherNetwork, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
     """Trains teachers whose shards have equal shape together; the others alone."""
     by_shape: dict[tuple[int, ...], list[int]] = {}
@@ -67,7 +67,7 @@ def seen_offsets(seen: Int[np.ndarray, " seen"], classes: int) -> Float[Tensor, 
 
 
 def _train(
-    shards: list[Shard], network: Network, classes: int, seeds: list[int], device: torch.device
+    shards: list[Shard], network: TeacherNetwork, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
     """Trains shards of equal shape; all tensors have a leading axis of teachers."""
     records, *input_shape = shards[0][0].shape
@@ -107,7 +107,7 @@ def _train(
 
 
 def _loss(
-    network: Network,
+    network: TeacherNetwork,
     parameters: Parameters,
     inputs: Float[Tensor, "teachers batch ..."],
     labels: Int[Tensor, "teachers batch"],
@@ -126,7 +126,7 @@ def _loss(
 
 
 @torch.no_grad()
-def _with_final_statistics(network: Network, parameters: Parameters, rows: Tensor) -> Parameters:
+def _with_final_statistics(network: TeacherNetwork, parameters: Parameters, rows: Tensor) -> Parameters:
     found: Parameters = {}
     network.logits(parameters, rows, found)
     return {name: value.cpu().contiguous() for name, value in (parameters | found).items()}

@@ -12,12 +12,12 @@ from numpy import ndarray
 
 from party.budget.policy import Policy
 from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy, rolled_back
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.data.pool import check_batch, read_pool
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
-from party.settings import Settings
+from party.settings import PartySettings
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.teacher_process import TeacherProcess
 from protocols.crypto.identity import PEM_BYTES, key_from_pem
@@ -95,13 +95,15 @@ class Answering:
     node holds no teachers.
     """
 
-    def __init__(self, home: Home, settings: Settings, policy: Policy, *, party: str, on_event: OnEvent) -> None:
+    def __init__(
+        self, home: PartyHome, settings: PartySettings, policy: Policy, *, party: str, on_event: OnEvent
+    ) -> None:
         self._home = home
         self._settings = settings
         self._policy = policy
         self._party = party
         self._on_event = on_event
-        self._open: dict[tuple[bytes, str], tuple[Seat, TeacherProcess]] = {}
+        self._open: dict[tuple[bytes, str], tuple[ServedSeat, TeacherProcess]] = {}
         self._warmed: set[tuple[bytes, str]] = set()
         self._warming: threading.Thread | None = None
 
@@ -129,7 +131,7 @@ class Answering:
             if approval is None or approval.withdrawn:
                 teachers.close()
 
-    def warm(self, seats: Sequence[Seat]) -> None:
+    def warm(self, seats: Sequence[ServedSeat]) -> None:
         """Begins to load the teachers of seats, each once in the node's life, on a thread of its own.
 
         One study after the other: those of the one before are ended first, unless they were asked, so that no more are
@@ -146,7 +148,7 @@ class Answering:
             self._warming = threading.Thread(target=_warm, args=waits, name="warming", daemon=True)
             self._warming.start()
 
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[ServedSeat]:
         """The seats that may vote now: approved by this home, not withdrawn. What cannot be opened is reported."""
         result = []
         for approval in self._policy.own_approvals(self._home):
@@ -168,7 +170,7 @@ class Answering:
     def _failed(self, study: bytes, error: ConclaveError) -> None:
         self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
 
-    def _seat(self, study: Study, name: str) -> Seat:
+    def _seat(self, study: Study, name: str) -> ServedSeat:
         known = self._open.get((study.digest, name))
         if known is not None:
             return known[0]
@@ -210,7 +212,7 @@ class Answering:
         except BaseException:
             ledger.close()
             raise
-        seat = Seat(study, party, ledger, voter.anchor)
+        seat = ServedSeat(study, party, ledger, voter.anchor)
         self._open[study.digest, name] = (seat, teachers)
         return seat
 

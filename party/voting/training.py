@@ -13,9 +13,9 @@ import numpy as np
 from party.data import load_records
 from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import seats_of
-from party.settings import Settings, TeacherSettings
+from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
 from party.voting.private_file import PRIVATE_FILE, save_model
@@ -75,7 +75,7 @@ def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal
 
 
 def train(
-    home: Home, settings: Settings, study: Study, party: str, *, say: Callable[[str], None]
+    home: PartyHome, settings: PartySettings, study: Study, party: str, *, say: Callable[[str], None]
 ) -> list[tuple[str, list[int]]]:
     """Trains all teachers of a party's seats that are not there yet; returns records per teacher of each seat.
 
@@ -139,7 +139,7 @@ def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
             raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
 
 
-def check_private(study: Study, settings: Settings) -> None:
+def check_private(study: Study, settings: PartySettings) -> None:
     """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
     if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(

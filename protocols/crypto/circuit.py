@@ -52,7 +52,7 @@ class PlainGates:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class OutcomeWires:
     """Output wires: whether a query passed the threshold (None without one), and the label's bits, lowest first."""
 
     passed: ndarray | None = field(repr=False)
@@ -64,7 +64,7 @@ def rows(*, classes: int, threshold: bool) -> int:
     return 2 * classes if threshold else classes
 
 
-def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, threshold: bool) -> Outcome:
+def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, threshold: bool) -> OutcomeWires:
     """left, right: wires of the shares, [BITS, rows, queries]; of ties the lowest class wins.
 
     With a threshold the first `classes` rows are those of the threshold, and the label of a refused query is zero.
@@ -74,7 +74,7 @@ def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, t
     label = _argmax(gates, sums[1:, -classes:])
     if passed is not None:
         label = gates.conjunction(label, passed)
-    return Outcome(passed, label)
+    return OutcomeWires(passed, label)
 
 
 def conjunctions_a_query(*, classes: int, threshold: bool) -> int:

@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.level import Aggregation, Asked
+from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.study.levels import Guarded
@@ -250,7 +250,9 @@ class Coordinator:
         request = VoteRequest(self._study.digest, self.run, QueryBatch(stored.number, ids, inputs[ids]))
         seats = tuple(self._ledger.charged(stored.number))
         takes_part = self._study.participation.votes(ids)
-        self._aggregation.released(Asked(self._study, self._ledger, request, seats, takes_part, None, self._exchange))
+        self._aggregation.released(
+            ReservedBatch(self._study, self._ledger, request, seats, takes_part, None, self._exchange)
+        )
 
     def _members(self, number: int) -> Bool[ndarray, " parties"]:
         charged = self._ledger.charged(number)
@@ -294,7 +296,7 @@ class Coordinator:
             amounts = {party: worst[party] for party in active}
             ids, limit = batch.ids.tolist(), study.query_limit
             self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=ids, limit=limit)
-        asking = Asked(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
+        asking = ReservedBatch(study, self._ledger, request, tuple(active), takes_part, predictions, self._exchange)
         try:
             counted = self._aggregation.count(asking)
         except ChannelClosed:

@@ -7,7 +7,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.levels.level import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
 from protocols.votes import ABSTAIN, check_votes, count_votes
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest
@@ -32,7 +32,7 @@ class ClearAggregation(Aggregation):
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
 
-    def count(self, asked: Asked) -> Counted:
+    def count(self, asked: ReservedBatch) -> Counted:
         study, request = asked.study, asked.request
         if isinstance(self._noise, LatticeNoise) != (study.lattice is not None):
             raise InvalidInput(
@@ -56,11 +56,11 @@ class ClearAggregation(Aggregation):
         counts = count_votes(cast, study.weights[seats], classes=study.classes)
         return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
 
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         """Nothing was kept."""
 
 
-def _checked(reply: object, asked: Asked) -> Int64[ndarray, "teachers queries"]:
+def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises LeftOut("bad_votes") when there are none to count."""
     shape = (asked.study.teachers, len(asked.request.batch.ids))
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:

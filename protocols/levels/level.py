@@ -59,7 +59,7 @@ class Ballot(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class ReservedBatch:
     """One batch that was reserved: whom it asks, of what, over what.
 
     seats: the names that are asked; takes_part: of all seats of the roster; predictions: of the student, in round two
@@ -94,11 +94,11 @@ class Aggregation(ABC):
     """The coordinator's side of a level."""
 
     @abstractmethod
-    def count(self, asked: Asked) -> Counted:
+    def count(self, asked: ReservedBatch) -> Counted:
         """Asks and adds up. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
 
     @abstractmethod
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         """Called once the batch's labels are stored and settled: what was kept in order to go on is forgotten."""
 
 

@@ -24,7 +24,7 @@ from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
 from protocols.research import moments2017, papernot2018
-from protocols.research.evidence import Circumstances, Evidence, Figures, Units, alike, spread
+from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
 from protocols.research.private import Private
 from protocols.research.smooth_sensitivity.best_release import BestRelease, best_release, settings_that_hold
@@ -51,7 +51,7 @@ class DataDependentAccountant(ABC):
     views: ClassVar[tuple[View, ...]] = ("label",)
 
     @abstractmethod
-    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         """epsilon of each unit. Raises InvalidInput as `check` does, and where a condition of the theorem fails."""
 
     def check(self, given: Circumstances) -> None:
@@ -76,7 +76,7 @@ class Papernot2018(DataDependentAccountant):
     source = "Papernot et al. 2018, Thm 6, Props 7-10; Boenisch et al. 2023"
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
-    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         sigma, bit_sigma = _sigmas(evidence.mechanism)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None:
@@ -112,7 +112,7 @@ class Moments2017(DataDependentAccountant):
     noise_law = "laplace"
     mechanisms = (LNMax,)
 
-    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         mechanism = evidence.mechanism
         assert isinstance(mechanism, LNMax)
         rows = [
@@ -163,7 +163,7 @@ class Exact(DataDependentAccountant):
                 f"{exact.LARGEST_MOVE:g} sigma (smaller weights or more noise)"
             )
 
-    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         setting = _query_setting(evidence)
         own = units.own_votes
         if evidence.abstentions or (own is not None and (own[units.present] == ABSTAIN).any()):
@@ -232,7 +232,7 @@ class SmoothSensitivity(DataDependentAccountant):
         for s in np.unique(given.sensitivity).tolist():
             settings_that_hold(sigma=sigma, sensitivity=s, cast=given.cast, classes=given.classes)
 
-    def figures(self, evidence: Evidence, units: Units) -> Private[Figures]:
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         sigma, bit_sigma = _sigmas(evidence.mechanism)
         distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
         best = [
@@ -278,7 +278,7 @@ def _threshold(mechanism: Mechanism) -> float:
     return mechanism.threshold
 
 
-def _query_setting(evidence: Evidence) -> exact.QuerySetting:
+def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
     sigma, bit_sigma = _sigmas(evidence.mechanism)
     if bit_sigma is None:
         return exact.QuerySetting(sigma=sigma)

@@ -34,7 +34,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
+class QueryVotes:
     """The votes behind the queries that were asked. As private as they are.
 
     counts: weighted; abstentions: whether a vote that entered is for no class; answered: which got a label;

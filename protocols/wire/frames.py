@@ -34,7 +34,7 @@ _DOMAIN = b"conclave frame 1\n"
 
 
 @dataclass(frozen=True)
-class Standing:
+class SeatHeads:
     """Where a seat of a node stands in a study: heads of its own log and, as it knows it, of the coordinator's.
 
     unsettled: digests of requests that were charged and whose outcome it has not seen.
@@ -54,7 +54,7 @@ class Hello:
     versions: tuple[int, ...]
     software: str
     session: bytes
-    standings: tuple[Standing, ...]
+    standings: tuple[SeatHeads, ...]
 
 
 @dataclass(frozen=True)
@@ -255,10 +255,10 @@ def _decode(data: bytes) -> Frame:
     raise MalformedMessage("frame has no body; allowed: hello, welcome, ask, answer, renew, renewed, goodbye")
 
 
-def _standing(standing: wire_pb2.Standing) -> Standing:
+def _standing(standing: wire_pb2.Standing) -> SeatHeads:
     if len(standing.unsettled) > _UNSETTLED:
         raise MalformedMessage(f"seat has {len(standing.unsettled)} unsettled batches; allowed: at most {_UNSETTLED}")
-    return Standing(
+    return SeatHeads(
         _hash(standing.study),
         printable(standing.seat),
         _head(standing.own),

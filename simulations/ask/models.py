@@ -20,7 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import PoolShape, Precision, ReLUShape
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
-from protocols.levels.hidden_queries.inference.plan import Plan
+from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from simulations.ask.settings import KINDS
 from simulations.datasets.dataset import Dataset
 
@@ -71,7 +71,7 @@ def check_turn(kind: str, dataset: Dataset, *, turn: int) -> None:
         layers.append(layer)
     blank = quantise(replace(model, layers=tuple(layers)), precision(kind, images=dataset.kind == "image"))
     try:
-        Plan.of(blank.architecture, turn)
+        InferencePlan.of(blank.architecture, turn)
     except InvalidInput as error:
         raise InvalidInput(f"--turn {turn} is too much for one batch of a {kind}: {error}") from None
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from simulations.ask.schedule import Asked
+from simulations.ask.schedule import AskedLabels
 from simulations.ask.settings import AskSettings
 from simulations.ask.votes import Consortium, cast_kind
 from simulations.datasets.dataset import Dataset
@@ -35,7 +35,7 @@ def retrain(
     settings: AskSettings,
     dataset: Dataset,
     who: Consortium,
-    asked: list[Asked],
+    asked: list[AskedLabels],
     *,
     host: Host,
     reporter: Reporter,

@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedLabels:
     """What all querying parties were told, and what that cost.
 
     labels: class ids, ABSTAIN or NOT_ASKED, a row a querying party; spent_after: every ledger after each turn.
@@ -63,7 +63,7 @@ def ask_all(
     queriers: Int64[ndarray, " queriers"],
     *,
     noise: Noise,
-) -> Asked:
+) -> AskedLabels:
     """Asks until a budget or the records end.
 
     votes: of every party on each querying party's records; queriers: positions in the roster, ascending; the
@@ -91,7 +91,7 @@ def ask_all(
         asked += step.size
         number += 1
     rows = np.array(history, dtype=np.int64).reshape(len(history), len(spent))
-    return Asked(labels, tuple(turns), rows, spent, step)
+    return AskedLabels(labels, tuple(turns), rows, spent, step)
 
 
 def next_round(

@@ -21,7 +21,7 @@ from protocols.study.study import Study
 from protocols.votes import count_votes, plurality
 from simulations.ask.models import check_turn
 from simulations.ask.retraining import Retrained, retrain
-from simulations.ask.schedule import Asked, ask_all, next_round
+from simulations.ask.schedule import AskedLabels, ask_all, next_round
 from simulations.ask.settings import AskSettings
 from simulations.ask.study import ask_study, noise_of_both
 from simulations.ask.votes import Consortium, HeterogeneousVotes, consortium, heterogeneous_votes
@@ -51,7 +51,7 @@ class AskResult:
 
     inputs: AskInputs
     cast: HeterogeneousVotes
-    asked: list[Asked]
+    asked: list[AskedLabels]
     retrained: Retrained
     plurality: Int64[ndarray, "queriers records"]
 

@@ -31,7 +31,7 @@ _EXACT_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
-class Finding:
+class AuditedTarget:
     """One target: what is claimed, what was shown. Epsilons are at the audit's delta.
 
     lower: the largest bound that was shown, of the pair `pair`; exact: the epsilon of the honest mechanism on the worst
@@ -91,11 +91,11 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditResult:
     """All findings of one audit, and its settings."""
 
     settings: AuditSettings
-    findings: tuple[Finding, ...]
+    findings: tuple[AuditedTarget, ...]
 
     @property
     def failed(self) -> bool:
@@ -122,7 +122,7 @@ class Audit:
         }
 
 
-def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], None]) -> Audit:
+def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], None]) -> AuditResult:
     """Audits every target of the settings. progress(title, trials done, trials in all). Raises InvalidInput."""
     targets = settings.targets()
     tests = sum(1 + (target.accountant.name == "gaussian_dp") for target in targets)
@@ -130,12 +130,12 @@ def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], No
     findings = []
     for index, target in enumerate(targets):
         findings.append(_audited(settings, target, index, alpha=alpha, progress=progress))
-    return Audit(settings, tuple(findings))
+    return AuditResult(settings, tuple(findings))
 
 
 def _audited(
     settings: AuditSettings, target: Target, index: int, *, alpha: float, progress: Callable[[str, int, int], None]
-) -> Finding:
+) -> AuditedTarget:
     pairs = audited_pairs(target, delta=settings.delta)
     claim = claim_of(target, delta=settings.delta, total_weight=max(pair.total_weight for pair in pairs))
     title, done = f"{target.name}, {target.view}", 0
@@ -156,7 +156,7 @@ def _audited(
     ]
     lower = epsilon_lower_bound(samples, delta=settings.delta, alpha=alpha)
     mu = mu_lower_bound(samples, alpha=alpha).value if claim.mu is not None else None
-    return Finding(
+    return AuditedTarget(
         target=target,
         claim=claim,
         pair=pairs[lower.pair].name,

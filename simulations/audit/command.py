@@ -14,7 +14,7 @@ from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
 from protocols.mechanisms.mechanism import check_view
 from protocols.votes import LATTICE
 from runtime.files import write_atomically
-from simulations.audit.audit import Audit, run_audit
+from simulations.audit.audit import AuditResult, run_audit
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
 from simulations.progress import Reporter
@@ -114,7 +114,7 @@ def _on_lattice(rate: float) -> float:
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
-def _print(audit: Audit, out: Path | None) -> None:
+def _print(audit: AuditResult, out: Path | None) -> None:
     settings = audit.settings
     broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
     rows: list[list[object]] = [
@@ -149,7 +149,7 @@ def _decimals(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _write(audit: Audit, out: Path) -> None:
+def _write(audit: AuditResult, out: Path) -> None:
     from simulations.audit.plot import audit_figure
     from simulations.plots.figures import write_figure
 

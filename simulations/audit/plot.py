@@ -5,11 +5,11 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from simulations.audit.audit import Audit, Finding
+from simulations.audit.audit import AuditedTarget, AuditResult
 from simulations.plots.style import COLOURS, light_grid, new_figure, style
 
 
-def audit_figure(audit: Audit) -> Figure:
+def audit_figure(audit: AuditResult) -> Figure:
     """Claimed epsilon, exact epsilon of the worst pair and the lower bound that was shown, of every finding."""
     rows = audit.findings[::-1]
     with style():
@@ -35,7 +35,7 @@ def audit_figure(audit: Audit) -> Figure:
     return figure
 
 
-def _legend_entries(audit: Audit, axes: Axes) -> None:
+def _legend_entries(audit: AuditResult, axes: Axes) -> None:
     """One empty line a mark, so that the legend names marks and not mechanisms."""
     colour = COLOURS["vermillion" if all(finding.failed for finding in audit.findings) else "blue"]
     axes.plot([], [], color=colour, linewidth=5, label=f"lower bound, {audit.settings.confidence:.4g} confidence")
@@ -45,6 +45,6 @@ def _legend_entries(audit: Audit, axes: Axes) -> None:
     axes.plot([], [], "D", color=COLOURS["green"], linestyle="none", label="claimed")
 
 
-def _name(finding: Finding) -> str:
+def _name(finding: AuditedTarget) -> str:
     coins = f", coins {finding.target.rate:g}" if finding.target.rate < 1 else ""
     return f"{finding.target.mechanism.name}{coins}\n{finding.target.view}, {finding.target.accountant.name}"

@@ -13,10 +13,10 @@ import pandas as pd
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, line_digests, read_lines
+from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
 from simulations.datasets.split import choose, fixed_public_and_test
 
-SOURCE = Source(
+SOURCE = DataSource(
     folder="adult",
     url="https://archive.ics.uci.edu/static/public/2/adult.zip",
     steps="download adult.zip and unpack adult.data and adult.test",

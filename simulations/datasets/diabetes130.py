@@ -15,10 +15,10 @@ import pandas as pd
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, line_digests, read_lines
+from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
 from simulations.datasets.split import cut
 
-SOURCE = Source(
+SOURCE = DataSource(
     folder="diabetes130",
     url="https://archive.ics.uci.edu/static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
     steps="download the zip file and unpack diabetic_data.csv",

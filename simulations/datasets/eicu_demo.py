@@ -17,10 +17,10 @@ import pandas as pd
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, line_digests, read_lines
+from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
 from simulations.datasets.split import cut
 
-SOURCE = Source(
+SOURCE = DataSource(
     folder="eicu_demo",
     url="https://physionet.org/content/eicu-crd-demo/2.0.1/",
     steps="download patient.csv.gz, apacheApsVar.csv.gz, apachePatientResult.csv.gz and apachePredVar.csv.gz",

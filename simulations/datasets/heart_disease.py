@@ -11,10 +11,10 @@ import pandas as pd
 from simulations.datasets.columns import Categorical, Column, Numeric, encode
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, line_digests, read_lines
+from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
 from simulations.datasets.split import cut
 
-SOURCE = Source(
+SOURCE = DataSource(
     folder="heart_disease",
     url="https://archive.ics.uci.edu/static/public/45/heart+disease.zip",
     steps="download heart+disease.zip and unpack processed.cleveland.data, processed.hungarian.data, "

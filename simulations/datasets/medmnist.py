@@ -12,7 +12,7 @@ import numpy as np
 from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, read_npz, row_digests
+from simulations.datasets.sources import DataSource, check_content, find, read_npz, row_digests
 from simulations.datasets.split import cut
 
 
@@ -20,7 +20,7 @@ from simulations.datasets.split import cut
 class MedMnist:
     """One binary MedMNIST task. `checksum` is that of all rows of the three official parts together."""
 
-    source: Source
+    source: DataSource
     checksum: str
     class_names: tuple[str, str]
     public_size: int

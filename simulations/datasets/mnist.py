@@ -16,10 +16,10 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source, check_content, find, read_bytes, read_npz, row_digests
+from simulations.datasets.sources import DataSource, check_content, find, read_bytes, read_npz, row_digests
 from simulations.datasets.split import choose, fixed_public_and_test
 
-SOURCE = Source(
+SOURCE = DataSource(
     folder="mnist",
     url="https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
     steps="download mnist.npz, or the four idx files train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, "

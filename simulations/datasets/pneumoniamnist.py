@@ -8,10 +8,10 @@ from __future__ import annotations
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.medmnist import MedMnist, load_medmnist
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import Source
+from simulations.datasets.sources import DataSource
 
 TASK = MedMnist(
-    source=Source(
+    source=DataSource(
         folder="pneumoniamnist",
         url="https://zenodo.org/records/10519652/files/pneumoniamnist.npz",
         steps="download pneumoniamnist.npz",

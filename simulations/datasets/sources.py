@@ -30,7 +30,7 @@ _CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """Where one data set comes from: its sub-folder, and how a user with internet fills it."""
 
     folder: str
@@ -46,7 +46,7 @@ def data_folder(data_dir: Path | None) -> Path | None:
     return Path(named) if named else None
 
 
-def find(source: Source, data_dir: Path | None, names: Sequence[str]) -> Path:
+def find(source: DataSource, data_dir: Path | None, names: Sequence[str]) -> Path:
     """The first of the named files that is in the data set's folder.
 
     Raises DataUnavailable saying where it was looked for and how to get it.

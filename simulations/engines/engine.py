@@ -1,7 +1,7 @@
 """What an engine is: something that carries messages to many parties and brings their replies.
 
 A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside
-a Host, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to
+a WorkerHost, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to
 the caller's function. Both engines give identical replies from the same requests.
 """
 
@@ -28,7 +28,7 @@ class Exchange(Protocol):
     def __call__(self, requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]: ...
 
 
-class Host(Protocol):
+class WorkerHost(Protocol):
     """Runs the parties of one worker. Requests of several parties come together, so that it may batch them.
 
     A party's state lies on disk and is cached: on some engines any worker may be given any party's request.
@@ -41,17 +41,17 @@ class Host(Protocol):
 
 @dataclass(frozen=True)
 class HostSpec:
-    """How a worker makes its Host: `factory` is "module:function", called with `arguments` as keywords."""
+    """How a worker makes its WorkerHost: `factory` is "module:function", called with `arguments` as keywords."""
 
     factory: str
     arguments: dict[str, str | int | float | bool] = field(default_factory=dict)
 
-    def open(self) -> Host:
+    def open(self) -> WorkerHost:
         """Imports the factory and calls it (in the worker's process)."""
         module, _, function = self.factory.partition(":")
         if not function:
             raise InvalidInput(f"host factory is {self.factory!r}; allowed: 'module:function'")
-        host: Host = getattr(importlib.import_module(module), function)(**self.arguments)
+        host: WorkerHost = getattr(importlib.import_module(module), function)(**self.arguments)
         return host
 
 
@@ -62,9 +62,9 @@ class Engine(ABC):
     def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
         """Starts workers that host `parties`, calls body(exchange), stops the workers, returns body's result.
 
-        body is called in the caller's own thread. A ConclaveError of a Host's factory or handle is raised by
+        body is called in the caller's own thread. A ConclaveError of a WorkerHost's factory or handle is raised by
         exchange with its type and message (body may catch it and exchange again), any other exception of a
-        Host as EngineFailed with its traceback. What body raises, KeyboardInterrupt included, stops the
+        host as EngineFailed with its traceback. What body raises, KeyboardInterrupt included, stops the
         workers at once and is raised to the caller; no process is left behind.
         Raises InvalidInput if `parties` is empty or holds a name twice, or when a request is for a party that
         is not among them; EngineFailed when the workers cannot be started or one of them dies.

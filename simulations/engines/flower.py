@@ -43,7 +43,7 @@ from typing import Any, TypeVar
 from protocols.errors import ConclaveError, EngineFailed, InvalidInput
 from protocols.reading import parse_json
 from simulations.engines.ending import end_all
-from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
+from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
 from simulations.engines.log_file import logged_to
 from simulations.engines.pinning import (
     check_parties,
@@ -250,7 +250,7 @@ def _answer(message: Message, context: Context) -> Message:
 
 
 @cache
-def _open_host(spec: str) -> Host:
+def _open_host(spec: str) -> WorkerHost:
     """The Host of this actor's process, opened at its first message."""
     return HostSpec(**parse_json(spec, where="a host")).open()
 

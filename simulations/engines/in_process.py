@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 from protocols.errors import ConclaveError, EngineFailed
 from protocols.reading import parse_json
 from simulations.engines.ending import end_all
-from simulations.engines.engine import Engine, Exchange, Host, HostSpec, OnReply
+from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
 from simulations.engines.pinning import check_parties, check_workers, count_workers, worker_environment
 from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
 
@@ -41,7 +41,7 @@ Frame = dict[str, Any]  # Any: the values of a JSON object, whose keys the modul
 _STOP_WITHIN_S = 5.0
 
 
-class InProcess(Engine):
+class InProcessEngine(Engine):
     """One worker process per core (one in all on a CUDA host), unless `workers` says how many."""
 
     def __init__(self, *, workers: int | None = None) -> None:
@@ -168,7 +168,7 @@ def serve(file_descriptor: int) -> None:
     try:
         spec = HostSpec(**parse_json(connection.recv_bytes(), where="a frame")["host"])
         inbox = _Inbox(connection)
-        host: Host | None = None
+        host: WorkerHost | None = None
         refusal: dict[str, str] = {}
         try:
             host = spec.open()

@@ -39,7 +39,7 @@ class GroupPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """What a study can afford: the group that ends it first decides under `first-exhausted`."""
 
     study: Study
@@ -76,7 +76,7 @@ class Plan:
         }
 
 
-def make_plan(study: Study, budgets: Budgets) -> Plan:
+def make_plan(study: Study, budgets: Budgets) -> StudyPlan:
     """The plan of a study: one row per distinct (epsilon, delta, weight)."""
     filters = study.budgets
     distinct, first, member = np.unique(
@@ -105,10 +105,10 @@ def make_plan(study: Study, budgets: Budgets) -> Plan:
         )
         for g in range(len(sizes))
     ]
-    return Plan(study=study, groups=groups)
+    return StudyPlan(study=study, groups=groups)
 
 
-def must_afford(plan: Plan) -> None:
+def must_afford(plan: StudyPlan) -> None:
     """Raises BudgetExceeded, before anything is trained, when no label can be released."""
     answers = [group.answers_all for group in plan.groups]
     if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:

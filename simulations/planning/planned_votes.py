@@ -172,7 +172,7 @@ PlannedVotes = AssumedVotes | PilotVotes
 
 
 @dataclass(frozen=True, eq=False)
-class Histograms:
+class PlannedHistograms:
     """Weighted histograms of planned queries, as far as the mechanism's law depends on them. All in votes.
 
     top: the largest count; right: the true class's; others: positive counts of the other classes, padded with -inf;
@@ -185,7 +185,7 @@ class Histograms:
     empty: Int64[ndarray, " queries"]
 
     @classmethod
-    def of(cls, counts: Float64[ndarray, "queries classes"], truth: Int64[ndarray, " queries"]) -> Histograms:
+    def of(cls, counts: Float64[ndarray, "queries classes"], truth: Int64[ndarray, " queries"]) -> PlannedHistograms:
         """From weighted counts and the true classes."""
         row = np.arange(len(truth))
         rest = counts.copy()

@@ -19,7 +19,7 @@ from scipy.special import bdtr, xlogy
 from protocols.budgets.filter import NANO, BudgetFilter
 from protocols.errors import InvalidInput
 from protocols.study.study import Study
-from simulations.planning.planned_votes import Histograms, PlannedVotes, weighted_counts
+from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.stages.replay import StoredVotes
@@ -150,13 +150,13 @@ class Planner:
         return float(len(self.budgets.names) * self.settings.teachers_per_party)
 
     @cached_property
-    def _even(self) -> Histograms:
+    def _even(self) -> PlannedHistograms:
         """Histograms if each vote counts one."""
         return self.histograms(np.ones(len(self.budgets.names)))
 
-    def histograms(self, weights: Float64[ndarray, " parties"]) -> Histograms:
+    def histograms(self, weights: Float64[ndarray, " parties"]) -> PlannedHistograms:
         """The planned histograms when parties have these weights a vote."""
-        return Histograms.of(weighted_counts(self.stored, weights), self.truth)
+        return PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
 
     def correct(self, weights: Float64[ndarray, " parties"], sigma: float) -> Float64[ndarray, " queries"]:
         """The probability of a right label a query, if it is answered."""

@@ -6,12 +6,12 @@ import json
 
 import click
 
-from simulations.planning.plan import Plan
+from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
 from simulations.results.noise import noise_words
 
 
-def print_plan(plan: Plan, *, as_json: bool) -> None:
+def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     """The plan as a table of the groups that end first, or as JSON."""
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))

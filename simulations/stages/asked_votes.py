@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.research.evidence import Evidence, Units
+from protocols.research.evidence import QueryVotes, Units
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.accountants import cast_weights
@@ -62,13 +62,13 @@ class AskedVotes:
             self.thresholds[second] = study.interactive_threshold
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> QueryVotes:
         """The same for a data-dependent accountant; one threshold: differences to it are part of the offsets."""
         student = None
         if self.study.mechanism.interactive:
             above = (self.thresholds - (self.study.threshold or 0.0))[:, None]
             student = np.broadcast_to(self.offsets + above, self.counts.shape).copy()
-        return Evidence(
+        return QueryVotes(
             mechanism=self.study.mechanism,
             counts=self.counts,
             abstentions=self._abstentions(),

@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from scipy.stats import t
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
@@ -121,7 +121,7 @@ def live_study(
             )
             for i, seat in enumerate(study.roster)
         }
-        exchange = InProcess(
+        exchange = InProcessTransport(
             {name: party.handle for name, party in parties.items()},
             absent=_absent(study, dropout_presence(len(parties), rate=dropout, seed=seed)) if dropout else None,
         )

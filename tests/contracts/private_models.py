@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
@@ -92,7 +92,7 @@ class PrivateParties:
         return lambda request: self.parties[name].handle(request)
 
     def exchange(self, **how):
-        return InProcess(self.handlers, **how)
+        return InProcessTransport(self.handlers, **how)
 
     def spent(self):
         return [self.ledgers[seat.party].balance(seat.party).spent for seat in self.study.roster]

@@ -22,8 +22,7 @@ from PIL import Image
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
-from coordinator.home import Home as CoordinatorHome
-from coordinator.home import Settings, settings_toml
+from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.labelling.pool import read_pool as read_operators_pool
 from coordinator.labelling.pool import stored_pool
 from coordinator.labelling.training import kept_student
@@ -255,7 +254,7 @@ def _guardian(folder: Path) -> bytes:
 
 
 _NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-_SETTINGS = Settings(
+_SETTINGS = CoordinatorSettings(
     consortium="test",
     coordinator="centre",
     listen="127.0.0.1:1",

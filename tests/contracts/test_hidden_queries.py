@@ -133,7 +133,7 @@ def session(study, parties, name, here, request):
     """The querying party's steps with one seat up to the last request, which is returned."""
     with Ledger(":memory:") as own:
         aggregation = private_queries.PrivateQueries(study, hidden_queries(), here.dial, source=seeded_source(3))
-        asked = private_queries.Asked(
+        asked = private_queries.ReservedBatch(
             study, own, request, (name,), np.ones((len(study.roster), 8), bool), None, parties.exchange()
         )
         left_out: dict[str, str] = {}
@@ -266,7 +266,7 @@ def test_a_dealt_part_is_of_the_guardian_for_this_key_seat_and_batch_or_it_is_re
         with Ledger(":memory:") as own:
             aggregation = private_queries.PrivateQueries(STUDY, hidden_queries(), here.dial, source=seeded_source(3))
             takes_part = np.ones((6, 8), bool)
-            asked = private_queries.Asked(STUDY, own, request, ("p0",), takes_part, None, noting)
+            asked = private_queries.ReservedBatch(STUDY, own, request, ("p0",), takes_part, None, noting)
             aggregation._compute(asked, ["p0"], {})
     dealt = next(each for each in seen if each.step == "dealt")
     fresh = replace(dealt, step="architecture", arrays=(COUNT,))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
@@ -105,7 +105,7 @@ def labelled(study, votes, aggregation, ledger=None, exchange=None, pool=POOL):
         study,
         ledger=ledger or Ledger(":memory:"),
         aggregation=aggregation,
-        exchange=exchange or InProcess({name: party.handle for name, party in parties.items()}),
+        exchange=exchange or InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"contract",
     )
     labelling = coordinator.label(pool, train=train if study.mechanism.interactive else None)

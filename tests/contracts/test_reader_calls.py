@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("party", "coordinator", "protocols", "simulations")
+ROOMS = ("conclave", "party", "coordinator", "guardian", "runtime", "protocols", "simulations")
 
 # Calls that turn bytes into values, by their last two names; ".x" is a method of anything.
 CALLS = frozenset(
@@ -38,14 +38,6 @@ ALLOWED = {
         "x509.load_pem_x509_csr": "the one way",
     },
     "protocols/ledger/ledger.py": {"sqlite3.connect": _DATABASE},
-    "benchmarks/spu/infer.py": {
-        "json.loads": "runs inside SPU, without this package, on files that the benchmark wrote",
-        "np.load": "runs inside SPU, without this package, on files that the benchmark wrote",
-        ".read_text": "runs inside SPU, without this package, on files that the benchmark wrote",
-    },
-    "benchmarks/spu/noisy_argmax.py": {
-        "np.load": "runs inside SPU, without this package, on files that the benchmark wrote"
-    },
     "party/budget/policy.py": {"sqlite3.connect": _DATABASE},
     "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},

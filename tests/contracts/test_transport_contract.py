@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -46,7 +46,7 @@ def with_transport(name, folder, body):
         for i, party in enumerate(NAMES)
     }
     try:
-        return body(InProcess(handlers))
+        return body(InProcessTransport(handlers))
     finally:
         for ledger in ledgers.values():
             ledger.close()

@@ -2,21 +2,21 @@ import stat
 
 import pytest
 
-from coordinator.home import Home, Settings, settings_toml
+from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from runtime.files import write
 from tests.operators import SETTINGS
 
 
 def test_settings_are_read_as_they_were_written(tmp_path):
-    home = Home(tmp_path)
+    home = CoordinatorHome(tmp_path)
     write(home.settings_file, settings_toml(SETTINGS))
     assert home.settings() == SETTINGS
 
 
 def test_every_setting_is_explained_in_the_file():
     lines = settings_toml(SETTINGS).splitlines()
-    for key in Settings.__dataclass_fields__:
+    for key in CoordinatorSettings.__dataclass_fields__:
         at = next(number for number, line in enumerate(lines) if line.startswith(f"{key} ="))
         assert lines[at - 1].startswith("# ")
 
@@ -34,7 +34,7 @@ def test_every_setting_is_explained_in_the_file():
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path, line, said):
-    home = Home(tmp_path)
+    home = CoordinatorHome(tmp_path)
     key = line.partition(" ")[0]
     kept = [each for each in settings_toml(SETTINGS).splitlines() if not each.startswith(f"{key} =")]
     write(home.settings_file, "\n".join([*kept, line]))
@@ -43,7 +43,7 @@ def test_a_wrong_setting_is_named(tmp_path, line, said):
 
 
 def test_a_missing_setting_and_a_missing_home_are_told_apart(tmp_path):
-    home = Home(tmp_path)
+    home = CoordinatorHome(tmp_path)
     with pytest.raises(DataUnavailable, match="init"):
         home.settings()
     write(home.settings_file, 'consortium = "heart"')

@@ -10,13 +10,13 @@ import urllib.request
 import grpc
 import pytest
 
-from coordinator.home import Home, Settings, settings_toml
+from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.members.authority import Authority
 from coordinator.serving import Lock, serve
 from coordinator.status import alive, read_status
 from coordinator.store.store import Store
 from party.connection.node import Node
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.party import Party
 from protocols.crypto.identity import COORDINATOR_HOST, certificate_from_pem, certificate_request, new_key, to_pem
 from protocols.errors import InvalidInput, Refused, StorageFailed
@@ -290,7 +290,7 @@ class Hospital:
             certificate=certificate_from_pem(self.pem),
             authority=self.home.authority(),
             address=f"127.0.0.1:{self.port}",
-            seats=lambda: [Seat(self.study, self.party, self.ledger, anchor=lambda: None)],
+            seats=lambda: [ServedSeat(self.study, self.party, self.ledger, anchor=lambda: None)],
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,
@@ -361,8 +361,11 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        write(home.settings_file, settings_toml(Settings(**{**SETTINGS.__dict__, "listen": f"127.0.0.1:{port}"})))
+        write(
+            home.settings_file,
+            settings_toml(CoordinatorSettings(**{**SETTINGS.__dict__, "listen": f"127.0.0.1:{port}"})),
+        )
         with pytest.raises(InvalidInput, match="cannot listen"):
             serve(home, stop=threading.Event(), log=Log(io.StringIO()))
-    with Lock(Home(home.folder)):
+    with Lock(CoordinatorHome(home.folder)):
         pass

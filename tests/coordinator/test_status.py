@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.status import alive, job_line, read_status, study_status
-from coordinator.store.rows import Serving, Session
+from coordinator.store.rows import Serving, SessionRecord
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from tests.operators import add_study, enrol, make_home
@@ -46,7 +46,7 @@ def test_what_a_ledger_holds_is_taken_off_the_answers_and_on_the_budget_used(hom
 
 def test_nobody_is_connected_when_serve_is_gone(home):
     with Store(home) as store:
-        sessions = [Session("a", 1.0, 2.0, "x", "s", 1)]
+        sessions = [SessionRecord("a", 1.0, 2.0, "x", "s", 1)]
         store.write_sessions(sessions, Serving(7, time.time(), 1, 2, 0))
         assert [each["party"] for each in read_status(store)["connected"]] == ["a"]
         assert alive(store) is not None

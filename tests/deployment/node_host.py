@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from party.connection.node import Node
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.party import Party
 from protocols.crypto.identity import certificate_from_pem, key_from_pem
 from protocols.ledger.ledger import Ledger
@@ -25,7 +25,7 @@ def main(folder: Path, names: list[str]) -> None:
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=certificate_from_pem((folder / "authority.pem").read_bytes()),
             address=(folder / "address").read_text(),
-            seats=partial(list, [Seat(study, party, ledgers[-1], anchor=lambda: None)]),
+            seats=partial(list, [ServedSeat(study, party, ledgers[-1], anchor=lambda: None)]),
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,

@@ -15,7 +15,7 @@ import threading
 import numpy as np
 import pytest
 
-from coordinator.labelling.jobs import OpenStudy
+from coordinator.labelling.jobs import ServedStudy
 from coordinator.store.store import Store
 from party.commands.group import run_command
 from party.party import Party
@@ -219,7 +219,7 @@ def test_a_job_of_the_coordinator_writes_no_vote_and_no_label_down(tmp_path, sec
     hub.refusing["hospital-1"] = "teachers_failed"
     with Store(home) as store:
         job = store.ask_job("test", student=None)
-        opened = OpenStudy(
+        opened = ServedStudy(
             store,
             "test",
             hub,

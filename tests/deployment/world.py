@@ -23,7 +23,7 @@ from coordinator.connection.receipts import record
 from coordinator.connection.session import Session, SessionEnded
 from coordinator.connection.sessions import Sessions
 from party.connection.node import Node, _Session
-from party.connection.seat import Seat
+from party.connection.seat import ServedSeat
 from party.connection.seat import standing as standing_of
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key
@@ -140,7 +140,7 @@ class World:
         self.loop = asyncio.new_event_loop()
         self.ledgers: dict[str, Ledger] = {}
         self.nodes: dict[str, Node] = {}
-        self.seats: dict[str, Seat] = {}
+        self.seats: dict[str, ServedSeat] = {}
         self.sessions_of: dict[str, tuple[Session, _Session]] = {}
         self.old: dict[str, bytes] = {}
         self.away: set[str] = set()
@@ -159,7 +159,7 @@ class World:
             self.ledgers[name].close()
         ledger = self.ledgers[name] = open_ledger(self.folder / f"{name}.sqlite")
         party = Party(name, study=self.study, ledger=ledger, voter=voter(name), coins_from=None, settles=self.settles)
-        self.seats[name] = Seat(self.study, party, ledger, anchor=lambda: None)
+        self.seats[name] = ServedSeat(self.study, party, ledger, anchor=lambda: None)
         self.nodes[name] = Node(
             key=KEYS[name],
             certificate=CERTIFICATES[name],

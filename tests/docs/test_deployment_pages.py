@@ -14,12 +14,12 @@ import pytest
 
 from coordinator.connection.hub import INBOUND_BYTES
 from coordinator.connection.relaying import AT_ONCE, PER_SECOND
-from coordinator.home import Settings as CoordinatorSettings
+from coordinator.home import CoordinatorSettings
 from party.budget.policy import Policy
 from party.data.settings import DataSettings
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap
-from party.settings import Invitation, Settings, TeacherSettings
+from party.settings import Invitation, PartySettings, TeacherSettings
 from protocols.crypto.identity import PEM_BYTES
 from protocols.errors import Refused
 from protocols.study.file import read_study
@@ -90,7 +90,7 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("[[terms.feature]]") == _keys(Feature)
     assert described("[[party]]") == _keys(Seat) | {"signing_key"}
     node = {f"data.{key}" for key in _keys(DataSettings)} | {f"teachers.{key}" for key in _keys(TeacherSettings)}
-    node |= {f"node.{key}" for key in _keys(Settings) - {"data", "teachers", "lifetime"}}
+    node |= {f"node.{key}" for key in _keys(PartySettings) - {"data", "teachers", "lifetime"}}
     node |= {f"lifetime.{unit}.{key}" for unit in ("record", "party") for key in ("epsilon", "delta")}
     assert described("node.toml") == node
     assert described("coordinator.toml") == _keys(CoordinatorSettings)
@@ -160,8 +160,8 @@ def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
     with Policy(":memory:") as policy:
         for number in range(most):
             one = replace(study, name=f"study-{number}", roster=roster)
-            policy.approve(one, party="north", data_set="register", caps=caps, home=Home(tmp_path))
+            policy.approve(one, party="north", data_set="register", caps=caps, home=PartyHome(tmp_path))
         if epsilon == 4:
             one = replace(study, name="one-more", roster=roster)
             with pytest.raises(Refused, match="lifetime_cap"):
-                policy.approve(one, party="north", data_set="register", caps=caps, home=Home(tmp_path))
+                policy.approve(one, party="north", data_set="register", caps=caps, home=PartyHome(tmp_path))

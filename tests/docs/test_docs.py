@@ -18,7 +18,7 @@ import pytest
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import DataCorrupt
 from protocols.mechanisms.gnmax import GNMax
-from protocols.research.evidence import Evidence, Units
+from protocols.research.evidence import QueryVotes, Units
 from protocols.research.private import Private
 from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
@@ -144,7 +144,7 @@ def example(number: int, folder: Path) -> ModuleType:
 
 def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path) -> None:
     account = example(1, tmp_path).ReleasedGaussian()
-    given = Evidence(
+    given = QueryVotes(
         mechanism=GNMax(sigma=10.0),
         counts=np.array([[30.0, 10.0], [25.0, 15.0], [20.0, 20.0]]),
         abstentions=False,

@@ -19,7 +19,7 @@ import party.data.npz
 import party.data.parquet  # noqa: F401
 from coordinator.labelling.pool import read_pool
 from coordinator.release.earlier import read_statement
-from coordinator.release.evidence import Charge, Evidence, Kept, evidence_in, files_of
+from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_json
 from coordinator.release.labels import labels_csv, read_labels
 from coordinator.release.manifest import read_manifest
@@ -66,7 +66,7 @@ from protocols.wire.frames import (
     Goodbye,
     Hello,
     RefusedSeat,
-    Standing,
+    SeatHeads,
     Welcome,
     _decode,
     _encode,
@@ -161,7 +161,7 @@ def conversation(data: bytes) -> None:
 
 
 EVIDENCE = files_of(
-    Evidence(
+    ReleaseEvidence(
         "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),),
         (Entry(1, 10**18, "reserved", {"batch": 0}),), (Kept(0, "h", "settled", b"frame"),),
     )
@@ -243,7 +243,7 @@ def _messages() -> list[bytes]:
 
 
 FRAMES = (
-    Hello((1,), "software", NONCE, (Standing(DIGEST, "h", EMPTY, EMPTY, (DIGEST,)),)),
+    Hello((1,), "software", NONCE, (SeatHeads(DIGEST, "h", EMPTY, EMPTY, (DIGEST,)),)),
     Welcome(1, NONCE, 1, (RefusedSeat(DIGEST, "h", "code", "reason"),)),
     Ask(NONCE, 1, NONCE, DIGEST, "h", EMPTY, EMPTY, b"envelope"),
     Answer(NONCE, 1, DIGEST, "h", EMPTY, EMPTY, b"envelope"),

@@ -16,7 +16,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_authority, new_key, to_pem
 from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
 from protocols.wire.guardian.greeting import CONVERSE_METHOD, Opening
-from protocols.wire.guardian.stream import CARRIED_BYTES, Goodbye
+from protocols.wire.guardian.stream import CARRIED_BYTES, EndedByPeer
 from tests.consortium import NOW, deployed_study
 from tests.guardians import Echo, Guardianship, guarded_study
 from tests.operators import wait_until
@@ -194,7 +194,7 @@ def test_a_guardian_of_another_consortium_is_refused(served):
         (BudgetExceeded("cap"), "budget_exceeded", ChannelClosed),
         (MalformedMessage("share 17"), "malformed", ChannelClosed),
         (ChannelClosed("gone"), "conversation_broke", ChannelClosed),
-        (StorageFailed("/secret/path is full"), "storage_failed", Goodbye),
+        (StorageFailed("/secret/path is full"), "storage_failed", EndedByPeer),
         (ValueError("share 17"), "ValueError", Refused),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from party.commands.group import run_command
-from party.home import Home
+from party.home import PartyHome
 from protocols.crypto.identity import to_pem
 from protocols.study.file import write_study
 from protocols.study.study import Study
@@ -41,7 +41,9 @@ def write_records(path: Path, *, rows: int = 60, seed: int = 3) -> Path:
     return path
 
 
-def make_member(folder: Path, consortium, *, party: str = "hospital-0", epsilon: float = 12.0, **more: str) -> Home:
+def make_member(
+    folder: Path, consortium, *, party: str = "hospital-0", epsilon: float = 12.0, **more: str
+) -> PartyHome:
     """An initialised and certified home with records; its settings are complete."""
     folder.mkdir(exist_ok=True)
     invitation = write_invitation(folder / "invitation.toml", consortium, party=party)
@@ -53,7 +55,7 @@ def make_member(folder: Path, consortium, *, party: str = "hospital-0", epsilon:
         + ["--epsilon", str(epsilon), "--delta", "1e-5", more.get("settle", "--settle")]
     )
     assert code == 0
-    home = Home((folder / "home").resolve())
+    home = PartyHome((folder / "home").resolve())
     from protocols.crypto.identity import key_from_pem
 
     certificate = consortium.certify(key_from_pem(home.key.read_bytes()), party)

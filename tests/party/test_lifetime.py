@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from party.budget.policy import Policy
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import (
     CURRENCIES,
     LifetimeCap,
@@ -147,7 +147,7 @@ def test_gaussian_dp_is_allowed_below_the_cap_to_50_digits_too():
 
 def test_what_is_allowed_does_not_sink_as_studies_of_float_noise_are_approved(tmp_path):
     """An allowance that did would need delta + (1 + e^epsilon) max t: its sinking depends on earlier releases."""
-    caps, home = {"record": LifetimeCap(8.0, 1e-5)}, Home(tmp_path)
+    caps, home = {"record": LifetimeCap(8.0, 1e-5)}, PartyHome(tmp_path)
     study = make_study([0.5] * 30, threshold=1.0, teachers=1)
     with Policy(":memory:") as policy:
         seen = []

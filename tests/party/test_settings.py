@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from party.home import Home, file_name, make_home, write_private
+from party.home import PartyHome, file_name, make_home, write_private
 from party.settings import check_address, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused
 from tests.studies import make_study
@@ -128,7 +128,7 @@ def test_a_home_is_its_owner_s_alone_and_answers_once(tmp_path):
 
 
 def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_path):
-    home, study = Home(tmp_path), make_study([1.0], threshold=1.0)
+    home, study = PartyHome(tmp_path), make_study([1.0], threshold=1.0)
     home.keep_study(study)
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
     with pytest.raises(InvalidInput, match="0 studies are called 'other'"):

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from party.budget.policy import Policy
-from party.home import Home
+from party.home import PartyHome
 from party.open_home import mend_home
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.database import Database
@@ -102,7 +102,7 @@ def test_writing_into_a_folder_of_somebodys_choice_does_not_change_the_folder(tm
 
 
 def opened_home(tmp_path):
-    home = Home(tmp_path / "home")
+    home = PartyHome(tmp_path / "home")
     for name in ("key.pem", "policy.sqlite", "studies/ab/teachers/p0/teacher-0000"):
         path = home.path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from coordinator.release.evidence import Charge, Evidence, Kept, chained, evidence_in, files_of
+from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
 from coordinator.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.crypto.channel import pair
@@ -39,7 +39,7 @@ from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
-from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, Standing, Welcome, _decode, _encode
+from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, SeatHeads, Welcome, _decode, _encode
 from protocols.wire.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
 from tests.consortium import deployed_study
 from tests.contracts.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
@@ -107,7 +107,7 @@ MESSAGES = [
     Settled(DIGEST, 7),
 ]
 FRAMES = [
-    Hello((1,), "software", NONCE, (Standing(DIGEST, "h", HEAD, HEAD, (DIGEST,)),)),
+    Hello((1,), "software", NONCE, (SeatHeads(DIGEST, "h", HEAD, HEAD, (DIGEST,)),)),
     Welcome(1, NONCE, 1, (RefusedSeat(DIGEST, "h", "code", "reason"),)),
     Ask(NONCE, 1, NONCE, DIGEST, "h", HEAD, HEAD, b"envelope"),
     Answer(NONCE, 1, DIGEST, "h", HEAD, HEAD, b"envelope"),
@@ -271,7 +271,7 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
 
 
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
-EVIDENCE = Evidence(
+EVIDENCE = ReleaseEvidence(
     "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
 )
 

@@ -28,7 +28,7 @@ from protocols.levels.hidden_queries.inference.announced import announced
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.material import Arrays
-from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, Plan
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
 from protocols.levels.level import Votes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.aggregation import SharedBallot
@@ -155,7 +155,7 @@ class PrivateBallot(SharedBallot):
             seat=self._seat,
         )
         known.answerer = Answerer(known.model, known.queries, dealt, context=request.batch_digest, source=self._source)
-        first = Plan.of(known.model.architecture, known.queries).exchanges[0]
+        first = InferencePlan.of(known.model.architecture, known.queries).exchanges[0]
         return known.answerer.step(first.name, ())
 
     def _infer(self, known: _Computation, arrays: Arrays) -> Arrays:

@@ -33,7 +33,7 @@ from protocols.levels.hidden_queries.inference.fixed_point import check_inputs
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
-from protocols.levels.level import Asked, LeftOut, code_of, given
+from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
@@ -81,12 +81,12 @@ class PrivateQueries(SharedAggregation):
         """What a Coordinator labels in place of the queries."""
         return np.zeros((len(self._queries), 0), dtype=np.float32)
 
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         super().released(asked)
         for seat in asked.seats:
             asked.ledger.forget(asked.request.digest, _COMPUTED + seat)
 
-    def _collect(self, asked: Asked, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+    def _collect(self, asked: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
         ledger, digest = asked.ledger, asked.request.digest
         ids = asked.request.batch.ids
         mark = _mark(self._queries[ids])
@@ -120,7 +120,7 @@ class PrivateQueries(SharedAggregation):
                 break
         return received
 
-    def _compute(self, asked: Asked, seats: Iterable[str], left_out: dict[str, str]) -> None:
+    def _compute(self, asked: ReservedBatch, seats: Iterable[str], left_out: dict[str, str]) -> None:
         """Computes with each seat's model up to the last request, and notes that with what reads its reply."""
         study, request = asked.study, asked.request
         queries = self._queries[request.batch.ids]
@@ -179,7 +179,7 @@ def _first(request: VoteRequest, part: Dealt, study: Study) -> StepRequest:
     return StepRequest(study.digest, request.digest, DEALT, (part.sealed, part.signature))
 
 
-def _stepped(asked: Asked, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
+def _stepped(asked: ReservedBatch, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
     """What each seat's step gave; a seat that gave nothing of use is left out."""
     if not steps:
         return {}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Asked, Counted, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.secure_sum.authenticator import Verify
 from protocols.levels.secure_sum.collecting import (
     Keys,
@@ -52,7 +52,7 @@ class SummedAggregation(Aggregation):
     with the same parties.
     """
 
-    def count(self, asked: Asked) -> Counted:
+    def count(self, asked: ReservedBatch) -> Counted:
         study = asked.study
         context = context_of(study, asked.request.digest, queries=len(asked.request.batch.ids))
         verify = roster_verifier(study)
@@ -73,12 +73,12 @@ class SummedAggregation(Aggregation):
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
         return Counted(labels, voted, opened.left_out | left_out)
 
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         """Forgets what was kept in order to go on."""
         for kind in (_SHARED, _MASKED):
             asked.ledger.forget(asked.request.digest, kind)
 
-    def _shared(self, asked: Asked, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
+    def _shared(self, asked: ReservedBatch, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
         noted = asked.ledger.noted(asked.request.digest, _SHARED)
         if noted is None:
             everyone = np.ones(context.parties, dtype=bool)
@@ -94,7 +94,7 @@ class SummedAggregation(Aggregation):
         absent = {name: "absent" for name, there in zip(context.members, sharers.tolist(), strict=True) if not there}
         return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
 
-    def _masked(self, asked: Asked, shared: Shared, left_out: dict[str, str]) -> Masked:
+    def _masked(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
         noted = asked.ledger.noted(asked.request.digest, _MASKED)
         if noted is None:
             masked = collect_masked(shared, self._votes(asked, shared, left_out))
@@ -105,7 +105,7 @@ class SummedAggregation(Aggregation):
         absent = {name: "absent" for name, there in zip(members, present.tolist(), strict=True) if not there}
         return Masked(shared, present, total.copy(), absent)
 
-    def _votes(self, asked: Asked, shared: Shared, left_out: dict[str, str]) -> Replies:
+    def _votes(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:
         request, seats = asked.request, asked.study.seats
         asking = {
             name: VoteRequest(request.study, request.run, request.batch, shared.request(seats[name]))
@@ -121,7 +121,7 @@ class SummedAggregation(Aggregation):
 
     def _step(
         self,
-        asked: Asked,
+        asked: ReservedBatch,
         step: str,
         present: ndarray,
         request: Callable[[int], tuple[ndarray, ...]],

@@ -19,7 +19,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Asked, Ballot, Counted, LeftOut, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
@@ -103,7 +103,7 @@ class SharedAggregation(Aggregation):
         self._source = source
         self._noise_source = noise_source or source
 
-    def count(self, asked: Asked) -> Counted:
+    def count(self, asked: ReservedBatch) -> Counted:
         ledger, digest = asked.ledger, asked.request.digest
         left_out: dict[str, str] = {}
         noted = ledger.noted(digest, _SUBMITTED)
@@ -120,7 +120,7 @@ class SharedAggregation(Aggregation):
         with self._dial() as channel:
             return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
 
-    def _collect(self, asked: Asked, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+    def _collect(self, asked: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
         replies = asked.exchange(dict.fromkeys(asked.seats, asked.request))
         received = {}
         for seat in asked.seats:
@@ -140,7 +140,7 @@ class SharedAggregation(Aggregation):
     def _converse(
         self,
         channel: Channel,
-        asked: Asked,
+        asked: ReservedBatch,
         seats: Int64[ndarray, " seats"],
         shares: list[CoordinatorShare],
         sealed: tuple[bytes, ...],
@@ -203,12 +203,12 @@ class SharedAggregation(Aggregation):
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
 
-    def _give_up(self, asked: Asked, left_out: dict[str, str]) -> Counted:
+    def _give_up(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
         """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
         asked.ledger.forget(asked.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)
 
-    def released(self, asked: Asked) -> None:
+    def released(self, asked: ReservedBatch) -> None:
         """Forgets shares and noise of a batch that is settled: nobody may ask for it again."""
         forget(asked.ledger, asked.request.digest)
 
@@ -219,14 +219,14 @@ def forget(ledger: Ledger, digest: bytes) -> None:
         ledger.forget(digest, kind)
 
 
-def _share(arrays: tuple[ndarray, ...], asked: Asked) -> CoordinatorShare:
+def _share(arrays: tuple[ndarray, ...], asked: ReservedBatch) -> CoordinatorShare:
     study = asked.study
     return check_coordinator_share(
         arrays, voters=study.teachers, queries=len(asked.request.batch.ids), classes=study.classes
     )
 
 
-def _pack(asked: Asked, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
+def _pack(asked: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
     """What a batch is submitted with, in order of the roster."""
     study = asked.study
     seats = sorted(study.seats[seat] for seat in received)
@@ -244,7 +244,7 @@ def _pack(asked: Asked, received: dict[str, tuple[bytes, CoordinatorShare]]) -> 
 
 
 def _unpack(
-    noted: bytes, asked: Asked
+    noted: bytes, asked: ReservedBatch
 ) -> tuple[
     Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None
 ]:

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Int64, UInt32, UInt64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
-from protocols.crypto.circuit import Outcome, conjunctions_a_query, noisy_argmax
+from protocols.crypto.circuit import OutcomeWires, conjunctions_a_query, noisy_argmax
 from protocols.crypto.counting_ring import LIMIT
 from protocols.crypto.field import BITS, P, from_integers, plus
 from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen, colours
@@ -220,18 +220,18 @@ def _bits(numbers: UInt32[ndarray, "rows queries"]) -> Bool[ndarray, "31 rows qu
     return ((numbers >> np.arange(BITS, dtype=np.uint32)[:, None, None]) & np.uint32(1)).astype(np.bool_)
 
 
-def _outputs(found: Outcome) -> UInt64[ndarray, "outputs queries 2"]:
+def _outputs(found: OutcomeWires) -> UInt64[ndarray, "outputs queries 2"]:
     """The label's wires, and after them the pass bit's."""
     if found.passed is None:
         return found.label
     return np.concatenate([found.label, found.passed[None]])
 
 
-def _masks(zeros: Outcome) -> bytes:
+def _masks(zeros: OutcomeWires) -> bytes:
     return np.packbits(colours(_outputs(zeros)).reshape(-1)).tobytes()
 
 
-def _opened(active: Outcome, masks: bytes) -> Bool[ndarray, "outputs queries"]:
+def _opened(active: OutcomeWires, masks: bytes) -> Bool[ndarray, "outputs queries"]:
     seen = colours(_outputs(active))
     return seen ^ np.unpackbits(np.frombuffer(masks, np.uint8), count=seen.size).astype(np.bool_).reshape(seen.shape)
 

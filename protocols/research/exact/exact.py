@@ -26,7 +26,7 @@ from scipy.special import log_ndtr
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
-from protocols.research.exact.exact_labels import Block, Histograms, blocks, moves
+from protocols.research.exact.exact_labels import Block, GroupedHistograms, blocks, moves
 from protocols.research.papernot2018 import check_counts
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN, check_votes
@@ -206,7 +206,7 @@ def _givers(
 
 
 def _costs(
-    distinct: Histograms, orders: Float64[ndarray, " orders"], setting: QuerySetting, s: float
+    distinct: GroupedHistograms, orders: Float64[ndarray, " orders"], setting: QuerySetting, s: float
 ) -> Float64[ndarray, "directions rows givers orders"]:
     """The largest divergence, forward and reverse, over the moves out of each group; 0 where no unit can give."""
     rows, groups = distinct.counts.shape
@@ -224,7 +224,7 @@ def _costs(
 
 
 def _outcomes(
-    histograms: Histograms, setting: QuerySetting, s: float
+    histograms: GroupedHistograms, setting: QuerySetting, s: float
 ) -> tuple[
     Float64[ndarray, "rows outcomes givers getters"],
     Float64[ndarray, "rows outcomes givers getters"],
@@ -259,7 +259,7 @@ def _outcomes(
     return np.concatenate(before, axis=1), np.concatenate(after, axis=1), np.concatenate(often, axis=1)
 
 
-def _largest_after(histograms: Histograms, s: float) -> Float64[ndarray, "rows givers getters"]:
+def _largest_after(histograms: GroupedHistograms, s: float) -> Float64[ndarray, "rows givers getters"]:
     """The largest value that is held against the threshold after each move."""
     held, groups = histograms.compared, histograms.compared.shape[1]
     same = np.eye(groups, dtype=np.int64)

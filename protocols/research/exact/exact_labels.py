@@ -25,7 +25,7 @@ _NEWTON_STEPS = 7
 
 
 @dataclass(frozen=True, eq=False)
-class Histograms:
+class GroupedHistograms:
     """Distinct histograms with as many groups of equal classes each.
 
     counts: of each group in units of sigma, descending; compared: what is held against a threshold, in votes (classes
@@ -36,9 +36,9 @@ class Histograms:
     compared: Float64[ndarray, "rows groups"]
     sizes: Int64[ndarray, "rows groups"]
 
-    def part(self, rows: slice) -> Histograms:
+    def part(self, rows: slice) -> GroupedHistograms:
         """Some of the rows."""
-        return Histograms(self.counts[rows], self.compared[rows], self.sizes[rows])
+        return GroupedHistograms(self.counts[rows], self.compared[rows], self.sizes[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Block:
     queries: Int64[ndarray, " queries"]
     rows: Int64[ndarray, " queries"]
     member: Int64[ndarray, "queries classes"]
-    distinct: Histograms
+    distinct: GroupedHistograms
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +90,12 @@ def blocks(
         np.add.at(table[2], (at, rank[queries]), 1.0)
         rows, inverse = np.unique(np.hstack(list(table)), axis=0, return_inverse=True)
         values, held, sizes = np.hsplit(rows, 3)
-        distinct = Histograms(values / sigma, held, sizes.astype(np.int64))
+        distinct = GroupedHistograms(values / sigma, held, sizes.astype(np.int64))
         made.append(Block(queries, inverse.reshape(-1), member[queries], distinct))
     return made
 
 
-def moves(histograms: Histograms, *, shift: float) -> Moves:
+def moves(histograms: GroupedHistograms, *, shift: float) -> Moves:
     """The label distribution before and after every move of `shift` = s/sigma from one group to another."""
     v, sizes = histograms.counts, histograms.sizes.astype(np.float64)
     t, log_h = _nodes(v, v, sizes, shift)

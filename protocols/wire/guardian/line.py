@@ -21,7 +21,7 @@ from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
-from protocols.wire.guardian.stream import Goodbye, Stream
+from protocols.wire.guardian.stream import EndedByPeer, GuardianStream
 
 _WELCOME_WAIT_S = 20.0
 _LAST_WORDS_S = 5.0
@@ -61,7 +61,9 @@ Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried
 
 
 @contextmanager
-def conversation(study: Study, line: GuardianLine, carry: Carry, *, purpose: str) -> Iterator[tuple[Stream, Identity]]:
+def conversation(
+    study: Study, line: GuardianLine, carry: Carry, *, purpose: str
+) -> Iterator[tuple[GuardianStream, Identity]]:
     """A channel to the study's guardian, and who that is. purpose: see Opening.
 
     Raises InvalidInput without an address; ChannelClosed where nobody answers, or says that this passes; Refused: what
@@ -69,7 +71,7 @@ def conversation(study: Study, line: GuardianLine, carry: Carry, *, purpose: str
     "certificate_expired", "revoked" for who answers.
     """
     _check_study(study, line)
-    stream = Stream(silence_s=line.silence_s)
+    stream = GuardianStream(silence_s=line.silence_s)
     with carry(line, stream.outgoing()) as carried:
         reader = threading.Thread(target=stream.feed, args=(carried.pieces,), daemon=True)
         reader.start()
@@ -77,7 +79,7 @@ def conversation(study: Study, line: GuardianLine, carry: Carry, *, purpose: str
             yield stream, _greet(stream, study, line, purpose)
             stream.close()
             reader.join(_LAST_WORDS_S)
-        except Goodbye as goodbye:
+        except EndedByPeer as goodbye:
             if goodbye.code in _PASSING:
                 raise
             raise Refused(goodbye.code, f"the guardian refuses: {goodbye.reason}") from None
@@ -87,13 +89,13 @@ def conversation(study: Study, line: GuardianLine, carry: Carry, *, purpose: str
             reader.join()
 
 
-def _greet(stream: Stream, study: Study, line: GuardianLine, purpose: str) -> Identity:
+def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: str) -> Identity:
     """Says what this is about, and looks who answers."""
     opening = Opening(study.digest, purpose)
     try:
         stream.send(opening.encode())
         answer = stream.recv(WELCOME_BYTES, within_s=_WELCOME_WAIT_S)
-    except Goodbye:
+    except EndedByPeer:
         raise
     except ChannelClosed:
         _look_who_answers(line)

@@ -21,7 +21,7 @@ _PART, _LAST, _GOODBYE = 0, 1, 2
 _GOODBYE_CHARACTERS = 500
 
 
-class Goodbye(ChannelClosed):
+class EndedByPeer(ChannelClosed):
     """The other side ended the conversation, and said why. code: stable and machine-readable."""
 
     def __init__(self, code: str, reason: str) -> None:
@@ -30,7 +30,7 @@ class Goodbye(ChannelClosed):
         self.reason = reason
 
 
-class Stream:
+class GuardianStream:
     """One end of a channel. Its user calls send, recv and close; its carrier iterates `outgoing` and calls `feed`.
 
     silence_s: how long the other side may send or read nothing. Methods may be called from several threads.
@@ -54,7 +54,7 @@ class Stream:
     def recv(self, limit: int, *, within_s: float | int | None = None) -> bytes:
         """The next message. within_s: how long it may take until a piece of it is there [silence_s].
 
-        Raises MalformedMessage above `limit` bytes, and nothing is read after that; ChannelClosed, which is a Goodbye
+        Raises MalformedMessage above `limit` bytes, and nothing is read after that; ChannelClosed, which is EndedByPeer
         where the other side says why.
         """
         parts: list[bytes] = []
@@ -150,7 +150,7 @@ class Stream:
                 return False
             if piece[0] == _GOODBYE:
                 code, _, reason = piece[1:].decode(errors="replace").partition("\n")
-                self._stop_reading(Goodbye(_printable(code)[:40], _printable(reason)[:_GOODBYE_CHARACTERS]))
+                self._stop_reading(EndedByPeer(_printable(code)[:40], _printable(reason)[:_GOODBYE_CHARACTERS]))
                 return False
             self._changed.wait_for(lambda: self._unread_bytes <= _WAITING_BYTES or self._gone is not None)
             if self._gone is not None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.commands.group import run_command
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from coordinator.labelling.training import keep_student, train_student
 from coordinator.release.verify import verify_release
 from coordinator.store.store import Store, ledger_path
@@ -34,7 +34,7 @@ def home(tmp_path):
                 study,
                 ledger=ledger,
                 aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
-                exchange=InProcess({name: party.handle for name, party in parties.items()}),
+                exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
                 run=b"run",
             )
             labelling = coordinator.label(pool)

@@ -16,7 +16,7 @@ import pytest
 
 from coordinator.__main__ import main
 from coordinator.commands.group import COMMANDS, run_command, show_error
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.labelling.study_creation import TEMPLATE
 from coordinator.members.authority import Authority
 from coordinator.store.store import Store
@@ -74,7 +74,7 @@ def test_an_operator_goes_from_nothing_to_an_approved_party_and_takes_it_out_aga
     assert (tmp_path / "inv.toml").stat().st_mode & 0o777 == 0o600
     invitation = tomllib.loads((tmp_path / "inv.toml").read_text())
     assert invitation["token"] not in out
-    home = Home(tmp_path / "home")
+    home = CoordinatorHome(tmp_path / "home")
     request = certificate_request(new_key(), name="hospital-a")
     with Store(home) as store:
         token = base64.urlsafe_b64decode(invitation["token"])

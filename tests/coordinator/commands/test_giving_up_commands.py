@@ -10,11 +10,11 @@ import pytest
 
 from coordinator.commands.giving_up import _why
 from coordinator.commands.group import run_command
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.labelling.giving_up import give_up
-from coordinator.labelling.jobs import OpenStudy
+from coordinator.labelling.jobs import ServedStudy
 from coordinator.labelling.study_creation import create_study
-from coordinator.store.rows import Serving, Session
+from coordinator.store.rows import Serving, SessionRecord
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
@@ -39,7 +39,7 @@ class Bench:
 
     def label(self):
         self.now_ns += 10 * 10**9
-        opened = OpenStudy(
+        opened = ServedStudy(
             self.store, "test", self.hub, guardians=None, stop=threading.Event(), on_event=Log(io.StringIO())
         )
         opened.run(self.store.ask_job("test", student=None), patience_s=0.0)
@@ -47,7 +47,7 @@ class Bench:
         return self.store.job("test")
 
     def connect(self, *parties):
-        sessions = [Session(party, 1.0, 2.0, "x", "s", 1) for party in parties]
+        sessions = [SessionRecord(party, 1.0, 2.0, "x", "s", 1) for party in parties]
         self.store.write_sessions(sessions, Serving(7, time.time(), 1, 2, 0))
 
     def run(self, *arguments):
@@ -233,7 +233,7 @@ def test_killed_at_any_write_it_can_be_run_again(bench, tmp_path, monkeypatch, s
 def _statements(bench, folder, deaths):
     """How many statements it takes, on a copy of the home."""
     shutil.copytree(bench.home.folder, folder)
-    with Store(Home(folder), clock=lambda: bench.now_ns) as store:
+    with Store(CoordinatorHome(folder), clock=lambda: bench.now_ns) as store:
         before = deaths.statements
         give_up(store, "test", 0)
         return deaths.statements - before

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from coordinator.connection.session import UNASKED, Session
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, issue, key_to_pem, new_authority, new_key, to_pem
 from protocols.errors import Refused
@@ -42,7 +42,7 @@ def in_one_process(study):
         study,
         ledger=Ledger(":memory:"),
         aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
-        exchange=InProcess({name: party.handle for name, party in parties.items()}),
+        exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"run",
     )
     return coordinator.label(pool_of(study.terms.pool_size, study.terms.input_shape[0]))

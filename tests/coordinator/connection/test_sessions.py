@@ -13,7 +13,7 @@ from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, new_authority, new_key
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger
-from protocols.wire.frames import NONCE_BYTES, Answer, Standing
+from protocols.wire.frames import NONCE_BYTES, Answer, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Settled, encode
 from tests.consortium import NOW, deployed_study
 
@@ -56,7 +56,7 @@ class Telling:
 
             session = Session(Identity(SEAT, "party", CERTIFICATE), bytes(NONCE_BYTES), send, "", "", 1, serves=True)
             await self.sessions.add(session)
-            standing = Standing(self.study.digest, SEAT, EMPTY, EMPTY, MISSED)
+            standing = SeatHeads(self.study.digest, SEAT, EMPTY, EMPTY, MISSED)
             await self.sessions.tell(session, self.opened, [standing], aside)
             assert session.told.is_set()
             return self.sessions.remove(session)

@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from coordinator.labelling.giving_up import give_up
-from coordinator.labelling.jobs import OpenStudy
+from coordinator.labelling.jobs import ServedStudy
 from coordinator.status import study_status
 from coordinator.store.store import Store
 from party.party import Party
@@ -52,7 +52,7 @@ class Bench:
         self.opened = None
 
     def open(self):
-        self.opened = OpenStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
+        self.opened = ServedStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
         return self.opened
 
     def run(self, *, patience_s=120.0, student=None):
@@ -107,7 +107,7 @@ def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monk
         made.study,
         ledger=Ledger(":memory:"),
         aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
-        exchange=InProcess({name: party.handle for name, party in parties.items()}),
+        exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"run",
     ).label(pool_of(60, 4))
     found = made.store.labelled("test")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
@@ -227,7 +227,7 @@ def test_a_certificate_that_the_store_forgot_is_denied(home, tmp_path):
     """A store restored from a backup has forgotten whom it denied."""
     with Store(home) as store:
         _, pem = enrol(home, store, "a")
-    other = Home(tmp_path / "other")
+    other = CoordinatorHome(tmp_path / "other")
     create_consortium(other, SETTINGS)
     with Store(other) as forgetful:
         identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 from coordinator.release.release import make_release
 from coordinator.store.labelled import LabelledStudy
@@ -101,7 +101,7 @@ class Consortium:
         ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
         self.ledgers[study.name] = ledgers
         parties = {name: self._party(name, study, ledger, settles, ballots) for name, ledger in ledgers.items()}
-        within = InProcess({name: party.handle for name, party in parties.items()}, absent=absent)
+        within = InProcessTransport({name: party.handle for name, party in parties.items()}, absent=absent)
         with Ledger(folder / "ledger.sqlite") as ledger:
 
             def exchange(requests):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from coordinator.labelling.giving_up import give_up
-from coordinator.labelling.jobs import OpenStudy
+from coordinator.labelling.jobs import ServedStudy
 from coordinator.store.store import Store, ledger_path
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -44,7 +44,7 @@ class Bench:
         return exchange
 
     def label(self):
-        opened = OpenStudy(
+        opened = ServedStudy(
             self.store, "test", self.hub, guardians=None, stop=threading.Event(), on_event=Log(io.StringIO())
         )
         try:

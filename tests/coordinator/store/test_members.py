@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.home import Home
+from coordinator.home import CoordinatorHome
 from coordinator.store.members import Issued
 from coordinator.store.store import Store
 from protocols.errors import InvalidInput, Refused, StorageFailed
@@ -46,7 +46,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @initialize()
     def open(self):
         self.folder = Path(tempfile.mkdtemp())
-        self.store = Store(Home(self.folder), clock=lambda: 10**9)
+        self.store = Store(CoordinatorHome(self.folder), clock=lambda: 10**9)
         self.now = 0
         self.tokens: dict[int, dict] = {}
         self.serials: dict[int, dict] = {}
@@ -161,7 +161,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.store.__exit__()
-        self.store = Store(Home(self.folder), clock=lambda: 10**9)
+        self.store = Store(CoordinatorHome(self.folder), clock=lambda: 10**9)
 
     @rule()
     def time_passes(self):
@@ -234,7 +234,7 @@ def facts(store: Store) -> tuple:
 
 def test_a_kill_before_any_statement_leaves_whole_steps_with_their_log(tmp_path, monkeypatch):
     deaths = Deaths(monkeypatch)
-    with Store(Home(tmp_path), clock=lambda: 0) as store:
+    with Store(CoordinatorHome(tmp_path), clock=lambda: 0) as store:
         after_step = [facts(store)]
         started = deaths.statements
         life_of_a_party(store)
@@ -248,14 +248,14 @@ def test_a_kill_before_any_statement_leaves_whole_steps_with_their_log(tmp_path,
         folder = tmp_path / f"killed-{at}"
         folder.mkdir()
         deaths.disarm()
-        store = Store(Home(folder), clock=lambda: 0)
+        store = Store(CoordinatorHome(folder), clock=lambda: 0)
         deaths.arm(at)
         with pytest.raises(Killed):
             life_of_a_party(store)
         deaths.disarm()
         left = what_the_disk_has(folder / "store.sqlite", folder / "left")
         store.__exit__()
-        with Store(Home(left.parent)) as found:
+        with Store(CoordinatorHome(left.parent)) as found:
             steps = len(found.entries())
             assert [entry.event for entry in found.entries()] == EVENTS[:steps]
             assert facts(found) == expected[steps]
@@ -268,7 +268,7 @@ def test_a_kill_before_any_statement_leaves_whole_steps_with_their_log(tmp_path,
     ["DELETE FROM denied", "UPDATE denied SET reason = 'x'", "UPDATE invitation SET state = 'open'"],
 )
 def test_the_tables_themselves_refuse_to_take_a_step_back(tmp_path, statement):
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
         life_of_a_party(store)
         with pytest.raises(StorageFailed, match="nothing was written"), store.together():
             store._database.execute(statement)
@@ -276,7 +276,7 @@ def test_the_tables_themselves_refuse_to_take_a_step_back(tmp_path, statement):
 
 
 def test_an_invitation_that_expired_is_refused_unless_it_was_used_in_time(tmp_path):
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
 
         def ask(number, now_s):
             return refusal(
@@ -292,7 +292,7 @@ def test_an_invitation_that_expired_is_refused_unless_it_was_used_in_time(tmp_pa
 
 
 def test_a_key_that_was_revoked_is_never_taken_again(tmp_path):
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
         life_of_a_party(store)
         again = refusal(
             lambda: store.members.request(party="a", token_hash=token(2), fingerprint="K", pem=b"csr", now_s=1)
@@ -301,12 +301,12 @@ def test_a_key_that_was_revoked_is_never_taken_again(tmp_path):
 
 
 def test_a_token_is_stored_as_its_hash_alone(tmp_path):
-    with pytest.raises(StorageFailed, match="CHECK constraint"), Store(Home(tmp_path)) as store:
+    with pytest.raises(StorageFailed, match="CHECK constraint"), Store(CoordinatorHome(tmp_path)) as store:
         store.members.invite(party="a", token_hash=b"short", expires_s=1)
 
 
 def test_a_full_disk_says_so_writes_nothing_and_works_again_when_there_is_space(tmp_path):
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
         life_of_a_party(store)
         before = facts(store)
         pages = store._database.connection.execute("PRAGMA page_count").fetchone()[0]
@@ -329,7 +329,7 @@ def test_a_full_disk_says_so_writes_nothing_and_works_again_when_there_is_space(
 
 def test_a_store_that_another_process_holds_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr("protocols.ledger.database._BUSY_S", 0.05)
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
         other = sqlite3.connect(tmp_path / "store.sqlite")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StorageFailed, match="another command holds it"):

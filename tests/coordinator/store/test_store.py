@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.home import Home
-from coordinator.store.rows import Serving, Session
+from coordinator.home import CoordinatorHome
+from coordinator.store.rows import Serving, SessionRecord
 from coordinator.store.store import Store
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.labelling.coordinator import Labelling
@@ -37,7 +37,7 @@ class JobMachine(RuleBasedStateMachine):
     @initialize()
     def open(self):
         self.folder = Path(tempfile.mkdtemp())
-        self.store = Store(Home(self.folder))
+        self.store = Store(CoordinatorHome(self.folder))
         self.store.add_study(STUDY)
         self.states: dict[int, str] = {}
         self.asked: dict[int, int] = {}
@@ -92,7 +92,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule()
     def restart(self):
         self.store.__exit__()
-        self.store = Store(Home(self.folder))
+        self.store = Store(CoordinatorHome(self.folder))
 
     def picked(self, pick):
         """A job, the newest most often."""
@@ -129,7 +129,7 @@ def test_labels_and_the_end_of_their_job_are_stored_in_one_step(tmp_path, monkey
 
     def ready(folder):
         folder.mkdir()
-        store = Store(Home(folder))
+        store = Store(CoordinatorHome(folder))
         store.add_study(STUDY)
         store.start_job(store.ask_job("test", student=None).number)
         return store
@@ -148,7 +148,7 @@ def test_labels_and_the_end_of_their_job_are_stored_in_one_step(tmp_path, monkey
         deaths.disarm()
         left = what_the_disk_has(folder / "store.sqlite", folder / "left")
         store.__exit__()
-        with Store(Home(left.parent)) as found:
+        with Store(CoordinatorHome(left.parent)) as found:
             assert [job.state for job in found.open_jobs()] == ["running"]
             assert found._database.rows("SELECT * FROM labelled") == []
             assert found.entries()[-1].event == "job_started"
@@ -203,10 +203,10 @@ def test_a_study_is_its_name_and_its_terms(tmp_path):
 
 
 def test_sessions_are_those_that_serve_wrote_last(tmp_path):
-    with Store(Home(tmp_path)) as store:
-        store.write_sessions([Session("a", 1.0, 2.0, "x", "s", 1), Session("b", 1.0, 2.0, "y", "s", 1)],
+    with Store(CoordinatorHome(tmp_path)) as store:
+        store.write_sessions([SessionRecord("a", 1.0, 2.0, "x", "s", 1), SessionRecord("b", 1.0, 2.0, "y", "s", 1)],
                              Serving(7, 3.0, 1, 2, 0))  # fmt: skip
-        store.write_sessions([Session("b", 1.0, 4.0, "y", "s", 1)], Serving(7, 5.0, 1, 2, 0))
+        store.write_sessions([SessionRecord("b", 1.0, 4.0, "y", "s", 1)], Serving(7, 5.0, 1, 2, 0))
         assert [(each.party, each.last_seen_s) for each in store.sessions()] == [("b", 4.0)]
         assert store.serving() == Serving(7, 5.0, 1, 2, 0)
         store.clear_sessions()
@@ -215,7 +215,7 @@ def test_sessions_are_those_that_serve_wrote_last(tmp_path):
 
 
 def test_an_altered_audit_log_is_noticed(tmp_path):
-    with Store(Home(tmp_path)) as store:
+    with Store(CoordinatorHome(tmp_path)) as store:
         store.add_study(STUDY)
         store.ask_job("test", student=None)
         store._database.connection.execute("DROP TRIGGER audit_stays")

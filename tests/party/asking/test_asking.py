@@ -17,7 +17,7 @@ from party.budget.policy import Policy
 from party.commands.ask import check_complete
 from party.commands.group import run_command
 from party.connection.dialling import RelayLine, Unreachable
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from protocols.crypto.identity import new_key
 from protocols.errors import InvalidInput, Refused
@@ -360,7 +360,7 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
     table.write_text("f0,f1,f2\n1,2,3\n")
     assert command(place, consortium) == 3
     assert "column 'f3' is there 0 times" in capsys.readouterr().err
-    Home(home.path).certificate.unlink()
+    PartyHome(home.path).certificate.unlink()
     assert command(place, consortium) == 4
     assert "error [not_enrolled]" in capsys.readouterr().err
 
@@ -428,10 +428,10 @@ def test_studies_of_two_askers_cannot_together_pass_a_data_sets_lifetime_cap(tmp
     with Policy(":memory:") as policy:
         for querier in ("asker", "another-asker"):
             study = asked_study(querier=querier, name=f"of-{querier}", sigma=20.0, epsilon=5.0)
-            policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=Home(tmp_path))
+            policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path))
         third = asked_study(querier="a-third", name="of-a-third", sigma=20.0, epsilon=9.0)
         with pytest.raises(Refused, match="lifetime_cap"):
-            policy.approve(third, party="hospital-0", data_set="ward", caps=caps, home=Home(tmp_path))
+            policy.approve(third, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path))
 
 
 def test_more_queries_than_the_terms_allow_are_refused(consortium, tmp_path):

@@ -25,9 +25,9 @@ from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval, remember_policy
 from party.budget.withdrawal import withdraw
 from party.data.settings import DataSettings
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap, study_cost
-from party.settings import Settings, TeacherSettings
+from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from protocols.budgets.filter import NANO
 from protocols.errors import Refused
@@ -56,7 +56,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-class Place(Home):
+class Place(PartyHome):
     """A home whose studies are read once."""
 
     def study(self, digest):
@@ -354,7 +354,7 @@ class Hospital(RuleBasedStateMachine):
     @contextlib.contextmanager
     def seat(self, home, number):
         """The seat of a study at a home, if it may vote there."""
-        settings = Settings(
+        settings = PartySettings(
             data=DataSettings(name="ward", path=home.path, loader="csv", patient=""),
             teachers=TeacherSettings(kind="none", seed=1),
             lifetime=CAPS,

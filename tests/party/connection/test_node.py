@@ -12,7 +12,7 @@ from party.connection import node as node_module
 from party.connection import outgoing as outgoing_module
 from party.connection.node import Node, _Session
 from party.connection.outgoing import Outgoing
-from party.connection.seat import Seat, standing
+from party.connection.seat import ServedSeat, standing
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key, to_pem
 from protocols.errors import Refused
@@ -43,7 +43,7 @@ class At:
         self.study, self.events, self.saved = study, [], []
         self.ledger = Ledger(":memory:")
         party = Party(NAME, study=study, ledger=self.ledger, voter=voter(NAME), coins_from=None)
-        self.seats = {(study.digest, NAME): Seat(study, party, self.ledger, anchor=lambda: None)}
+        self.seats = {(study.digest, NAME): ServedSeat(study, party, self.ledger, anchor=lambda: None)}
         self.sender = identify(
             certificate(new_key(), sender, "coordinator"), authority=ROOT, now=NOW, role="coordinator"
         )
@@ -252,7 +252,7 @@ def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(set
         at = At()
         at.ledger.close()
         party = Party(NAME, study=STUDY, ledger=ledger, voter=voter(NAME), coins_from=None, settles=settles)
-        at.ledger, seat = ledger, Seat(STUDY, party, ledger, anchor=lambda: None)
+        at.ledger, seat = ledger, ServedSeat(STUDY, party, ledger, anchor=lambda: None)
         at.seats = {(STUDY.digest, NAME): seat}
         at.ask()
         assert len(standing(seat).unsettled) == 1

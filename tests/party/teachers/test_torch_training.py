@@ -13,7 +13,7 @@ from numpy import ndarray
 from sklearn.datasets import load_digits
 from torch.nn import functional
 
-from party.teachers.networks import CNN, MLP, Network
+from party.teachers.networks import CNN, MLP, TeacherNetwork
 from party.teachers.torch_teacher import TorchKind, TorchTeacher, cnn, mlp
 from party.teachers.training import train_looped, train_stacked
 from party.teachers.validation import Shard
@@ -47,7 +47,7 @@ def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dens
 
 
 @pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)
-def test_final_statistics_make_the_training_rows_come_out_as_in_training(network: Network) -> None:
+def test_final_statistics_make_the_training_rows_come_out_as_in_training(network: TeacherNetwork) -> None:
     images = torch.from_numpy(digit_shards(30)[0][0])
     parameters = network.initial(np.random.default_rng(0), (8, 8), 10)
     found: dict[str, torch.Tensor] = {}
@@ -57,7 +57,7 @@ def test_final_statistics_make_the_training_rows_come_out_as_in_training(network
 
 
 @pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)
-def test_stacked_training_agrees_with_looped_training(network: Network) -> None:
+def test_stacked_training_agrees_with_looped_training(network: TeacherNetwork) -> None:
     shards, seeds = digit_shards(40, 40, 25, 40), [1, 2, 3, 4]
     device = torch.device("cpu")
     looped = train_looped(network, shards, classes=10, seeds=seeds, device=device)

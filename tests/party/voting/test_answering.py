@@ -13,9 +13,9 @@ from party.budget.watermarks import Mark, remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data import load_records
 from party.data.settings import DataSettings
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap
-from party.settings import Settings, TeacherSettings
+from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.training import deals_of, train
 from protocols.errors import InvalidInput, Refused, StorageFailed
@@ -35,8 +35,8 @@ def place(tmp_path):
     """A home with settings, and a study that is approved and trained."""
     study = deployed_study(1, teachers=2, deadline_s=60.0)
     study = replace(study, terms=replace(study.terms, features=FEATURES))
-    home = Home(tmp_path)
-    settings = Settings(
+    home = PartyHome(tmp_path)
+    settings = PartySettings(
         data=DataSettings(name="ward", path=write_records(tmp_path / "r.csv"), loader="csv", patient="patient"),
         teachers=TeacherSettings(kind="tests.party.own_models:Saved", seed=1),
         lifetime={"record": LifetimeCap(12.0, 1e-5)},
@@ -301,7 +301,7 @@ def test_the_number_of_a_batch_that_a_restored_ledger_lost_buys_no_second_answer
 def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path):
     home, settings, study, policy = place
     answered(place, [0])
-    other = Home(tmp_path / "copy")
+    other = PartyHome(tmp_path / "copy")
     shutil.copytree(home.path / "studies", other.path / "studies")
     shutil.copy(home.path / "home.id", other.path)
     assert other.identity == home.identity
@@ -325,7 +325,7 @@ def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path
 def test_a_home_that_was_moved_goes_on_and_its_old_ledger_is_found(place, tmp_path_factory):
     home, settings, study, policy = place
     spent = answered(place, [0])
-    moved = Home(tmp_path_factory.mktemp("elsewhere") / "home")
+    moved = PartyHome(tmp_path_factory.mktemp("elsewhere") / "home")
     moved.path.mkdir()
     for name in ("studies", "home.id"):
         (home.path / name).rename(moved.path / name)
@@ -341,7 +341,7 @@ def test_another_home_neither_withdraws_a_study_nor_lowers_what_it_spent(place, 
     home, settings, study, policy = place
     answered(place, [0])
     before = reserved(policy)
-    other = Home(tmp_path / "other")
+    other = PartyHome(tmp_path / "other")
     other.path.mkdir()
     if kept:
         other.keep_study(study)
@@ -513,8 +513,8 @@ def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
 
 
 def test_the_identity_of_a_home_is_kept_and_something_else_in_its_file_is_refused(tmp_path):
-    home = Home(tmp_path)
-    assert home.identity == Home(tmp_path).identity
+    home = PartyHome(tmp_path)
+    assert home.identity == PartyHome(tmp_path).identity
     (tmp_path / "home.id").write_text("somebody's home")
     with pytest.raises(InvalidInput, match="32 hexadecimal digits"):
         _ = home.identity

@@ -11,9 +11,9 @@ from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data.settings import DataSettings
-from party.home import Home
+from party.home import PartyHome
 from party.lifetime import LifetimeCap
-from party.settings import Settings, TeacherSettings
+from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.training import train
@@ -34,7 +34,7 @@ STUDY = asked_study(quorum=1)
 
 
 def settings_of(folder, kind="logistic_regression"):
-    return Settings(
+    return PartySettings(
         data=DataSettings(name="ward", path=write_records(folder / "r.csv"), loader="csv", patient="patient"),
         teachers=TeacherSettings(kind=kind, seed=1),
         lifetime={"record": LifetimeCap(46.0, 1e-5)},
@@ -46,7 +46,7 @@ def settings_of(folder, kind="logistic_regression"):
 @pytest.fixture
 def place(tmp_path):
     """(home, settings, policy) of a hospital that approved and trained."""
-    home, settings = Home(tmp_path), settings_of(tmp_path)
+    home, settings = PartyHome(tmp_path), settings_of(tmp_path)
     home.key.write_bytes(key_to_pem(KEYS[SEAT]))
     home.keep_study(STUDY)
     said: list[str] = []
@@ -70,7 +70,7 @@ def test_a_kind_that_cannot_answer_is_refused_before_anything_is_read(tmp_path):
     settings = settings_of(tmp_path, "random_forest")
     missing = replace(settings, data=replace(settings.data, path=tmp_path / "absent.csv"))
     with pytest.raises(InvalidInput, match=r"teachers\.kind is 'random_forest'; allowed: logistic_regression, mlp"):
-        train(Home(tmp_path), missing, STUDY, SEAT, say=lambda text: None)
+        train(PartyHome(tmp_path), missing, STUDY, SEAT, say=lambda text: None)
 
 
 def step():

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from party.data.settings import DataSettings
-from party.home import Home
+from party.home import PartyHome
 from party.party import Party
-from party.settings import Settings, TeacherSettings
+from party.settings import PartySettings, TeacherSettings
 from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import load_teachers, read_manifest
 from party.voting.training import train
@@ -37,9 +37,9 @@ def study_of(teachers=2):
 
 def trained(tmp_path, kind, *, study=None, seed=1, files=()):
     study = study or study_of()
-    home = Home(tmp_path / "home")
+    home = PartyHome(tmp_path / "home")
     records = write_records(tmp_path / "records.csv")
-    settings = Settings(
+    settings = PartySettings(
         data=DataSettings(name="ward", path=records, loader="csv", patient="patient"),
         teachers=TeacherSettings(kind=kind, seed=seed, files=files),
         lifetime={},

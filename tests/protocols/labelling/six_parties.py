@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed
@@ -60,7 +60,9 @@ class World:
     def exchange(self, requests):
         self.requests += requests.values()
         missing = frozenset(name for name, request in requests.items() if self.gone(name, request))
-        replies = InProcess({name: self.parties[name].handle for name in NAMES}, absent=lambda _: missing)(requests)
+        replies = InProcessTransport({name: self.parties[name].handle for name in NAMES}, absent=lambda _: missing)(
+            requests
+        )
         self.vectors += [reply for reply in replies.values() if isinstance(reply, HiddenVotes)]
         return replies
 

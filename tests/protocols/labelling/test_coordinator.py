@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
@@ -37,7 +37,7 @@ def run_live(study, *, noise, votes=VOTES, wrap=lambda exchange: exchange):
         )
         for i, seat in enumerate(study.roster)
     }
-    exchange = wrap(InProcess({name: party.handle for name, party in parties.items()}))
+    exchange = wrap(InProcessTransport({name: party.handle for name, party in parties.items()}))
     with Ledger(":memory:") as ledger:
         coordinator = Coordinator(
             study, ledger=ledger, aggregation=ClearAggregation(noise), exchange=exchange, run=b"run"
@@ -155,7 +155,7 @@ def test_a_pool_above_the_query_limit_is_refused():
             study,
             ledger=ledger,
             aggregation=ClearAggregation(simulated(np.random.default_rng(0))),
-            exchange=InProcess({}),
+            exchange=InProcessTransport({}),
             run=b"run",
         )
         with pytest.raises(InvalidInput, match="at most 400"):
@@ -180,7 +180,7 @@ class Hospitals:
         }
 
     def label(self, ledger, *, seed, run, exchange=None):
-        exchange = exchange or InProcess(self.handlers)
+        exchange = exchange or InProcessTransport(self.handlers)
         noise = simulated(np.random.default_rng(seed))
         coordinator = Coordinator(
             self.study, ledger=ledger, aggregation=ClearAggregation(noise), exchange=exchange, run=run
@@ -210,7 +210,7 @@ def test_a_coordinator_that_stopped_within_a_batch_asks_it_again_without_another
 
     def dying(requests, calls=[0]):  # noqa: B006  # counts its calls on purpose
         calls[0] += 1
-        replies = InProcess(hospitals.handlers)(requests)
+        replies = InProcessTransport(hospitals.handlers)(requests)
         # The third message round carries the second batch's votes: they are given and never released.
         if calls[0] == 3:
             raise Died
@@ -248,7 +248,7 @@ def test_votes_of_a_party_that_was_not_asked_are_not_counted():
     plain = Hospitals(study)
 
     def eager(requests):
-        replies = InProcess(hospitals.handlers)(requests)
+        replies = InProcessTransport(hospitals.handlers)(requests)
         extra = next((reply for reply in replies.values() if isinstance(reply, VoteReply)), None)
         if extra is not None:
             for name in hospitals.handlers:

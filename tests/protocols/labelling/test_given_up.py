@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
@@ -206,7 +206,9 @@ def test_at_clear_a_reservation_stands_as_telling_would_lower_it(tmp_path):
 
     def exchange(requests):
         told.extend(each for each in requests.values() if isinstance(each, Outcome))
-        return InProcess({name: each.handle for name, each in parties.items()}, absent=lambda _: absent[0])(requests)
+        return InProcessTransport({name: each.handle for name, each in parties.items()}, absent=lambda _: absent[0])(
+            requests
+        )
 
     made = Coordinator(
         study,

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.channel import pair
 from protocols.crypto.randomness import seeded_source
@@ -71,7 +71,7 @@ class World:
             for i, name in enumerate(NAMES)
         }
         handlers = {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in NAMES}
-        self.exchange = InProcess(handlers)
+        self.exchange = InProcessTransport(handlers)
         self.wrap = lambda channel: channel
 
     def close(self):
@@ -155,7 +155,9 @@ def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
     world.label()
     digest = world.own.stored(0).digest
     world.own.forget(digest, "submitted")
-    world.exchange = InProcess({name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"}))
+    world.exchange = InProcessTransport(
+        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
+    )
     world.wrap = lambda channel: channel
     with pytest.raises(Refused, match="other_submission"):
         world.label()
@@ -402,11 +404,13 @@ def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
 
 
 def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first(world):
-    world.exchange = InProcess({name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"}))
+    world.exchange = InProcessTransport(
+        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
+    )
     world.wrap = lambda channel: Breaking(channel, 4)
     assert world.label().stop.reason == "guardian_lost"
     world.own.forget(world.own.stored(0).digest, "submitted")
-    world.exchange = InProcess({name: world.parties[name].handle for name in NAMES})
+    world.exchange = InProcessTransport({name: world.parties[name].handle for name in NAMES})
     world.wrap = lambda channel: channel
     got = world.label()
     assert (got.labels >= 0).any()

@@ -12,7 +12,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.research import moments2017, papernot2018
 from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
-from protocols.research.evidence import Circumstances, Evidence, Figures, Units
+from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
 from protocols.research.exact import exact
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
@@ -32,7 +32,7 @@ DELTA = np.array([1e-5, 1e-5, 1e-6, 1e-5])
 
 
 def evidence(mechanism, student_votes=None, *, abstentions=False):
-    return Evidence(
+    return QueryVotes(
         mechanism=mechanism, counts=COUNTS, abstentions=abstentions, answered=ANSWERED,
         student_votes=student_votes,
     )  # fmt: skip
@@ -135,7 +135,7 @@ def test_interactive_votes_are_held_against_the_student():
 
 def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_scatter():
     counts = np.tile([[52.0, 6.0, 2.0], [55.0, 3.0, 2.0]], (100, 1))
-    given = Evidence(
+    given = QueryVotes(
         mechanism=CONFIDENT, counts=counts, abstentions=False, answered=np.ones(200, dtype=bool), student_votes=None
     )
     everyone = Units(
@@ -188,7 +188,7 @@ def test_an_accountant_refuses_what_it_has_no_theorem_for_before_anything_is_tra
 
 
 def test_smooth_sensitivity_names_the_condition_that_fails():
-    given = Evidence(
+    given = QueryVotes(
         mechanism=TINY, counts=COUNTS, abstentions=False, answered=np.ones(40, dtype=bool), student_votes=None
     )
     everyone = Units(

@@ -15,7 +15,7 @@ from protocols.errors import DataCorrupt, DataUnavailable
 from simulations import datasets
 from simulations.datasets import DatasetRequest, mnist
 from simulations.datasets.sources import (
-    Source,
+    DataSource,
     check_content,
     find,
     line_digests,
@@ -26,7 +26,7 @@ from simulations.datasets.sources import (
 )
 
 FILE_DATASETS = ("mnist", "adult", "diabetes130", "heart_disease", "eicu_demo", "pneumoniamnist") + ("breastmnist",)
-SOURCE = Source(folder="toy", url="https://example.org/toy.npz", steps="download toy.npz")
+SOURCE = DataSource(folder="toy", url="https://example.org/toy.npz", steps="download toy.npz")
 
 
 @pytest.mark.parametrize("name", FILE_DATASETS)

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.errors import EngineFailed
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.in_process import InProcess
+from simulations.engines.in_process import InProcessEngine
 
 HOST = """
 import os, pathlib, signal, sys, time
@@ -48,7 +48,7 @@ def test_a_party_stays_with_its_worker_and_the_host_keeps_its_memory(folder: Pat
         return [exchange(dict.fromkeys("abc", b"x")) for _ in range(2)]
 
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
-    first, second = InProcess(workers=2).run(spec, ["a", "b", "c"], body)
+    first, second = InProcessEngine(workers=2).run(spec, ["a", "b", "c"], body)
     process_of = {party: (reply or b"").split()[0] for party, reply in first.items()}
     assert process_of["a"] == process_of["c"] != process_of["b"]
     assert second == {
@@ -61,7 +61,7 @@ def test_a_party_stays_with_its_worker_and_the_host_keeps_its_memory(folder: Pat
 def test_a_worker_that_ends_says_which_and_with_what_code(folder: Path) -> None:
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
     with pytest.raises(EngineFailed, match=r"worker 2 of 2 \(process \d+\) died with exit code 7"):
-        InProcess(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"x", "b": b"exit"}))
+        InProcessEngine(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"x", "b": b"exit"}))
 
 
 def test_an_exchange_after_a_worker_died_fails_as_well(folder: Path) -> None:
@@ -73,25 +73,25 @@ def test_an_exchange_after_a_worker_died_fails_as_well(folder: Path) -> None:
         return exchange({"b": b"x"})
 
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
-    assert (InProcess(workers=2).run(spec, ["a", "b"], body)["b"] or b"").endswith(b"['b']")
+    assert (InProcessEngine(workers=2).run(spec, ["a", "b"], body)["b"] or b"").endswith(b"['b']")
 
 
 def test_one_worker_that_dies_does_not_wait_for_the_others(folder: Path) -> None:
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
     with pytest.raises(EngineFailed, match="worker 1 of 2"):
-        InProcess(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"exit", "b": b"wait"}))
+        InProcessEngine(workers=2).run(spec, ["a", "b"], lambda exchange: exchange({"a": b"exit", "b": b"wait"}))
 
 
 def test_a_factory_that_fails_is_told_with_its_traceback(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     spec = HostSpec("counting_host:open_broken", {"folder": str(folder)})
     with pytest.raises(EngineFailed, match=r"(?s)worker 1 of 1.*RuntimeError: this factory is broken"):
-        InProcess(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))
+        InProcessEngine(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))
     assert capfd.readouterr() == ("", "")
 
 
 def test_the_body_runs_in_the_callers_thread_and_its_result_comes_back() -> None:
     spec = HostSpec("echo_host:open_host")
-    assert InProcess(workers=1).run(spec, ["a"], lambda exchange: threading.get_ident()) == threading.get_ident()
+    assert InProcessEngine(workers=1).run(spec, ["a"], lambda exchange: threading.get_ident()) == threading.get_ident()
 
 
 def test_an_exception_of_the_body_is_the_callers() -> None:
@@ -102,7 +102,7 @@ def test_an_exception_of_the_body_is_the_callers() -> None:
         raise Own("mine")
 
     with pytest.raises(Own, match="mine"):
-        InProcess(workers=2).run(HostSpec("echo_host:open_host"), ["a", "b"], body)
+        InProcessEngine(workers=2).run(HostSpec("echo_host:open_host"), ["a", "b"], body)
 
 
 def test_the_folder_of_the_caller_is_no_part_of_a_workers_import_path(
@@ -114,4 +114,4 @@ def test_the_folder_of_the_caller_is_no_part_of_a_workers_import_path(
     monkeypatch.chdir(elsewhere)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
     spec = HostSpec("counting_host:open_host", {"folder": str(folder)})
-    assert InProcess(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))["a"]
+    assert InProcessEngine(workers=1).run(spec, ["a"], lambda exchange: exchange({"a": b"x"}))["a"]

@@ -13,8 +13,8 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN, count_votes
 from simulations.planning.planned_votes import (
     AssumedVotes,
-    Histograms,
     PilotVotes,
+    PlannedHistograms,
     default_concentration,
     fitted_concentration,
     weighted_counts,
@@ -131,7 +131,7 @@ def test_ids_and_their_counts_are_the_same_pilot():
 @settings(max_examples=40)
 def test_the_probability_of_a_right_label_is_that_of_adaptive_quadrature(counts, truth, sigma):
     n = np.array([counts], dtype=float)
-    found = Histograms.of(n, np.array([truth])).correct(sigma)[0]
+    found = PlannedHistograms.of(n, np.array([truth])).correct(sigma)[0]
     gaps = (n[0, truth] - np.delete(n[0], truth)) / sigma
     points = sorted(-gaps[np.abs(gaps) < 8])
     exact, _ = quad(
@@ -143,7 +143,7 @@ def test_the_probability_of_a_right_label_is_that_of_adaptive_quadrature(counts,
 def test_a_thousand_classes_without_votes_share_what_one_leaves():
     counts = np.zeros((2, 1000))
     counts[:, 3] = 20.0
-    most, each = Histograms.of(counts, np.array([3, 5])).correct(10.0)
+    most, each = PlannedHistograms.of(counts, np.array([3, 5])).correct(10.0)
     # Each is off by less than 1e-6, and there are a thousand.
     assert most + 999 * each == pytest.approx(1.0, abs=1e-3)
 
@@ -152,7 +152,7 @@ def test_passes_and_right_labels_are_what_the_mechanism_releases():
     stored, truth = assumed().cast(parties=30, teachers=1, queries=6)
     weights = np.linspace(0.5, 1.5, 30)
     counts = weighted_counts(stored, weights)
-    seen, rounds = Histograms.of(counts, truth), 4000
+    seen, rounds = PlannedHistograms.of(counts, truth), 4000
     mechanism = ConfidentGNMax(sigma=6.0, sigma_threshold=8.0, threshold=18.0)
     rng = np.random.default_rng(0)
     labels = np.stack([mechanism.release(counts, rng.standard_normal, view="label") for _ in range(rounds)])

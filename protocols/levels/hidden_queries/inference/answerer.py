@@ -19,8 +19,8 @@ from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import PoolShape
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.material import Arrays, drawn, received
-from protocols.levels.hidden_queries.inference.plan import SEED, LinearGate, Plan
-from protocols.levels.hidden_queries.inference.relu import ReLU
+from protocols.levels.hidden_queries.inference.plan import SEED, InferencePlan, LinearGate
+from protocols.levels.hidden_queries.inference.relu import ReLUSide
 from protocols.levels.hidden_queries.inference.ring import by_small
 from protocols.levels.hidden_queries.inference.vote import Vote
 from protocols.levels.two_server.shares import GuardianShare, share_votes
@@ -37,7 +37,7 @@ class Answerer:
 
         Raises MalformedMessage if what was dealt is not for this architecture and batch.
         """
-        self._plan = Plan.of(model.architecture, queries)
+        self._plan = InferencePlan.of(model.architecture, queries)
         self._model = model
         self._dealt = received("the dealt randomness", dealt, (SEED, *self._plan.corrections))
         # Shares of zero, to which the vote is added on the querying party's side.
@@ -96,7 +96,7 @@ class Answerer:
                 bias = np.repeat(weights.bias.astype(np.uint32), step.shape.bias_copies)
                 share = step.applied(next(opened) + share, product) + next(dealt) + bias
             else:
-                relu = ReLU(step, masks, (next(dealt), next(dealt), next(dealt)), leads=False)
+                relu = ReLUSide(step, masks, (next(dealt), next(dealt), next(dealt)), leads=False)
                 masked = relu.masked(share.reshape(-1))
                 lookups = relu.lookups(masked, next(opened))
                 their_lookups, their_bits = yield masked, lookups

@@ -11,7 +11,7 @@ from protocols.crypto.prg_aes import SEED_BYTES, Stream
 from protocols.crypto.randomness import RandomSource
 from protocols.levels.hidden_queries.inference.architecture import Architecture, PoolShape
 from protocols.levels.hidden_queries.inference.material import Arrays, Piece, corrections, drawn, joined
-from protocols.levels.hidden_queries.inference.plan import LinearGate, Plan
+from protocols.levels.hidden_queries.inference.plan import InferencePlan, LinearGate
 from protocols.levels.hidden_queries.inference.ring import by_uniform
 
 
@@ -20,7 +20,7 @@ def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> t
 
     Raises InvalidInput for a number of queries outside the limits.
     """
-    plan = Plan.of(architecture, queries)
+    plan = InferencePlan.of(architecture, queries)
     seeds = source(SEED_BYTES), source(SEED_BYTES)
     asking, answering = (Stream(seed) for seed in seeds)
     sent: list[np.ndarray] = []

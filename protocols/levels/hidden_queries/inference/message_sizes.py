@@ -9,7 +9,7 @@ import numpy as np
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Architecture
 from protocols.levels.hidden_queries.inference.material import Piece
-from protocols.levels.hidden_queries.inference.plan import Plan
+from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.wire.sizes import REQUEST_BYTES
 
 # A hub takes no larger frame from a node, and passes on no larger one: several are in its memory at once.
@@ -18,7 +18,7 @@ REPLY_BYTES = 7 * 2**20
 
 def check_sizes(architecture: Architecture, queries: int) -> None:
     """Raises InvalidInput unless all messages of a batch of so many queries are within the limits."""
-    plan = Plan.of(architecture, queries)
+    plan = InferencePlan.of(architecture, queries)
     reply = max(_bytes(exchange.reply) for exchange in plan.exchanges)
     request = max(_bytes(plan.corrections), *(_bytes(exchange.request) for exchange in plan.exchanges))
     for what, size, limit in (

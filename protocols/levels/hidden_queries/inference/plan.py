@@ -71,7 +71,7 @@ Step = LinearGate | ReLUGate | PoolShape
 
 
 @dataclass(frozen=True)
-class Exchange:
+class RoundTrip:
     """One request of the querying party and its reply."""
 
     name: str
@@ -80,7 +80,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InferencePlan:
     """The steps of one batch, and the vote at its end."""
 
     steps: tuple[Step, ...]
@@ -88,7 +88,7 @@ class Plan:
     queries: int
 
     @classmethod
-    def of(cls, architecture: Architecture, queries: int) -> Plan:
+    def of(cls, architecture: Architecture, queries: int) -> InferencePlan:
         """Raises InvalidInput for a batch that is empty or too large; nothing large is allocated before."""
         if not 1 <= queries <= MAX_QUERIES:
             raise InvalidInput(f"a batch has {queries} queries; allowed: 1 to {MAX_QUERIES}")
@@ -121,25 +121,25 @@ class Plan:
         return sum(prod(piece.shape) * int(piece.dtype[-1]) for piece in pieces)
 
     @property
-    def exchanges(self) -> tuple[Exchange, ...]:
+    def exchanges(self) -> tuple[RoundTrip, ...]:
         """All requests and replies, in order.
 
         The first asks for masked weights and may be made before there are queries. Where the querying party opens a
         value, the answering party's reply brings its own part and, already, its part of the opening that follows.
         """
-        found = [Exchange("weights", (), tuple(gate.weights for gate in self.linear))]
+        found = [RoundTrip("weights", (), tuple(gate.weights for gate in self.linear))]
         values: tuple[Piece, ...] = ()
         for number, step in enumerate(self.steps, 1):
             if isinstance(step, LinearGate):
                 values += (step.values,)
             elif isinstance(step, ReLUGate):
                 masked, lookups, bits = step.free
-                found.append(Exchange(f"layer {number}: signs", (*values, masked), (masked, lookups)))
-                found.append(Exchange(f"layer {number}: choices", (lookups, bits), (bits,)))
+                found.append(RoundTrip(f"layer {number}: signs", (*values, masked), (masked, lookups)))
+                found.append(RoundTrip(f"layer {number}: choices", (lookups, bits), (bits,)))
                 values = ()
         masked, lookups, wins = self.vote.free
-        found.append(Exchange("vote: signs", (*values, masked), (masked, lookups)))
-        found.append(Exchange(LAST_REQUEST, (lookups, wins), last_reply(*wins.shape)))
+        found.append(RoundTrip("vote: signs", (*values, masked), (masked, lookups)))
+        found.append(RoundTrip(LAST_REQUEST, (lookups, wins), last_reply(*wins.shape)))
         return tuple(found)
 
     @staticmethod

@@ -18,8 +18,8 @@ from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import Architecture, PoolShape
 from protocols.levels.hidden_queries.inference.fixed_point import quantised_inputs
 from protocols.levels.hidden_queries.inference.material import Arrays, drawn, received
-from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, LinearGate, Plan, last_reply
-from protocols.levels.hidden_queries.inference.relu import ReLU
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, InferencePlan, LinearGate, last_reply
+from protocols.levels.hidden_queries.inference.relu import ReLUSide
 from protocols.levels.hidden_queries.inference.ring import by_uniform
 from protocols.levels.hidden_queries.inference.vote import Vote, votes_at
 from protocols.levels.two_server.shares import CoordinatorShare
@@ -33,7 +33,7 @@ class Querier:
     def __init__(self, architecture: Architecture, inputs: Float[ndarray, "queries ..."], dealt: Arrays) -> None:
         """dealt: from the guardian. Raises InvalidInput for inputs that the architecture does not take."""
         self._inputs = quantised_inputs(architecture, inputs)
-        self._plan = Plan.of(architecture, len(inputs))
+        self._plan = InferencePlan.of(architecture, len(inputs))
         (self._seed,) = received("the dealt randomness", dealt, (SEED,))
         self._waiting = list(self._plan.exchanges)
         self._share: CoordinatorShare | None = None
@@ -95,7 +95,7 @@ class Querier:
             elif isinstance(step, LinearGate):
                 opening, share = (*opening, share - arrays[0]), next(known)
             else:
-                relu = ReLU(step, arrays[:3], arrays[3:], leads=True)
+                relu = ReLUSide(step, arrays[:3], arrays[3:], leads=True)
                 masked = relu.masked(share.reshape(-1))
                 their_masked, their_lookups = yield (*opening, masked)
                 lookups = relu.lookups(masked, their_masked)

@@ -64,7 +64,7 @@ class ReLUGate:
         return np.uint32((1 << (self.digits.bits - self.shift)) % 2**32)
 
 
-class ReLU:
+class ReLUSide:
     """One party's side of the gate. leads: it adds the public constants."""
 
     def __init__(self, gate: ReLUGate, free: Arrays, derived: Arrays, *, leads: bool) -> None:

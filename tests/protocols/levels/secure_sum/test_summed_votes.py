@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.budget.watermarks import Mark, believed
 from party.party import Party
 from protocols.crypto.randomness import seeded_source
@@ -57,7 +57,7 @@ class World:
             name: lambda request, name=name: self.tamper(name, request, self.parties[name].handle(request))
             for name in NAMES
         }
-        replies = InProcess(handlers)(requests)
+        replies = InProcessTransport(handlers)(requests)
         return replies
 
     def label(self):
@@ -308,7 +308,7 @@ def test_a_ledger_that_was_restored_to_before_its_charge_masks_the_very_same(tmp
                 ledgers["p0"]._database.backup(copy)
             copy.close()
             asked.append(request)
-        return InProcess({name: parties[name].handle for name in NAMES})(requests)
+        return InProcessTransport({name: parties[name].handle for name in NAMES})(requests)
 
     with Ledger(":memory:") as own:
         Coordinator(secret, ledger=own, aggregation=SummedAggregation(), exchange=exchange, run=b"run").label(POOL)

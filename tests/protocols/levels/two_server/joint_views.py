@@ -15,7 +15,7 @@ from itertools import combinations
 
 import numpy as np
 
-from coordinator.in_process import InProcess
+from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
@@ -119,7 +119,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             run.replies[name] = reply.arrays
         return reply
 
-    exchange = InProcess({name: lambda request, name=name: handle(name, request) for name in parties})
+    exchange = InProcessTransport({name: lambda request, name=name: handle(name, request) for name in parties})
     with _watched(run):
         for attempt, left in enumerate((_STEPS, 10**9)):
             run.to_coordinator.append([])

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from protocols.crypto.channel import Channel
 from protocols.errors import ChannelClosed, MalformedMessage
-from protocols.wire.guardian.stream import CARRIED_BYTES, PIECE_BYTES, Goodbye, Stream
+from protocols.wire.guardian.stream import CARRIED_BYTES, PIECE_BYTES, EndedByPeer, GuardianStream
 
 END, PART = b"\x01", b"\x00"
 
 
 def joined(*, silence_s=20.0):
     """Two ends, each carried to the other by a thread."""
-    here, there = Stream(silence_s=silence_s), Stream(silence_s=silence_s)
+    here, there = GuardianStream(silence_s=silence_s), GuardianStream(silence_s=silence_s)
     for one, other in ((here, there), (there, here)):
         threading.Thread(target=one.feed, args=(other.outgoing(),), daemon=True).start()
     return here, there
@@ -36,7 +36,7 @@ def test_messages_of_every_size_arrive_whole_and_in_order(sizes):
 
 
 def test_a_stream_is_a_channel():
-    assert isinstance(Stream(silence_s=1.0), Channel)
+    assert isinstance(GuardianStream(silence_s=1.0), Channel)
 
 
 def test_both_sides_may_send_before_either_reads():
@@ -71,7 +71,7 @@ def test_a_silent_side_counts_as_gone():
 
 
 def test_a_side_that_reads_nothing_counts_as_gone():
-    alone = Stream(silence_s=0.05)
+    alone = GuardianStream(silence_s=0.05)
     alone.send(bytes(65 * 2**20))
     with pytest.raises(ChannelClosed, match="read nothing"):
         alone.send(b"one more")
@@ -85,7 +85,7 @@ def test_what_was_sent_before_a_close_arrives_and_what_was_sent_before_an_abort_
     assert there.recv(99) == b"last words"
     with pytest.raises(ChannelClosed, match="this side closed"):
         here.send(b"more")
-    broken = Stream(silence_s=1.0)
+    broken = GuardianStream(silence_s=1.0)
     broken.send(b"lost")
     broken.abort("the line broke")
     assert list(broken.outgoing()) == []
@@ -99,7 +99,7 @@ def test_a_goodbye_says_why_after_what_was_sent_before_it():
     here.send(b"first")
     here.say_goodbye("busy", "later\x07")
     assert there.recv(9) == b"first"
-    with pytest.raises(Goodbye, match="busy: later\\?") as said:
+    with pytest.raises(EndedByPeer, match="busy: later\\?") as said:
         there.recv(9)
     assert said.value.code == "busy"
     there.say_goodbye("gone", "too")
@@ -111,7 +111,7 @@ def test_a_goodbye_says_why_after_what_was_sent_before_it():
     ids=["empty", "unknown kind", "a part that is not full", "too long", "full and unknown"],
 )
 def test_a_piece_that_is_none_ends_the_stream(piece):
-    stream = Stream(silence_s=1.0)
+    stream = GuardianStream(silence_s=1.0)
     stream.feed(iter([END + b"fine", piece, END + b"never read"]))
     assert stream.recv(9) == b"fine"
     with pytest.raises(ChannelClosed, match="none of this wire"):
@@ -120,7 +120,7 @@ def test_a_piece_that_is_none_ends_the_stream(piece):
 
 @given(st.lists(st.binary(max_size=30), max_size=8))
 def test_any_pieces_give_messages_or_the_end_of_the_stream(pieces):
-    stream = Stream(silence_s=1.0)
+    stream = GuardianStream(silence_s=1.0)
     stream.feed(iter(pieces))
     with pytest.raises(ChannelClosed):
         list(iter(lambda: stream.recv(100), None))
@@ -131,7 +131,7 @@ def test_where_the_carrier_breaks_the_stream_says_so():
         yield END + b"one"
         raise ChannelClosed("the cable was cut")
 
-    stream = Stream(silence_s=1.0)
+    stream = GuardianStream(silence_s=1.0)
     stream.feed(pieces())
     assert stream.recv(3) == b"one"
     with pytest.raises(ChannelClosed, match="cable"):
@@ -139,7 +139,7 @@ def test_where_the_carrier_breaks_the_stream_says_so():
 
 
 def test_a_flood_that_nobody_reads_is_not_taken_in():
-    stream, taken = Stream(silence_s=1.0), []
+    stream, taken = GuardianStream(silence_s=1.0), []
 
     def flood():
         while True:

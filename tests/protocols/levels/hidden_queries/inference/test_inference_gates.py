@@ -10,7 +10,7 @@ from protocols.crypto.prg_aes import Stream
 from protocols.levels.hidden_queries.inference import comparison
 from protocols.levels.hidden_queries.inference.comparison import Digits
 from protocols.levels.hidden_queries.inference.material import corrections, drawn, joined
-from protocols.levels.hidden_queries.inference.relu import ReLU, ReLUGate
+from protocols.levels.hidden_queries.inference.relu import ReLUGate, ReLUSide
 from protocols.levels.hidden_queries.inference.vote import Vote, VoteGate
 
 
@@ -30,7 +30,7 @@ def shared(values, seed):
 def relu_of(values, bits, shift, key):
     gate = ReLUGate(len(values), shift, Digits.of(bits, shift))
     left, right = (
-        ReLU(gate, *material, leads=leads) for material, leads in zip(dealt(gate, key), (True, False), strict=True)
+        ReLUSide(gate, *material, leads=leads) for material, leads in zip(dealt(gate, key), (True, False), strict=True)
     )
     a, b = (side.masked(share) for side, share in zip((left, right), shared(values, key), strict=True))
     a, b = left.lookups(a, b), right.lookups(b, a)
