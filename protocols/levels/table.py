@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -42,7 +42,7 @@ class Means:
     hidden.
     """
 
-    key: Callable[[], ec.EllipticCurvePrivateKey]
+    key: Callable[[], ec.EllipticCurvePrivateKey] = field(repr=False)
     load: Callable[[], QuantisedModel] = _no_model
     admit: Callable[[QueryBatch], None] = lambda batch: None
 

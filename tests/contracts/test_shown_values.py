@@ -67,8 +67,12 @@ SHOWN = {
     "protocols.levels.secure_sum.steps._Keys.present": _NAME,
     "protocols.levels.secure_sum.steps._Masking.sharers": _NAME,
     "protocols.levels.two_server.sketch.Ballots.takes_part": _STUDY,
-    "protocols.study.levels.Guarded.sealing_key": "a public key",
-    "protocols.study.levels.Guarded.signing_key": "a public key",
+    "protocols.study.levels.HiddenQueries.sealing_key": "a public key",
+    "protocols.study.levels.HiddenQueries.seat_keys": "public keys",
+    "protocols.study.levels.HiddenQueries.signing_key": "a public key",
+    "protocols.study.levels.SecureSum.seat_keys": "public keys",
+    "protocols.study.levels.TwoServer.sealing_key": "a public key",
+    "protocols.study.levels.TwoServer.signing_key": "a public key",
     "protocols.labelling.coordinator.Labelling.spent": "of budgets, which every receipt tells",
     "protocols.wire.frames.Renew.request": "a certificate request",
     "protocols.wire.frames.SeatHeads.unsettled": _DIGEST,
@@ -87,7 +91,6 @@ SHOWN = {
     "protocols.study.queries.QueryBatch.ids": _PUBLIC,
     "protocols.labelling.schedule.Batch.active": _STUDY,
     "protocols.labelling.schedule.Stop.exhausted": _STUDY,
-    "protocols.study.study.Seat.signing_key": "a public key",
     "protocols.study.terms.Terms.label": _STUDY,
 }
 
