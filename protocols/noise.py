@@ -89,16 +89,9 @@ def lattice_noise_distance(*, draws: int) -> float:
 def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> float:
     """Upper bound of the total variation distance between the label (or bit) of float64 noise and the ideal one.
 
-    Couple each float draw with the ideal draw of the same bits. A noisy count n + sigma z then differs by at most
-    eta(|z|) = (2 total_weight + sigma (10 |z| + 4)) 2**-53: scipy's ndtri has a relative error of at most 7.2e-16 =
-    6.5 units of 2**-53 (Cephes' documented peak), its argument two units, which move z by at most Mills' ratio,
-    2 * 1.26; the product with sigma and the sum add one unit each; weights are exact. The argmax differs only if two
-    noisy counts at the top lie within eta of both, 2 eta in all:
-    - with |z| <= r for both: for each class, given the others, with probability at most 2 eta(r) / (sigma sqrt(2 pi)),
-      as the density of a Gaussian is at most 1/(sigma sqrt(2 pi)); a union bound over the classes;
-    - with |z| > r for one: for each ordered pair with probability at most 2 Phi(-r) 4 eta(9.8) / (sigma sqrt(2 pi));
-    - |z| > 9.8 somewhere: 2**-70 a draw, ideal and float.
-    The bound holds for every r; the least is returned. The threshold bit is the case of one class (no pairs).
+    Float and ideal draws of the same random bits are coupled; the label differs only if two noisy counts at the top lie
+    within the rounding error of both (docs/explanation/mathematics.md, section 8). The bound holds for every split of
+    |z|; the least is returned. The threshold bit is the case of one class.
 
     sigma: votes, > 0; total_weight: votes; classes >= 1.
     """

@@ -1,4 +1,4 @@
-"""The privacy statement of a release: all that PRIVACY.md, section 5 asks for, as JSON.
+"""The privacy statement of a release: all that docs/explanation/mathematics.md, section 12 asks for, as JSON.
 
 It is a function of the study, the labels, the evidence and the few facts that the coordinator states; so `verify` makes
 it again and compares.

@@ -43,7 +43,7 @@ class RdpCurve:
         """(epsilon, order): the least epsilon at delta over the orders, and the order that attains it.
 
         Only for a curve that was fixed beforehand: a guarantee under stopping takes ONE order, chosen before
-        anything was spent (PRIVACY.md, section 2).
+        anything was spent (docs/explanation/mathematics.md, section 5.2).
         """
         epsilon = rdp_to_epsilon(self.values, self.orders, delta=delta)
         best = int(epsilon.argmin())

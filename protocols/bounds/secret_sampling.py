@@ -1,9 +1,9 @@
 """Worst-case RDP of a vote that enters a query by a secret coin: privacy amplification under replace-one adjacency.
 
 With probability g a party's vote of weight s enters a query, and nobody but its node knows. The pair to compare is
-(1-g) N(0) + g N(s e_a) against (1-g) N(0) + g N(s e_b), per query (PRIVACY.md, section 2, "Secret Poisson sampling").
-Libraries' Poisson-sampled Gaussian is for add/remove; the replace pair is computed here, exactly. Derivation and
-limits: docs/explanation/secret-sampling.md.
+(1-g) N(0) + g N(s e_a) against (1-g) N(0) + g N(s e_b), per query: docs/explanation/mathematics.md, section 6.2.
+Libraries' Poisson-sampled Gaussian is for add/remove; the replace pair is computed here, exactly. Limits and checks:
+docs/explanation/secret-sampling.md.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class _RenyiAccountant:
 
 
 class LabelOnly(_RenyiAccountant, Accountant):
-    """Worst-case label-only RDP (PRIVACY.md, section 2): only the label or the abstention comes out."""
+    """Worst-case label-only RDP: only labels and refusals are seen (docs/explanation/mathematics.md, section 3)."""
 
     name = "label_only"
     statement = "worst_case_label_only"

@@ -7,7 +7,7 @@ A rule gives weights of mean 1, so that sigma and the threshold keep their meani
 - proportional: to epsilon (Individualized PATE's heuristic). Assigned party by party: the published code pairs
   sorted unique weights with sorted budgets, which misassigns them where group shares differ.
 - exhaustive: the largest weight that each party's own cap allows for the same planned number of answers, so that
-  all budgets run out together (PRIVACY.md, section 2, "Budget-exhausting weights").
+  all budgets run out together (docs/explanation/mathematics.md, section 4.1).
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def _exhausting(
     queries: what each budget affords at each weight of the grid, decreasing along the grid.
 
     The ceiling is where more weight stops helping: a larger weight w of one voter improves the ratio of signal to
-    noise only while w v sum(w) < sigma^2 + v sum(w^2), for equal, independent voters of variance v (PRIVACY.md,
-    section 2); v is taken as its largest value, 1/4.
+    noise only while w v sum(w) < sigma^2 + v sum(w^2), for equal, independent voters of variance v
+    (docs/explanation/mathematics.md, section 4.2); v is taken as its largest value, 1/4.
     """
     log_queries, log_grid = np.log(queries), np.log(_GRID)
     parties = sizes.sum()

@@ -1,43 +1,9 @@
-"""Worst-case guarantee of a person known to several parties, from the parties' caps alone (PRIVACY.md, section 5).
+"""Worst-case guarantee of a person known to several parties, from the parties' caps alone.
 
-A person whose records lie at a set H of parties moves all of their votes: s_A votes in a query in which the subset A
-of H takes part (s_A = the sum of s_p over A). No single party's epsilon covers that. Every party stops by a cap of its
-own, so which parties vote in which query follows public ledgers, drop-outs and absences; nothing is assumed of them.
-
-Let ask(s), full(s) be the worst-case cost at order a of a query that is refused, or answered (ask and answer cost
-together). p's ledger bounds what p paid at its own order: with p's vote, at most m_p = c_p/ask_p refused queries, n_p =
-c_p/full_p answered ones, or any mixture of the two (c_p: p's cap; ask_p, full_p: its prices).
-
-1. Cost by path. Who takes part and what is answered is public, so the Renyi divergence of all that is released is at
-   most the largest sum over a path of the conditional ones (Feldman & Zrnic 2021, arXiv 2008.11193, Thm 3.1; for mu^2
-   of Gaussian DP, Smith & Thakurta 2022, arXiv 2210.17520). A query with the votes of A costs ask(s_A) or full(s_A):
-   a unit with several votes pays for their sum (PRIVACY.md, section 2, "Several votes of one unit").
-2. A linear programme. So the total is at most the largest sum over A of N0_A ask(s_A) + N1_A full(s_A), where the
-   sum over A with p in it of N0_A/m_p + N1_A/n_p is at most 1 for each p. By duality it is at most the sum of any
-   z_p >= 0 for which sum_A z_p/m_p >= ask(s_A) and sum_A z_p/n_p >= full(s_A) for all A.
-3. Convexity. ask and full are convex in s, and 0 at 0. For a label: D_a(P(n) || P(n + v)) is convex in v (Prekopa:
-   probabilities of convex cones are log-concave); its supremum over n along a ray is then convex. The bit, the same
-   in one dimension; Laplace, the logarithm of a sum of exponentials; Gaussian RDP and mu^2, quadratic. A convex
-   function of s_A is a supermodular function of A.
-4. The bound. Marginals of a supermodular function in any order of the hospitals add up to no less than it over every A
-   (Shapley 1971, Thm 3). So z_p = max(m_p d ask, n_p d full) will do, d being the increase from the sum of s before p
-   to the sum with p. Hospitals are taken by falling n: with one price that is the worst plan itself (Lovasz 1983):
-   all take part until the first budget is used up, then all others, and so on.
-5. The worst choice of k. With theta = the largest full_p/ask_p = m_p/n_p, the total is also at most the programme with
-   the one price g = max(theta ask, full) and the n_p alone, whose value is the integral over t of g(the sum of s over n
-   > t): the k largest s and the k largest n of all hospitals, paired in order of size, bound every choice of k. Both
-   bounds hold, and the lesser is taken; what holds for all hospitals holds for any k of them.
-6. Any order. All of this holds at every order a at once and is fixed before the first query, so the least converted
-   epsilon over orders is a guarantee, unlike an order chosen after spending.
-
-If all afford the same number n of answered queries, R = n full(s_H) where nothing is refused: the cost of that many
-queries at the summed weight. With quadratic costs that is (sum_p sqrt R_p)^2, and otherwise never above it.
-
-The published tables of costs are upper bounds, convex up to their error: chords with rising slopes are laid over their
-values, which is an upper bound of the true convex function everywhere (a chord is, between two values that are).
-
-A secret coin amplifies nothing here: which parties' coins let their votes in is taken as known, and the joint
-convexity of the divergence makes that the worst (van Erven & Harremoes 2014, Thm 13).
+A person whose records lie at several parties moves all of their votes, so no single party's epsilon covers them. Every
+party stops by a cap of its own; nothing is assumed about who votes in which query. The two bounds that are computed
+here, a feasible point of the dual of a linear programme and the programme with a single price, are derived in
+docs/explanation/mathematics.md, section 4.3. A secret coin amplifies nothing here: the coins are taken as known.
 """
 
 from __future__ import annotations
@@ -143,7 +109,7 @@ def _guarantees(accounting: Accounting, spends: Float64[ndarray, "rows orders"],
 
 
 def _together(accounting: Accounting, hospitals: _Hospitals) -> Float64[ndarray, " orders"]:
-    """The spend at each order of a person known to all of them: the lesser of the bounds 4 and 5."""
+    """The spend at each order of a person known to all of them: the lesser of the two bounds."""
     cost = _cost(accounting, hospitals)
     by_ask = hospitals.refused[:, None] * _marginals(cost.ask, hospitals)
     by_full = hospitals.answered[:, None] * _marginals(cost.ask + cost.answer, hospitals)
@@ -153,7 +119,7 @@ def _together(accounting: Accounting, hospitals: _Hospitals) -> Float64[ndarray,
 
 
 def _one_price(accounting: Accounting, hospitals: _Hospitals, theta: float) -> Float64[ndarray, "hospitals orders"]:
-    """The spend of the first, the first two, ... hospitals at each order: bound 5."""
+    """The spend of the first, the first two, ... hospitals at each order, at a single price."""
     cost = _cost(accounting, hospitals)
     price = np.maximum(theta * cost.ask, cost.ask + cost.answer)
     each = hospitals.answered[:, None] * _marginals(price, hospitals)

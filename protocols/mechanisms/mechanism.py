@@ -2,8 +2,7 @@
 
 A mechanism knows what one query costs one protected unit of sensitivity s (votes), as two parts: what is charged
 for every query that is asked, and what is added when it is answered. That the answer is charged only when given
-is legitimate under a filter, because whether a query was answered is public (PRIVACY.md, section 2; Feldman &
-Zrnic 2021).
+is valid under a filter, because whether a query was answered is public (docs/explanation/mathematics.md, section 5.4).
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Sensitivity:
     """How much protected units move: their total vote weight, and how often it enters.
 
     votes: >= 0, in votes, one a unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
-    a coin that nobody but its node sees (1: it always enters; PRIVACY.md, section 2, "Secret Poisson sampling").
+    a coin that nobody but its node sees (1: it always enters; docs/explanation/mathematics.md, section 6).
     """
 
     votes: Float64[ndarray, " units"]
@@ -162,7 +161,7 @@ class GaussianMechanism(Mechanism):
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        """Worst-case RDP of the label view (PRIVACY.md section 2); never above the Gaussian bound."""
+        """Worst-case RDP of the label view, at most the Gaussian bound (docs/explanation/mathematics.md, section 3)."""
 
     def needed(self, *, second_round: bool) -> float | None:
         """The votes that the noisy maximum must reach in a round; None where every query is answered."""

@@ -1,6 +1,7 @@
 """The label's distribution under GNMax, and what one pair of histograms costs: exact, by quadrature in logarithms.
 
-p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma (PRIVACY.md, section 3). The
+p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma (docs/explanation/mathematics.md,
+section 10.3). The
 integrand is log-concave with curvature of at least one, so all of it that counts lies within nine standard deviations
 of its peak; the trapezoid rule converges exponentially on it, and its steps are halved until two of them agree. Classes
 of equal count are one group, and outcomes with peaks close together share their nodes.

@@ -1,10 +1,10 @@
 """Private: a figure that depends on votes, and so is itself private.
 
 A data-dependent cost (Papernot et al. 2018, exact per-instance, smooth sensitivity, ...) may neither stop a study,
-nor enter a ledger, nor be published: the stop, or the figure, would leak what it was computed from (PRIVACY.md,
-section 3). Every data-dependent accountant therefore returns a Private. It is no number and no array: it cannot be
-compared, converted, iterated, pickled, or written as JSON or text. `for_research` is the one way out; who may call it
-is listed in tests/protocols/research/test_private.py, which reads the source of every package.
+nor enter a ledger, nor be published: the stop, or the figure, would leak votes (docs/explanation/mathematics.md,
+section 10). So every data-dependent accountant returns a Private, which is neither number nor array: it cannot be
+compared, converted, iterated, pickled, or written as JSON or text. `for_research` is the one way out;
+tests/protocols/research/test_private.py lists who may call it, and reads the source of every package.
 """
 
 from __future__ import annotations

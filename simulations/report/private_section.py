@@ -1,7 +1,7 @@
 """The one place that shows private figures, and marks them: out/private/ and the boxed section of report.html.
 
-What is computed from votes or records is private as they are (PRIVACY.md, section 3). Everything written here says so
-first. No other module may unwrap a Private; a test reads the sources for that.
+What is computed from votes or records is as private as they are (docs/explanation/mathematics.md, section 10), and
+everything written here says so first. No other module may unwrap a Private; a test reads the sources for that.
 """
 
 from __future__ import annotations

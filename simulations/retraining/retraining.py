@@ -1,4 +1,4 @@
-"""Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the worst case (PRIVACY.md, section 3).
+"""Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the worst case.
 
 For each party, records are drawn; each is replaced by another draw, the teacher that learned it is trained again with
 the same seed, and its votes on the queries that were asked are recomputed. The Renyi divergence between what was
@@ -10,7 +10,7 @@ Triastcyn & Faltings 2020 with T = 1. Their Theorem 1 takes T to the number of s
 its own and must combine them by Hoelder's inequality; with whole pairs at hand that would only be looser.
 
 Unit: one record. Adjacency: replace-one, by a record of the named population. View: the study's. Not a bound and not a
-guarantee, private itself: docs/explanation/typical-case.md.
+guarantee, private itself: docs/explanation/mathematics.md, section 10.5, and docs/explanation/typical-case.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Adjacency replace-one; view "label". A unit has one vote of weight s on a query; replaced, it gives s to another class.
 The label distributions before and after are integrals in one dimension (exact_labels.py), so the Renyi divergence is
 exact, in both directions. A mechanism with a threshold is one mechanism with m + 1 outcomes: the refusal, and each
-label together with the answer (PRIVACY.md, section 3: adding threshold + p * label would be an expectation, no RDP).
+label together with the answer (docs/explanation/mathematics.md, section 10.3: threshold + p * label would be a mean).
 
 Per class of parties, any class with at least s votes may lose them; a party that knows its own vote need only consider
 the m - 1 moves out of its own class. The direction that is reported is the larger of the two totals. The figure belongs

@@ -61,7 +61,7 @@ def test_exhaustive_weights_let_all_budgets_run_out_together():
     uniform = make_study(GROUPS, rule="uniform", queries=9000).budgets
     proportional = make_study(GROUPS, rule="proportional", queries=9000).budgets
     least = [(b.cap / (b.ask + b.answer)).min() for b in (uniform, proportional, budgets)]
-    # PRIVACY.md and the theory: 2.91 and 3.14 times the labels of uniform weights.
+    # By docs/explanation/mathematics.md, section 4.1: 2.91 and 3.14 times the labels of uniform weights.
     assert least[1] / least[0] == pytest.approx(2.91, abs=0.06)
     assert least[2] / least[0] == pytest.approx(3.14, abs=0.06)
 
