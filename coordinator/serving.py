@@ -27,7 +27,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.private_files import open_private, tighten
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from runtime.files import make_folder
 from runtime.logs import Log
 from runtime.metrics import Monitor, prometheus
@@ -203,10 +203,10 @@ class _Guardians:
     def __init__(self, line: GuardianLine) -> None:
         self._line = line
 
-    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+    def dial(self, study: DeployedStudy) -> AbstractContextManager[Channel]:
         return dial(study, self._line)
 
-    def check(self, study: Study) -> None:
+    def check(self, study: DeployedStudy) -> None:
         check_guardian(study, self._line)
 
 

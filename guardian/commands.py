@@ -20,7 +20,7 @@ from guardian.home import (
 )
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, Refused
-from protocols.study.file import read_study
+from protocols.study.file import read_deployed
 from runtime.cli import CONTEXT, EPILOG, json_option, run_group, show_server_error
 from runtime.files import read_received
 from runtime.logs import Log
@@ -144,7 +144,7 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
     from guardian.studies import approve_study, check_study, describe
 
     home = GuardianHome(home_folder)
-    study, today = read_study(study_file), datetime.datetime.now(datetime.UTC).date()
+    study, today = read_deployed(study_file), datetime.datetime.now(datetime.UTC).date()
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
     if not yes and not click.confirm("Approve?", err=as_json):

@@ -200,9 +200,10 @@ class GuardianPort:
         role = "party" if level.hides_queries else "coordinator"
         if peer.role != role:
             raise Refused("wrong_role", f"the certificate is not that of a {role}")
-        if terms is None or peer.name != level.who_asks(terms.coordinator):
-            expected = "none" if terms is None else repr(level.who_asks(terms.coordinator))
-            raise Refused("other_coordinator", f"{peer.name!r} asks; allowed: {expected}, as the study says")
+        if peer.name != guarded.study.who_asks:
+            raise Refused(
+                "other_coordinator", f"{peer.name!r} asks; allowed: {guarded.study.who_asks!r}, as the study says"
+            )
         if terms.ended(datetime.datetime.now(datetime.UTC).date()):
             raise Refused("study_ended", f"the study ended on {terms.ends}")
         return guarded

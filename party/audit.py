@@ -18,7 +18,7 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
 
@@ -46,7 +46,7 @@ class LedgerAudit:
 
 def audit_seat(
     ledger: Ledger,
-    study: Study,
+    study: DeployedStudy,
     seat: str,
     *,
     authority: x509.Certificate,
@@ -101,7 +101,7 @@ def audit_seat(
 
 
 def _message(
-    signed: bytes, study: Study, seat: str, *, authority: x509.Certificate, time_ns: int | None
+    signed: bytes, study: DeployedStudy, seat: str, *, authority: x509.Certificate, time_ns: int | None
 ) -> tuple[Ask, VoteRequest | Outcome]:
     """A kept frame and its message, as signed when the batch was charged. Raises Refused, MalformedMessage."""
     now = datetime.datetime.now(datetime.UTC)
@@ -115,7 +115,7 @@ def _message(
         frame, sender = unseal(signed, authority=authority, now=now, role="coordinator")
     if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
         raise MalformedMessage("it is not a request to this seat of this study")
-    if study.terms is not None and sender.name != study.terms.coordinator:
+    if sender.name != study.terms.coordinator:
         raise Refused("other_coordinator", f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
     message = decode(frame.envelope)
     if not isinstance(message, VoteRequest | Outcome):
@@ -125,7 +125,7 @@ def _message(
 
 def _check_batch(
     ledger: Ledger,
-    study: Study,
+    study: DeployedStudy,
     seat: str,
     number: int,
     outcome: Outcome | None,

@@ -23,8 +23,8 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.levels.table import Means, ballot_of
 from protocols.noise import simulated
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
-from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.enrolment import Enrolled
 from tests.studies import make_study
@@ -32,7 +32,9 @@ from tests.studies import make_study
 NOW = datetime.datetime.now(datetime.UTC)
 
 
-def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 1.0, **more) -> Study:
+def deployed_study(
+    parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 1.0, **more
+) -> DeployedStudy:
     """A study with terms; its pool is `pool_of` it."""
     defaults = {
         "sigma": 6.0,
@@ -55,7 +57,7 @@ def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return replace(base, roster=roster, terms=terms)
+    return deployed(replace(base, roster=roster), terms)
 
 
 def pool_of(pool: int, features: int) -> np.ndarray:
@@ -77,7 +79,7 @@ def voter(name: str, teachers: int = 1) -> Callable:
 class Consortium:
     """The parts, and what happened. Use as a context manager."""
 
-    study: Study
+    study: DeployedStudy
     folder: Path
     denied: dict[str, str] = field(default_factory=dict)
     events: list = field(default_factory=list)

@@ -14,7 +14,7 @@ from coordinator.labelling.pool import read_pool
 from coordinator.labelling.study_creation import TEMPLATE, create_study
 from coordinator.status import study_status
 from coordinator.store.store import Store
-from protocols.study.file import read_study
+from protocols.study.file import read_deployed
 from protocols.study.levels import hidden
 from protocols.study.queries import pool_digest
 from runtime.cli import EPILOG, json_option
@@ -73,8 +73,8 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     Example:
       conclave-coordinator study pool-digest pool.npy
     """
-    terms = None if study_file is None else read_study(study_file).terms
-    pool = read_pool(pool_file, features=() if terms is None else terms.features)
+    features = () if study_file is None else read_deployed(study_file).terms.features
+    pool = read_pool(pool_file, features=features)
     figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
     if as_json:
         print_json(figures)

@@ -31,8 +31,9 @@ from protocols.labelling.schedule import StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Guarded, guarded
-from protocols.study.study import Study, party_of
+from protocols.study.study import party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
@@ -54,7 +55,7 @@ class OpensStudies(Protocol):
     """The part of a hub that labelling needs."""
 
     def open_study(
-        self, study: Study, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
+        self, study: DeployedStudy, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
     ) -> Transport:
         """A transport to the nodes of the study."""
 
@@ -65,10 +66,10 @@ class OpensStudies(Protocol):
 class Guardians(Protocol):
     """The way to the guardians of studies of level two_server."""
 
-    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+    def dial(self, study: DeployedStudy) -> AbstractContextManager[Channel]:
         """A channel to the study's guardian for one batch."""
 
-    def check(self, study: Study) -> None:
+    def check(self, study: DeployedStudy) -> None:
         """Raises ChannelClosed when the guardian is not there, Refused or InvalidInput when it is not the study's."""
 
 
@@ -195,9 +196,7 @@ class ServedStudy:
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What is released, for a labelling that ends without one of its own."""
-        terms = self.study.terms
-        assert terms is not None  # the hub opens no other study
-        return self._coordinator.so_far(terms.pool_size, reason=reason)
+        return self._coordinator.so_far(self.study.terms.pool_size, reason=reason)
 
     def _guardian_is_there(self) -> bool:
         """Whether the study has no guardian, or has one that is there; looked at before any party is asked.

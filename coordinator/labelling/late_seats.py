@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
 from protocols.wire.transport import Transport
 from runtime.logs import Event
@@ -30,14 +30,13 @@ class LateSeats:
 
     def __init__(
         self,
-        study: Study,
+        study: DeployedStudy,
         *,
         patience_s: float,
         wait: Callable[[float], None],
         on_event: Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        assert study.terms is not None  # the hub opens no other study
         self._study = study.name
         self._deadline_s = study.terms.deadline_s
         self._patience_s = patience_s

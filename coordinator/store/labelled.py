@@ -10,8 +10,8 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
-from protocols.study.study import Study
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class LabelledStudy:
     were last left out; differences: party to nano-units by which its own ledger may stand higher.
     """
 
-    study: Study
+    study: DeployedStudy
     ledger: Path
     pool: Path
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -35,7 +35,7 @@ class LabelledStudy:
     differences: Mapping[str, int]
 
 
-def check_labelled_here(study: Study) -> None:
+def check_labelled_here(study: DeployedStudy) -> None:
     """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
     level = study.confidentiality
     if level.hides_queries:

@@ -8,8 +8,9 @@ from party.budget.standing import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Guarded, SecureSum
-from protocols.study.study import ADJACENCY, Study
+from protocols.study.study import ADJACENCY
 from protocols.study.terms import Terms
 
 _UNITS = {
@@ -32,7 +33,7 @@ _NOT_COVERED = {
 }
 
 
-def _who_sees(study: Study) -> list[str]:
+def _who_sees(study: DeployedStudy) -> list[str]:
     """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
     level = study.confidentiality
     if isinstance(level, SecureSum):
@@ -52,7 +53,7 @@ def _who_sees(study: Study) -> list[str]:
     return ["Who sees     the coordinator sees every vote, draws the noise, and is trusted with both"]
 
 
-def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[str]:
+def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) -> list[str]:
     """Who asks what, what this hospital does for it, and what comes out."""
     level, batches = study.confidentiality, f"in batches of up to {study.batch_limit}, until {terms.ends}"
     roster = f"{len(study.roster)} seats take part, {study.quorum} needed for each batch"
@@ -78,11 +79,10 @@ def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[st
 
 
 def describe(
-    study: Study, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
+    study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
-    assert terms is not None  # approve lets no other through
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
@@ -111,7 +111,7 @@ def describe(
     return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
 
 
-def _not_covered(study: Study, settings: PartySettings) -> list[str]:
+def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     level = study.confidentiality
     lines = [
         _NOT_COVERED[level.name].format(level.who_asks("the coordinator")),

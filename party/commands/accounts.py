@@ -18,7 +18,7 @@ from party.lifetime import seats_of
 from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
 from protocols.ledger.ledger import Balance, Ledger
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from runtime.cli import EPILOG, json_option
 
 
@@ -188,7 +188,7 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
         raise VerificationFailed(str(error)) from error
 
 
-def answers_left(study: Study, seat: str, spent: int) -> int:
+def answers_left(study: DeployedStudy, seat: str, spent: int) -> int:
     """Queries that what is left of a seat's cap affords, if all are answered."""
     at = study.seats[seat]
     used = np.zeros(len(study.roster), np.int64)
@@ -221,7 +221,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
     return rows
 
 
-def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
+def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance, int]:
     """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
     path = home.ledger(study.digest, seat)
     if path.exists():

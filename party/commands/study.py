@@ -21,9 +21,8 @@ from party.data.pool import read_pool
 from party.data.shards import units_of
 from party.home import PartyHome
 from protocols.errors import InvalidInput, Refused
-from protocols.study.file import read_study
-from protocols.study.study import Study
-from protocols.study.terms import Terms
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
 from runtime.cli import EPILOG, json_option
 
 
@@ -50,7 +49,7 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
 
     home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
-    terms = _terms(found)
+    terms = found.terms
     records = load_records(settings.data, terms)
     units = units_of(records.patients, len(records.labels))
     per_unit = np.bincount(units)
@@ -105,8 +104,8 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
 
     home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
-    study = read_study(study_file)
-    terms = _terms(study)
+    study = read_deployed(study_file)
+    terms = study.terms
     expected = home.invitation().coordinator
     if terms.coordinator != expected:
         raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
@@ -167,13 +166,7 @@ def train(study: str, home_folder: Path, as_json: bool) -> None:
         click.echo(f"teachers of {found.name} are trained; next: conclave-party run")
 
 
-def _terms(study: Study) -> Terms:
-    if study.terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    return study.terms
-
-
-def _figures(study: Study, forecasts: list[Forecast]) -> dict[str, Any]:
+def _figures(study: DeployedStudy, forecasts: list[Forecast]) -> dict[str, Any]:
     return {
         "study": study.digest.hex(),
         "lifetime": [

@@ -20,9 +20,9 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     log.check_known(ask.seen, by="the coordinator")
     log.remember(COORDINATOR, ask.own, proof=signed)
     terms = seat.study.terms
-    if terms is not None and sender.name != terms.coordinator:
+    if sender.name != terms.coordinator:
         return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
-    if terms is not None and terms.ended(today):
+    if terms.ended(today):
         return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
     try:
         request = decode(ask.envelope)
@@ -30,7 +30,7 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
         return _refuse(seat, "malformed", str(error))
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
         return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
-    if terms is not None and isinstance(request, VoteRequest):
+    if isinstance(request, VoteRequest):
         # Of queries that are hidden nothing comes but their number.
         hidden = seat.study.confidentiality.hides_queries
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape

@@ -28,8 +28,8 @@ from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
 from protocols.levels.table import Means, ballot_of
 from protocols.reading import read_bytes
+from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
-from protocols.study.study import Study
 
 OnEvent = Callable[[str, dict[str, str | int]], None]
 
@@ -42,7 +42,7 @@ class _Voter:
     """
 
     policy: Policy
-    study: Study
+    study: DeployedStudy
     seat: str
     data_set: str
     ledger: Ledger
@@ -170,11 +170,10 @@ class Answering:
     def _failed(self, study: bytes, error: ConclaveError) -> None:
         self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
 
-    def _seat(self, study: Study, name: str) -> ServedSeat:
+    def _seat(self, study: DeployedStudy, name: str) -> ServedSeat:
         known = self._open.get((study.digest, name))
         if known is not None:
             return known[0]
-        assert study.terms is not None  # approve lets no other through
         teachers = TeacherProcess(
             self._home.teachers(study.digest, name),
             study=study.digest,
@@ -229,7 +228,7 @@ def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]])
         before = seats
 
 
-def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedModel:
+def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> QuantisedModel:
     """The private model of a seat, as it answers. Raises Refused("no_teachers")."""
     try:
         return quantise(load_model(file), precision_of(study))

@@ -11,15 +11,24 @@ from typing import Any  # what tomllib returns, checked below
 
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import LEVELS, Confidentiality, Level
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 
 
-def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
-    """A study from its TOML file. keys: a party's signing_key, where the file leaves out that of its seats.
+def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> DeployedStudy:
+    """A study between organisations from its TOML file. Raises InvalidInput as read_study does, and without [terms]."""
+    study = read_study(path, keys=keys)
+    if not isinstance(study, DeployedStudy):
+        raise InvalidInput(f"{path} has no [terms]; allowed: a study between organisations")
+    return study
 
-    Raises InvalidInput for a missing, unknown or mistyped key, naming it.
+
+def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
+    """A study from its TOML file, deployed if it has [terms].
+
+    keys: a party's signing_key, where the file leaves out that of its seats. Raises InvalidInput for a missing, unknown or mistyped key, naming it.
     """
     try:
         table = read_toml(path)
@@ -53,7 +62,8 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
             found = (named_keys.get(at) or keys(party_of(seat.party)) for at, seat in enumerate(roster))
             level["seat_keys"] = tuple(key or "" for key in found)
         table["confidentiality"] = kind(**_typed(kind, level, path))
-    return Study(**_typed(Study, {**table, "roster": roster}, path))
+    kind_of_study = Study if terms is None else DeployedStudy
+    return kind_of_study(**_typed(kind_of_study, {**table, "roster": roster}, path))
 
 
 def write_study(study: Study) -> str:
@@ -63,7 +73,7 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
-    seats, terms, level = values.pop("roster"), values.pop("terms"), values.pop("confidentiality")
+    seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # none where nobody signs
         seat["signing_key"] = key
     level = {"level": study.confidentiality.name, **level}

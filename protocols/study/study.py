@@ -22,7 +22,6 @@ from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
-from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
 from protocols.mechanisms import (
     PARAMETERS,
@@ -38,7 +37,6 @@ from protocols.ranges import check
 from protocols.study.level_checks import AnyStudy
 from protocols.study.levels import Confidentiality
 from protocols.study.stop import check_stop
-from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 
 Unit = Literal["record", "party"]
@@ -73,8 +71,7 @@ class Study(AnyStudy):
     between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
     teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
     the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
-    confidentiality: who may see a vote; roster: one seat a party; terms: what organisations fix besides, None in a
-    simulation.
+    confidentiality: who may see a vote; roster: one seat a party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -102,7 +99,6 @@ class Study(AnyStudy):
     participation_name: str
     confidentiality: Confidentiality
     roster: tuple[Seat, ...]
-    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         for what, value in (
@@ -145,7 +141,6 @@ class Study(AnyStudy):
                 f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
-        self._check_terms()
         self.confidentiality.check(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
@@ -182,20 +177,6 @@ class Study(AnyStudy):
                 f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
                 "that learn one record"
             )
-
-    def _check_terms(self) -> None:
-        terms = self.terms
-        if terms is None:
-            return
-        for seat in self.roster:
-            check_name(party_of(seat.party))
-        if len(terms.class_names) != self.classes:
-            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
-        if terms.pool_size > self.query_limit:
-            raise InvalidInput(
-                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
-            )
-        self.confidentiality.check_terms(terms)
 
     @cached_property
     def mechanism(self) -> Mechanism:

@@ -35,6 +35,7 @@ from protocols.levels.hidden_queries.inference.message_sizes import check_sizes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
 from protocols.ranges import integer
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 from protocols.study.study import Study
 
@@ -105,7 +106,7 @@ def check_architecture(architecture: Architecture, study: Study) -> None:
         raise InvalidInput(f"the model has {architecture.precision}; allowed: {precision_of(study)}, as in every model")
     if architecture.classes != study.classes:
         raise InvalidInput(f"the model has {architecture.classes} classes; allowed: the study's {study.classes}")
-    if study.terms is not None and architecture.features != prod(study.terms.input_shape):
+    if isinstance(study, DeployedStudy) and architecture.features != prod(study.terms.input_shape):
         raise InvalidInput(
             f"the model takes {architecture.features} values; allowed: those of {study.terms.input_shape}, as the "
             "terms say"

@@ -37,6 +37,7 @@ from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
+from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
@@ -71,7 +72,7 @@ class PrivateQueries(SharedAggregation):
         """Raises InvalidInput for a study without a querier, and for queries beyond its bound."""
         super().__init__(dial, source=source)
         precision, shape = precision_of(study), queries.shape[1:]
-        if study.terms is not None and shape != study.terms.input_shape:
+        if isinstance(study, DeployedStudy) and shape != study.terms.input_shape:
             raise InvalidInput(f"queries have shape {shape}; allowed: {study.terms.input_shape}, as the terms say")
         check_inputs(queries, precision)
         self._queries = queries

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import Identity, Role, certificate_from_der, fingerprint, identify
 from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import guarded
-from protocols.study.study import Study
 from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
 from protocols.wire.guardian.stream import EndedByPeer, GuardianStream
 
@@ -62,7 +62,7 @@ Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried
 
 @contextmanager
 def conversation(
-    study: Study, line: GuardianLine, carry: Carry, *, purpose: str
+    study: DeployedStudy, line: GuardianLine, carry: Carry, *, purpose: str
 ) -> Iterator[tuple[GuardianStream, Identity]]:
     """A channel to the study's guardian, and who that is. purpose: see Opening.
 
@@ -89,7 +89,7 @@ def conversation(
             reader.join()
 
 
-def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: str) -> Identity:
+def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, purpose: str) -> Identity:
     """Says what this is about, and looks who answers."""
     opening = Opening(study.digest, purpose)
     try:
@@ -115,7 +115,7 @@ def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: st
     return guardian
 
 
-def _check_study(study: Study, line: GuardianLine) -> None:
+def _check_study(study: DeployedStudy, line: GuardianLine) -> None:
     """Raises InvalidInput without an address, Refused where the terms themselves name one organisation twice."""
     guardian = guarded(study.confidentiality).guardian
     if not line.address:

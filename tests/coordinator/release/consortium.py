@@ -21,6 +21,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
+from protocols.study.deployed import deployed
 from protocols.study.queries import pool_digest
 from protocols.study.study import party_of
 from protocols.study.terms import Terms
@@ -51,7 +52,7 @@ def small_study(parties: int = 3, *, name: str = "left-or-right", epsilon: float
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return replace(base, name=name, roster=roster, terms=terms)
+    return deployed(replace(base, name=name, roster=roster), terms)
 
 
 @dataclass

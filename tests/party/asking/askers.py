@@ -21,6 +21,7 @@ from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
 from protocols.levels.table import Means, ballot_of
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Study
 from protocols.study.terms import Terms
@@ -36,7 +37,7 @@ KEYS = {f"hospital-{number}": new_key() for number in range(3)}
 
 def asked_study(
     *, querier: str = "asker", name: str = "heart", deadline_s: float = 2.0, epsilon: float = 45.0, **more
-) -> Study:
+) -> DeployedStudy:
     """A study in which `querier` asks three parties about tables; nine of ten labels are right."""
     level = HiddenQueries(
         units=64,
@@ -63,7 +64,7 @@ def asked_study(
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=party) for seat, party in zip(base.roster, KEYS, strict=True))
-    return replace(base, name=name, roster=roster, terms=terms)
+    return deployed(replace(base, name=name, roster=roster), terms)
 
 
 def model_of(study: Study, party: str):
