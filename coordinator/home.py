@@ -16,9 +16,6 @@ from protocols.reading import read_toml
 from runtime.address import check_address
 from runtime.files import read
 
-HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
-DEFAULT_HOME = Path("~/.conclave-coordinator")
-
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",
     "coordinator": "Name in this coordinator's certificate; studies name it in [terms].",

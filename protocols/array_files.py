@@ -1,7 +1,8 @@
-"""NumPy's files, .npy and .npz, from elsewhere: numbers and texts alone, and no more memory than the file accounts for.
+"""NumPy's .npy and .npz files from untrusted sources: only numbers and texts, and no more memory than the file
+justifies.
 
-A header is text that its sender chose. So it is matched against a grammar, not evaluated as Python, and the size that
-it declares is held against the bytes that are there before anything is allocated.
+A header is text chosen by its sender. So it is matched against a grammar, not evaluated as Python, and the size that it
+declares is compared with the bytes present before anything is allocated.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _HEADER_BYTES: Final = 10_000
 _RANK: Final = 8
 _TEXT: Final = 4096
 _MEMBERS: Final = 4096
-# Zeros compress a thousandfold: what is unpacked is bounded before it is.
+# Zeros compress a thousandfold: the unpacked size is checked before unpacking.
 _RATIO: Final = 100
 _ALWAYS: Final = 2**24
 _ENTRY: Final = (
@@ -41,7 +42,7 @@ _ENTRY: Final = (
 )
 _HEADER: Final = re.compile(r"\{" + ",".join(_ENTRY.format(letter) for letter in "abc") + r",?\s*\}\s*", re.ASCII)
 _SIZES: Final = re.compile(r"(?:\s*\d{1,18}L?\s*(?:,|$))*\s*", re.ASCII)
-# What zipfile and its decompressors raise for an archive that is none, encrypted, or of an unknown kind.
+# What zipfile and its decompressors raise for something that is not an archive, is encrypted, or of an unknown kind.
 _NOT_ZIP: Final = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -86,10 +87,10 @@ def parse_array(content: bytes, *, where: str) -> Shaped[ndarray, "..."]:
 def read_arrays(
     path: Path, names: Sequence[str] | None = None, *, most: int = FILE_BYTES
 ) -> dict[str, Shaped[ndarray, "..."]]:
-    """The arrays of an .npz file, those that are named or all; what else it holds is not unpacked.
+    """The named arrays of an .npz file, or all of them; nothing else in it is unpacked.
 
-    most: bytes of the file, and of the arrays unpacked, which are at most a hundredfold of it. Raises DataUnavailable
-    if it is absent, DataCorrupt.
+    most: largest size of the file in bytes, and of the unpacked arrays, which may be at most a hundred times the file.
+    Raises DataUnavailable if it is absent, DataCorrupt.
     """
     with open_file(path, most=most) as file:
         size = file.seek(0, io.SEEK_END)
@@ -98,7 +99,7 @@ def read_arrays(
 
 
 def array_names(path: Path, *, most: int = FILE_BYTES) -> list[str]:
-    """What the arrays of an .npz file are called. Raises as read_arrays."""
+    """The names of the arrays in an .npz file. Raises as read_arrays."""
     with open_file(path, most=most) as file, _archive(file, str(path)) as archive:
         return list(_members(archive, str(path)))
 
@@ -170,7 +171,7 @@ def _archive(file: io.BufferedIOBase, where: str) -> zipfile.ZipFile:
 
 
 def _members(archive: zipfile.ZipFile, where: str) -> dict[str, zipfile.ZipInfo]:
-    """The arrays by name. Raises DataCorrupt for what no writer of npz files writes; nothing is unpacked."""
+    """The arrays by name. Raises DataCorrupt for anything that no writer of npz files produces; nothing is unpacked."""
     listed = archive.infolist()
     if len(listed) > _MEMBERS:
         raise DataCorrupt(f"{where} holds {len(listed)} files; allowed: at most {_MEMBERS}")

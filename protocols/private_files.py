@@ -1,4 +1,4 @@
-"""Files and folders for their owner alone, whatever the umask and whatever they were before.
+"""Files and folders that only their owner can use, whatever the umask and whatever they were before.
 
 Folders are 0700 and files 0600, from their first byte. A database is never opened here once it exists: closing another
 descriptor of it would drop the locks that SQLite holds in this process.
@@ -20,10 +20,10 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
 def private_database(path: Path | str) -> Path | str:
-    """`path` itself, once it is a file for its owner alone; ":memory:" as it is.
+    """`path` itself, once it is a file that only its owner can use; ":memory:" unchanged.
 
-    SQLite gives the files beside it the same permissions; those that are there already are tightened. Raises
-    StorageFailed for what cannot be made, is no file, or belongs to somebody else.
+    SQLite gives its auxiliary files the same permissions; existing ones are tightened. Raises StorageFailed if it
+    cannot be made, is not a file, or belongs to somebody else.
     """
     if str(path) == ":memory:":
         return path
@@ -45,7 +45,7 @@ def private_database(path: Path | str) -> Path | str:
 
 
 def open_private(path: Path, mode: str) -> IO[bytes]:
-    """A file that is written, for its owner alone; mode: "wb" or "ab". Raises OSError as open does."""
+    """A file open for writing that only its owner can use; mode: "wb" or "ab". Raises OSError as open does."""
 
     def opener(name: str, flags: int) -> int:
         descriptor = os.open(name, flags | os.O_CLOEXEC, _FILE)
@@ -56,7 +56,7 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
 
 
 def private_folder(path: Path) -> None:
-    """Makes a folder, and those above it that are missing, for their owner alone; what is there stays as it is.
+    """Makes a folder, and missing ones above it, for their owner alone; existing ones stay unchanged.
 
     Raises StorageFailed.
     """
@@ -70,7 +70,8 @@ def private_folder(path: Path) -> None:
 
 
 def open_to_others(home: Path) -> list[Path]:
-    """The folder and what lies in it that others than the owner may read, write or enter. Raises StorageFailed."""
+    """The paths, of the folder and its content, that others than the owner may read, write or enter. Raises
+    StorageFailed."""
     try:
         return [each for each in _below(home) if each.lstat().st_mode & _OTHERS]
     except OSError as error:
@@ -78,9 +79,9 @@ def open_to_others(home: Path) -> list[Path]:
 
 
 def tighten(home: Path) -> list[Path]:
-    """Makes the folder and all that lies in it its owner's alone; what others could read before. Raises StorageFailed.
+    """Restricts the folder and its content to its owner; returns what others could read before. Raises StorageFailed.
 
-    Links are left as they are, and what they name too.
+    Links, and what they point to, are left unchanged.
     """
     found = open_to_others(home)
     try:

@@ -1,8 +1,9 @@
-"""The range of every integer that travels: one table, which every decoder checks by; docs/reference/wire.md shows it.
+"""The range of every integer in messages and files: one table that every decoder checks; docs/reference/wire.md shows
+it.
 
-A field of protobuf is checked as soon as its message is parsed (`parse`), arrays and documents where they are read. An
-integer that is not in the table cannot be decoded: the look-up fails. Bounds are chosen so that nothing that is worked
-out from what came in range leaves int64, which is what NumPy and SQLite count in.
+Protobuf fields are checked as soon as their message is parsed (`parse`), arrays and documents where they are read. An
+integer that is not in the table cannot be decoded: the look-up fails. Bounds are chosen so that nothing computed from
+values in range exceeds int64, in which NumPy and SQLite count.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ _P = TypeVar("_P", bound=Message)
 
 @dataclass(frozen=True)
 class Range:
-    """Of one field, or of each element of an array: both ends are allowed.
+    """The range of one field, or of each element of an array; both ends are allowed.
 
-    why: what it counts, or what bounds it; secret: a vote or a part of one, which no message says.
+    why: what it counts, or what bounds it; secret: a vote or part of one, never shown in an error message.
     """
 
     lowest: int
@@ -77,7 +78,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ),
     ("StepRequest sum_keys", "queries"): _ASKED,
     ("StepRequest architecture", "queries"): _ASKED,
-    # Arrays between the coordinator, or who asks about hidden records, and the guardian.
+    # Arrays between the guardian and the coordinator or querying party.
     ("submission", "number"): _BATCH,
     ("submission", "second_round"): Range(0, 1, "whether the batch is of the second round"),
     ("submission", "ids"): _QUERY,
@@ -88,7 +89,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("deal", "queries"): _ASKED,
     ("deal", "seats"): Range(0, SEATS, "offers that follow"),
     ("offer", "seat"): _SEAT,
-    # Words of shares. Those of a ring may be any: they are uniform.
+    # Words of shares. Those of a ring may have any value: they are uniform.
     ("two servers", "field element"): _FIELD,
     ("inference", "field element"): _FIELD,
     # A model's architecture, JSON.
@@ -149,7 +150,7 @@ def parse(kind: type[_P], data: bytes, *, what: str) -> _P:
 
 
 def body_of(kind: type[_P], data: bytes) -> str | None:
-    """Which of its bodies the message in `data` has, also where `parse` refuses what is in it; None if it has none."""
+    """Which body the message in `data` has, even if `parse` refuses its content; None if it has none."""
     try:
         return kind.FromString(data).WhichOneof("body")
     except DecodeError:
@@ -166,7 +167,7 @@ def check(where: str, field: str, value: int) -> int:
 
 
 def whole(where: str, field: str, value: object) -> int:
-    """What JSON gave, if it is a whole number in the range of the field. Raises InvalidInput."""
+    """The JSON value, if it is a whole number in the range of the field. Raises InvalidInput."""
     if type(value) is not int:
         raise InvalidInput(f"{where}: {field} is a {type(value).__name__}; allowed: a whole number")
     return check(where, field, value)
@@ -180,7 +181,7 @@ def check_all(where: str, field: str, array: Integer[ndarray, "..."]) -> None:
 
 
 def in_range(where: str, field: str, array: Integer[ndarray, "..."]) -> Integer[ndarray, "..."]:
-    """An array of whole numbers that came, if all are in the range of the field. Raises MalformedMessage."""
+    """A received array of whole numbers, if all are in the range of the field. Raises MalformedMessage."""
     try:
         check_all(where, field, array)
     except InvalidInput as error:
@@ -189,14 +190,14 @@ def in_range(where: str, field: str, array: Integer[ndarray, "..."]) -> Integer[
 
 
 def integers(where: str, field: str, array: ndarray, *, rank: int = 1) -> Int64[ndarray, "..."]:
-    """An array that came, if it holds int64 in the range of the field. Raises MalformedMessage."""
+    """A received array, if it holds int64 in the range of the field. Raises MalformedMessage."""
     if array.dtype != np.int64 or array.ndim != rank:
         raise MalformedMessage(f"{where}: {field} is {array.dtype} of rank {array.ndim}; allowed: int64 of rank {rank}")
     return in_range(where, field, array)
 
 
 def integer(where: str, field: str, array: ndarray) -> int:
-    """The one number in an array that came. Raises MalformedMessage."""
+    """The one number in a received array. Raises MalformedMessage."""
     if integers(where, field, array).shape != (1,):
         raise MalformedMessage(f"{where}: {field} has {array.size} elements; allowed: 1")
     return int(array[0])
@@ -213,7 +214,7 @@ def check_ascending(where: str, field: str, array: Int64[ndarray, " positions"])
 
 
 def positions(where: str, field: str, array: ndarray) -> Int64[ndarray, " positions"]:
-    """An array that came, if it holds ascending positions. Raises MalformedMessage."""
+    """A received array, if it holds ascending positions. Raises MalformedMessage."""
     integers(where, field, array)
     try:
         check_ascending(where, field, array)
@@ -223,7 +224,7 @@ def positions(where: str, field: str, array: ndarray) -> Int64[ndarray, " positi
 
 
 def _check_fields(message: Message) -> None:
-    """Raises InvalidInput, naming the first field of the message, or of one in it, that is out of its range."""
+    """Raises InvalidInput, naming the first field of the message or of a nested one that is out of range."""
     scalars, lists, messages, message_lists = _fields(message.DESCRIPTOR)
     name = message.DESCRIPTOR.name
     for field in scalars:

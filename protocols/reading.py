@@ -1,7 +1,7 @@
-"""Files from elsewhere, as values: the one way to read bytes, TOML and JSON (arrays: protocols.array_files).
+"""Reading untrusted files: the one way to read bytes, TOML and JSON (arrays: protocols.array_files).
 
-Whatever lies there (a folder, a pipe, a device, text that nests without end, numbers that no machine word holds), what
-comes out is a value within its limits or an error of protocols.errors, in bounded time and memory.
+Whatever is there (a folder, a pipe, a device, text that nests without end, numbers too large for a machine word), the
+result is a value within its limits or an error of protocols.errors, in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONG_KEY: Final = re.compile(f"(?:{_PART}){{{_KEY_PARTS}}}", re.ASCII)
 
 
 def open_file(path: Path, *, most: int) -> io.BufferedReader:
-    """A regular file of at most `most` bytes, open for reading; nothing waits on a pipe.
+    """A regular file of at most `most` bytes, open for reading; never blocks on a pipe.
 
     Raises DataUnavailable if it is absent, DataCorrupt if it is something else, too large or not readable.
     """
@@ -123,7 +123,7 @@ def _no_constant(name: str) -> float:
 
 
 def _problem(value: object) -> str:
-    """What is not allowed somewhere in a value, "" if nothing. No recursion: a dotted key nests without brackets."""
+    """What is not allowed in a value, "" if nothing. Not recursive: a dotted key nests without brackets."""
     level: list[object] = [value]
     for _ in range(DEPTH + 1):
         below: list[object] = []

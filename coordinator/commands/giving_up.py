@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.status import study_status
-from coordinator.store.store import Store
-from protocols.budgets.filter import NANO
 from protocols.errors import Refused
 from protocols.study.levels import Guarded, Level
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -22,7 +21,7 @@ from runtime.printing import print_json, table
 @click.option("--yes", is_flag=True, help="Give it up without asking.")
 @home_option
 @json_option
-def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
+def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
     """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
 
     \b
@@ -31,8 +30,10 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     """
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+    from protocols.budgets.filter import NANO
 
-    home = CoordinatorHome(home_folder)
     home.settings()
     with Store(home) as store:
         found = stuck_batch(store, study)

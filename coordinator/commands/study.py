@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any  # a row of a status
+from typing import TYPE_CHECKING, Any  # a row of a status
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.labelling.pool import read_pool
-from coordinator.labelling.study_creation import TEMPLATE, create_study
-from coordinator.status import study_status
-from coordinator.store.store import Store
-from protocols.study.file import read_deployed
-from protocols.study.levels import hidden
-from protocols.study.queries import pool_digest
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 
 @click.group(epilog=EPILOG)
@@ -32,7 +27,9 @@ def study() -> None:
 @click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
 @home_option
 @json_option
-def create(study_file: Path | None, pool_file: Path | None, template: bool, home_folder: Path, as_json: bool) -> None:
+def create(
+    study_file: Path | None, pool_file: Path | None, template: bool, home: CoordinatorHome, as_json: bool
+) -> None:
     """Check STUDY_FILE and its pool of public queries, and keep both. A study with a querier has no pool.
 
     \b
@@ -40,12 +37,15 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
       conclave-coordinator study create --template > study.toml
       conclave-coordinator study create study.toml --pool pool.npy
     """
+    from coordinator.labelling.study_creation import TEMPLATE, create_study
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+
     if template:
         click.echo(TEMPLATE, nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE, with --pool FILE unless a querier asks in it, or --template")
-    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         today = datetime.datetime.now(datetime.UTC).date()
@@ -55,8 +55,7 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    level = made.confidentiality
-    kind = f"queries that {hidden(level).querier} alone sees" if level.hides_queries else "public queries"
+    kind = f"queries that {made.who_asks} alone sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
@@ -73,6 +72,10 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     Example:
       conclave-coordinator study pool-digest pool.npy
     """
+    from coordinator.labelling.pool import read_pool
+    from protocols.study.file import read_deployed
+    from protocols.study.queries import pool_digest
+
     features = () if study_file is None else read_deployed(study_file).terms.features
     pool = read_pool(pool_file, features=features)
     figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}

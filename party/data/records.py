@@ -6,19 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.data.settings import DataSettings
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
-
-# A file larger than this is refused before it is opened; a table, before it is encoded.
-FILE_BYTES: Final = 16 * 2**30
-VALUES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,18 +62,3 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
         if names is not None and len(names) != len(labels):
             raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")
     return Records(inputs, labels.astype(np.int64), records.patients, records.groups)
-
-
-def check_file(settings: DataSettings) -> None:
-    """Raises DataUnavailable for a file that is absent, DataCorrupt for one that is too large."""
-    path = settings.path
-    try:
-        size = path.stat().st_size if path.is_file() else None
-    except OSError as error:
-        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}; allowed: a readable file") from None
-    if size is None:
-        raise DataUnavailable(
-            f"{path} does not exist or is no file; allowed: the file that data.path in node.toml names"
-        )
-    if size > FILE_BYTES:
-        raise DataCorrupt(f"{path} has {size} bytes; allowed: at most {FILE_BYTES}")

@@ -1,7 +1,7 @@
 """Noise that is the sum of many parties' discrete Gaussian shares: how large a share, what the sum costs, its tails.
 
 Kairouz, Liu, Steinke 2021, "The Distributed Discrete Gaussian Mechanism" (arXiv 2102.06387): a sum of discrete
-Gaussians is no discrete Gaussian, but nearly; the difference is charged. View: histogram. Adjacency: replace-one.
+Gaussians is nearly a discrete Gaussian; the difference is charged. View: histogram. Adjacency: replace-one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROUNDING_UP = 1.0 + 1e-12
 
 
 def share_sigma(*, sigma_units: float | int | Fraction, parties: int, dropouts: int, colluders: int) -> Fraction:
-    """sigma of each party's share, so that what honest survivors add has variance sigma_units^2 or more.
+    """sigma of each party's share, such that the shares of honest survivors have variance sigma_units^2 or more.
 
     At least parties - dropouts - colluders honest shares stay in the sum, whoever drops out and whoever colludes;
     rounded up to a fraction that the sampler takes. Raises InvalidInput where none stay, or a count is negative.
@@ -53,12 +53,12 @@ def distributed_gaussian_rdp(
 ) -> Float64[ndarray, "units orders"]:
     """RDP of one noisy histogram whose noise is the sum of `honest` independent N_Z(0, share_sigma^2) a cell.
 
-    a k^2/(n s^2) + c x: k = votes_units >= 0, the unit's total weight, moved in any way (L2 sensitivity sqrt(2) k);
-    n = honest; c = min(dimension, 2 k), the cells that change; x = sum_(j < n) ln((1 + r_j)/(1 - r_j)),
-    r_j = ripple(s sqrt(j/(j+1))). The form of Kairouz, Liu, Steinke 2021, Prop. 14 (whose tau = 10 sum
-    exp(-2 pi^2 s^2 j/(j+1)) is 2.5 times x); proof with this constant in docs/explanation/lattice-noise.md, section 7.
-    Further shares, of survivors beyond the least number, only post-process the sum. dimension >= 1: the histogram's
-    cells. Raises InvalidInput for share_sigma < 0.5 or a value out of range.
+    a k^2/(n s^2) + c x: k = votes_units >= 0, the unit's total weight, moved in any way (L2 sensitivity sqrt(2) k); n =
+    honest; c = min(dimension, 2 k), the cells that change; x = sum_(j < n) ln((1 + r_j)/(1 - r_j)), r_j = ripple(s
+    sqrt(j/(j+1))). The form of Kairouz, Liu, Steinke 2021, Prop. 14 (whose tau = 10 sum exp(-2 pi^2 s^2 j/(j+1)) is 2.5
+    times x); proof with this constant in docs/explanation/lattice-noise.md, section 7. Shares of further survivors only
+    post-process the sum. dimension >= 1: the histogram's cells. Raises InvalidInput for share_sigma < 0.5 or a value
+    out of range.
     """
     check_orders(orders)
     sigma = float(share_sigma)

@@ -39,8 +39,8 @@ def _fixed_orders() -> Float64[ndarray, " orders"]:
 
 
 ORDERS = _fixed_orders()
-# From 1e-7, below which the Gaussian bound is returned (a vote of one in a noise of ten million), in steps of 3 %
-# to 1e-4 and of 2.5 % from there. Rounded, so that the grid is the same on every platform.
+# From 1e-7, below which the Gaussian bound is returned (one vote under noise of ten million), in steps of 3 % to 1e-4
+# and of 2.5 % from there. Rounded, so that the grid is the same on every platform.
 SHIFTS: Float64[ndarray, " shifts"] = np.concatenate(
     [np.round(np.geomspace(1e-7, 1e-4, 236), 12)[:-1], np.round(np.geomspace(1e-4, 7.1, 448), 9)]
 )

@@ -94,8 +94,8 @@ def _several_classes(
 ) -> Float64[ndarray, "units orders"]:
     """(1/b) ln[(1 - e) e^(b R) + e e^(b G)], b = a - 1, least over some t: R the continuous label's, G the Gaussian's.
 
-    The continuous noise that is rounded has a part of variance t^2 a count. But for a share e = erf(1/(4 t)) of that
-    part, integer ties are as good as a shift of the counts by half a unit; the rest costs at most the Gaussian's.
+    The continuous noise that is rounded has a part of variance t^2 a count. Except for a share e = erf(1/(4 t)) of that
+    part, integer ties amount to a shift of the counts by half a unit; that share costs at most the Gaussian's.
     """
     beta = orders[None, :] - 1.0
     least = np.full((len(votes_units), len(orders)), np.inf)

@@ -2,7 +2,7 @@
 
 Integer noise is a slightly smaller continuous Gaussian, rounded at random, whether the vote entered or not; so the
 continuous costs of secret_sampling.py hold at that smaller noise by data processing (docs/explanation/lattice-noise.md,
-section 6). Adjacency is replace-one; all votes of a unit enter by one coin, as there.
+section 6). Adjacency is replace-one; a unit has one vote, with one coin, as there.
 """
 
 from __future__ import annotations

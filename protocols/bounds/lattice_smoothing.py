@@ -51,7 +51,7 @@ def continuous_shift(
 def tie_share(sigma: float) -> float:
     """erf(1/(4 sigma)): total variation distance of N(0, sigma^2 I) in the plane and its shift by (-1/2, 1/2).
 
-    As much of a Gaussian's part of the noise is lost in making the ways to break a tie alike.
+    This share of the Gaussian part of the noise is lost in making the ways to break a tie indistinguishable.
     """
     return erf(0.25 / sigma) * (1.0 + 1e-12)
 

@@ -1,6 +1,6 @@
 """Renyi differential privacy: the curve, its composition, and its conversion to (epsilon, delta).
 
-Adjacency is replace-one throughout; which unit and which view a curve speaks of is said by whoever makes it.
+Adjacency is replace-one throughout; whoever makes a curve says for which unit and view it holds.
 """
 
 from __future__ import annotations

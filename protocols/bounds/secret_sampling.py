@@ -78,7 +78,7 @@ def _both_directions(
             chosen = octave == group
             a = orders[chosen]
             if shift**2 * a.max() ** 1.5 > _HARDEST:
-                # So far beyond what any budget buys that the price of a vote that always enters will do.
+                # Far beyond any budget, so the price of a vote that always enters will do.
                 values[:, pair, chosen] = a * shift**2 / 2
                 continue
             values[0, pair, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)

@@ -1,10 +1,9 @@
 """Budget filters: one order, one integer cap and one integer cost rule per party.
 
-At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that
-order would pass the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman
-& Zrnic 2021, arXiv 2008.11193, the Renyi filter and its individual version; mu^2 in place of the order for Gaussian
-DP, Smith & Thakurta 2022). The guarantee is the CAP. What was spent on the answers that came out is an
-odometer's reading, not an epsilon: operators see it as budget used.
+At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that order
+would exceed the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman & Zrnic
+2021, arXiv 2008.11193; for mu^2 of Gaussian DP Smith & Thakurta 2022). Proof: docs/explanation/mathematics.md, section
+5. The guarantee is the CAP. The amount spent is an odometer's reading, not an epsilon: operators see it as budget used.
 """
 
 from __future__ import annotations
@@ -58,13 +57,14 @@ class BudgetFilter:
     ) -> Int64[ndarray, " parties"]:
         """Nano-units that a batch costs each party when it took part in `asked` queries and `answered` of them were.
 
-        Rounded UP, once. What no cap bears, and int64 might not, is one more than the largest cap.
+        Rounded UP, once. An amount above every cap, which int64 might not hold, becomes one more than the largest cap.
         """
         spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
         return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
-        """How many queries, at most `limit`, fit what is left of each cap: with a part in all, all answered."""
+        """How many queries, at most `limit`, fit what is left of each cap if the party takes part in all and all are
+        answered."""
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too many where it was rounded up: what is charged decides.
@@ -174,9 +174,9 @@ def noise_reserve(
 ) -> Float64[ndarray, " parties"]:
     """The part of delta set aside for float64 noise: (1 + e^epsilon) times the total variation distance.
 
-    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under
-    the view "histogram" of real-valued noise: a node's is integer there, and a simulation's protects nobody. Integer
-    noise is drawn exactly; what is set aside for it is the chance that a ring does not hold it.
+    If M' is within t of M, then (epsilon, delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M'. Zero under the
+    view "histogram" with real-valued noise: a node's noise is integer there, and a simulation's protects nobody.
+    Integer noise is drawn exactly; its reserve is the probability that it leaves the ring.
     """
     if view == "histogram" and mechanism.lattice is None:
         return np.zeros_like(epsilon)

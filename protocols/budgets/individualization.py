@@ -94,7 +94,7 @@ def weights(
 def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[ndarray, " parties"]:
     """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero.
 
-    A weight that misses a multiple by float dust alone is that multiple: what is charged is the rounded weight.
+    A weight that misses a multiple only by rounding error counts as that multiple; the rounded weight is charged.
     """
     rounded = np.floor(weight * units * (1 + _DUST)) / units
     if (rounded <= 0).any():

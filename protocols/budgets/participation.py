@@ -2,13 +2,13 @@
 
 Three ways, by name:
 - all: every party takes part in every query.
-- periodic: in a public, fixed pattern, at each party's own rate and with a number of voters that stays within one of
-  constant for each rate. Everybody sees who takes part, so nothing is amplified: a query in which a party takes
-  part costs it the whole price, and any other nothing.
-- secret: by a coin of each party's rate that nobody but its node sees. Every query costs, whether the vote entered or
-  not, but less (privacy amplification, accounting/secret_sampling.py).
+- periodic: in a public, fixed pattern, at each party's own rate; for each rate the number of voters varies by at most
+  one. Everybody sees who takes part, so nothing is amplified: a query in which a party takes part costs it the full
+  price, and any other nothing.
+- secret: by a coin that only the party's node sees. Every query costs, whether the vote entered or not, but less
+  (privacy amplification, bounds/secret_sampling.py).
 
-Rates are whole multiples of 1/LATTICE, so that the pattern is integer arithmetic and every side computes the same.
+Rates are whole multiples of 1/LATTICE, so that the pattern is integer arithmetic and every side computes the same one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Participation:
 
     steps: rates in units of 1/LATTICE, in [1, LATTICE]; phases: where in the pattern each party starts, in [0,
     LATTICE). Party p takes part in query q where floor((q + 1) rate + phase) is above floor(q rate + phase): a
-    rotation. Parties of one rate start evenly spread, so that the number of them that vote stays within one.
+    rotation. Parties of the same rate start evenly spread, so that the number of them that vote varies by at most one.
     """
 
     pattern: Pattern
@@ -61,7 +61,7 @@ class Participation:
         return self._before(ids[None, :] + 1) != self._before(ids[None, :])
 
     def reach(self, start: int, affordable: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
-        """The largest number of queries from `start` on, at most `limit`, in which each party takes part so often.
+        """The most queries from `start` on, at most `limit`, in which each party takes part no more than it affords.
 
         affordable: in how many queries it can take part, >= 0.
         """
@@ -97,9 +97,9 @@ def participation(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> Parti
 def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> Bool[ndarray, "teachers queries"]:
     """Whether each vote of a party enters: one fresh coin a teacher and query, from 8 bytes of `source` each.
 
-    A coin of its own for each vote: votes that entered together would tell of each other's coin, and a record's vote
-    would cost more than the amplified bound. rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many
-    bits as the lattice has.
+    Each vote has its own coin: votes that entered together would reveal each other's coin, and a record's vote would
+    cost more than the amplified bound. rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many bits as
+    the lattice has.
     """
     drawn = np.frombuffer(source(8 * teachers * queries), dtype="<u8") >> np.uint64(64 - _BITS)
     return (drawn.astype(np.int64) < round(rate * LATTICE)).reshape(teachers, queries)

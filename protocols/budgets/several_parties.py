@@ -24,7 +24,7 @@ from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, Vi
 _MARGIN = 1e-12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Accounting:
     """What a study fixes about accounting besides its budgets.
 
@@ -53,7 +53,7 @@ def known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *, delt
 def worst_known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *, delta: float) -> list[Guarantee]:
     """The guarantees at delta of a person known to any 1, 2, ... of the hospitals, whichever choice is worst.
 
-    As known_to, and never below it for any choice of as many.
+    Never below `known_to` for any choice of that many hospitals.
     """
     every = _hospitals(accounting, hospitals, delta)
     largest = _Hospitals(*(-np.sort(-each) for each in (every.answered, every.refused, every.votes)))
@@ -62,7 +62,7 @@ def worst_known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *
     return _guarantees(accounting, spends, delta=delta)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Hospitals:
     """n, m and s of each: the answered, or the refused, queries that its cap affords, and its votes."""
 
@@ -72,7 +72,8 @@ class _Hospitals:
 
 
 def _hospitals(accounting: Accounting, hospitals: Sequence[Sequence[int]], delta: float) -> _Hospitals:
-    """The hospitals by falling n; one with several seats has the most of each of them. Raises InvalidInput."""
+    """The hospitals by falling n; one with several seats takes the maximum of each quantity over them. Raises
+    InvalidInput."""
     if not 0 < delta < 1:
         raise InvalidInput(f"delta is {delta}; allowed: in (0, 1)")
     known = [position for seats in hospitals for position in seats]

@@ -1,8 +1,8 @@
 """Rates of taking part, and the weight of a vote, at which all budgets of a vanishing study run out together.
 
-Vanishing (Boenisch et al. 2023, Appendix B, C) spends small budgets on fewer queries instead of smaller votes. The
-votes that are there are scaled up so that the nominal total weight, the sum of weight times rate, stays the number of
-votes: threshold and noise keep their meaning, and a vote that enters costs more (s = scale).
+Vanishing (Boenisch et al. 2023, Appendix B, C) spends small budgets on fewer queries instead of smaller votes. Votes
+are scaled up so that the nominal total weight, the sum of weight times rate, stays the number of votes: threshold and
+noise keep their meaning, and a vote that enters costs more (s = scale).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Cryptography and exact sampling, of which no file knows a study."""
+"""Cryptography and exact sampling; no file here knows what a study is."""

@@ -119,11 +119,11 @@ def _argmax(gates: Gates, values: ndarray) -> ndarray:
         left, right = entries[:, 0:paired:2], entries[:, 1:paired:2]
         higher = _greater(gates, right[:width], left[:width])
         if entries.shape[1] == 2:
-            # Nobody asks for the winner's value.
+            # The winner's value is not needed.
             left, right = left[width:], right[width:]
         chosen = np.concatenate([left ^ gates.conjunction(left ^ right, higher), higher[None]])
         if paired < entries.shape[1]:
-            # One without a partner goes on, with a zero for this bit.
+            # An entry without a partner advances, with a zero for this bit.
             alone = np.concatenate([entries[:, paired:], np.zeros_like(entries[:1, paired:])])
             chosen = np.concatenate([chosen, alone], axis=1)
         entries = chosen

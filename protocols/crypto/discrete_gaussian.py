@@ -151,7 +151,7 @@ def _bernoulli_exp(
             active = active[_below(source, denominator, len(active)) < numerator[active]]
         if divisor * k > 1:
             active = active[_below(source, divisor * k, len(active)) == 0]
-        # Those that still stand passed coin k: failing at k + 1 makes them True if k + 1 is odd.
+        # Those that remain passed coin k: failing at k + 1 makes them True if k + 1 is odd.
         outcome[active] = k % 2 == 0
         k += 1
     return outcome

@@ -5,8 +5,8 @@ W ^ R for 0 and 1, R being the garbler's secret with its lowest bit set, so that
 a random mask (Kolesnikov & Schneider 2008 for the exclusive or, Beaver, Micali & Rogaway 1990 for the bit). The
 evaluator holds one label a wire. Labels are hashed as hashing.py says; each half gate has a tweak of its own.
 
-Ciphertexts leave in frames of FRAME_BYTES as they are made, so that neither side ever holds a circuit's tables, and the
-evaluator works while the garbler garbles.
+Ciphertexts are sent in frames of FRAME_BYTES as they are made, so neither side ever holds all tables of a circuit, and
+the evaluator works while the garbler garbles.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ for inputs of an adversary's choice when pi is an ideal permutation. One AES cal
 but needs naturally derived keys, and here the labels of inputs come from known seeds.
 
 Guo et al. 2020, "Better concrete security for half-gates garbling (in the multi-instance setting)" (CRYPTO): with one
-key for everybody, C gates over all sessions and T calls of AES leave about T C / 2^128. The key is therefore new in
-each session, and drawn when the session is there: C is then the hashes of one session, 2^22 for 1,000 queries of 10
-classes and 2^26 for 150, and work done before is of no use: above 100 bits.
+key for everybody, C gates over all sessions and T calls of AES leave about T C / 2^128. The key is therefore drawn at
+the start of each session. Then C counts the hashes of one session (2^22 for 1,000 queries of 10 classes, 2^26 for 150),
+and work done before the session is useless: above 100 bits.
 """
 
 from __future__ import annotations

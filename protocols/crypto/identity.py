@@ -1,8 +1,8 @@
-"""Who is who: keys, certificates of a consortium's authority, and signatures.
+"""Identities: keys, certificates of a consortium's authority, and signatures.
 
 A participant is what its certificate says it is: a name and a role, signed by the consortium's authority. Keys are
-ECDSA over P-256 (what TLS stacks accept everywhere), signatures ECDSA with SHA-256 (FIPS 186-5). A private key is
-made where it is used and never leaves.
+ECDSA over P-256 (what TLS stacks accept everywhere), signatures ECDSA with SHA-256 (FIPS 186-5). A private key is made
+where it is used, and never leaves.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _builder(
 
 
 def _subject(name: str, role: Role) -> x509.Name:
-    """Name and role stand side by side, so that a party called like the coordinator is still a party."""
+    """Name and role are separate, so that a party with the coordinator's name is still a party."""
     return x509.Name(
         [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, role), x509.NameAttribute(NameOID.COMMON_NAME, name)]
     )

@@ -8,9 +8,9 @@ k > dropouts + colluders, whoever drops out and whoever colludes,
 - every party keeps k - dropouts > colluders neighbours, which is the threshold of its shares: the survivors can always
   open them, colluders alone never.
 
-All failure probabilities are therefore zero, also when the coordinator chooses who drops out, and when it tries many
-batches in order to get a graph that it likes: there is no bad one. The shuffle, by ChaCha20 from SHA-256 of the batch's
-public context, only keeps the neighbours of a party from being the same in every batch.
+All failure probabilities are therefore zero, even if the coordinator chooses who drops out or tries many batches to get
+a graph that it likes: there is no bad one. The shuffle, by ChaCha20 from SHA-256 of the batch's public context, only
+keeps the neighbours of a party from being the same in every batch.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def graph_parameters(*, parties: int, dropouts: int, colluders: int) -> tuple[in
 
 
 def signature_quorum(*, parties: int, colluders: int) -> int:
-    """How many signatures of one survivor set exclude a quorum for any other: honest parties sign one only."""
+    """How many signatures of one survivor set rule out a quorum for any other: honest parties sign only one."""
     return (parties + colluders) // 2 + 1
 
 

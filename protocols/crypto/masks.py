@@ -3,7 +3,7 @@
 A secret that two parties agree on is not uniform. Its keys are the one-step derivation of NIST SP 800-56C Rev. 2,
 section 4.1, option 1, with SHA-512: one call where HKDF takes three, and a party needs two a neighbour in every batch.
 
-All that a party needs in one batch follows from one secret of 32 random bytes, so that it keeps nothing else.
+Everything that a party needs in one batch is derived from one secret of 32 random bytes, so it keeps nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
 
 def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes:
     """`keys` (1 or 2) times 32 bytes for one purpose, of the 32 bytes that X25519 or ECDH gives."""
-    assert len(secret) == KEY_BYTES  # else secret and purpose could run together
+    assert len(secret) == KEY_BYTES  # otherwise secret and purpose could run together
     assert keys in (1, 2)  # SHA-512 gives no more at once
     fixed_info = _LABEL + purpose + b"\n" + about + keys.to_bytes(4, "big")
     return hashlib.sha512(_FIRST_BLOCK + secret + fixed_info).digest()[: keys * KEY_BYTES]

@@ -20,8 +20,8 @@ def expanded_source(seed: bytes, *, label: str) -> RandomSource:
     """The keystream of (seed, label) from its start; each call to the source continues where the last one ended.
 
     Streams of different labels are independent: the label is the HKDF info (RFC 5869), so one seed may serve several
-    purposes. Whoever draws twice from one (seed, label) gets the same bytes twice: that is what it is for, and why a
-    seed must belong to one query batch. Raises InvalidInput unless seed has 32 bytes and label is not empty.
+    purposes. Drawing twice from the same (seed, label) gives the same bytes: that is its purpose, and why a seed must
+    belong to one query batch. Raises InvalidInput unless seed has 32 bytes and label is not empty.
     """
     if len(seed) != SEED_BYTES:
         raise InvalidInput(f"a seed of {len(seed)} bytes; allowed: {SEED_BYTES}")

@@ -1,7 +1,7 @@
 """Where random bytes come from: the operating system on a node, a seeded stream in a simulation.
 
-Randomness is always an argument. A RandomSource returns n fresh bytes at every call; it is the only thing that
-noise is made of, so that whoever passes it in decides whether the noise protects anyone.
+Randomness is always an argument. A RandomSource returns n fresh bytes at every call; all noise is made from it, so
+whoever passes it in decides whether the noise protects anyone.
 """
 
 from __future__ import annotations

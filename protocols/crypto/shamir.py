@@ -1,8 +1,8 @@
 """Shamir's secret sharing over GF(256), byte by byte (Shamir 1979), with the field of AES (FIPS 197, section 4).
 
-A byte is the value at 0 of a polynomial of degree threshold - 1 with random coefficients; share r is its value at
-r + 1. Any `threshold` shares give it, fewer are independent of it. Wrong shares among spare ones are found (Berlekamp &
-Welch 1986). Tables are indexed by secret bytes: whoever measures the cache of a party may learn a batch's keys.
+A byte is the value at 0 of a polynomial of degree threshold - 1 with random coefficients; share r is its value at r +
+1. Any `threshold` shares give it, fewer are independent of it. With spare shares, wrong ones are found (Berlekamp &
+Welch 1986). Tables are indexed by secret bytes, so whoever can measure a party's cache may learn a batch's keys.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The coordinator: asks in batches that every budget can bear, adds up votes with noise, publishes labels.
+"""The coordinator: asks in batches that every budget can pay for, adds up votes with noise, publishes labels.
 
-It charges its own ledger (one account a party) before it asks, releases after the noise was added and stored, and
-tells the parties which queries were answered so that they settle.
+It charges its own ledger (one account per party) before it asks, releases labels after noise was added and they were
+stored, and tells the parties which queries were answered so that they settle.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries 
 # The note that keeps a guardian's signature of an outcome.
 _GUARDIAN = "guardian"
 
-# The note that the parties of a batch were told its outcome: those that were away are told when they connect.
+# The note that the parties of a batch were told its outcome; absent ones are told when they connect.
 _TOLD = "told"
 
-# Stands in a Labelling that is being made.
+# A placeholder in a Labelling under construction.
 _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
 
 
@@ -46,10 +46,9 @@ class Labelling:
 
     labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and answered
     queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
-    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that
-    stand; refusals: why each party whose votes were last left out was; ledger_differences: parties whose own ledger
-    stands, or may stand, higher than the coordinator's by so much at the batch at fault (their reservation of it
-    stands).
+    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that stand;
+    refusals: for each party whose votes were left out last, why; ledger_differences: parties whose own ledger is, or
+    may be, higher than the coordinator's, by how much, at the batch that caused it (where their reservation stands).
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -64,9 +63,9 @@ class Labelling:
 class Coordinator:
     """Runs one study over a transport. aggregation: of the study's level; it holds the noise.
 
-    run: 16 fresh random bytes, which name this coordinator's run if the ledger is new. A ledger that was used goes
-    on where it stopped: batches that were settled are released again as they were stored, and one that was
-    reserved and never released is asked again, which costs nobody anything more.
+    run: 16 fresh random bytes, which name this coordinator's run if the ledger is new. A ledger that was used continues
+    where it stopped: settled batches are released again as stored, and a batch that was reserved and never released is
+    asked again, which costs nobody anything more.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Coordinator:
         self._ledger = ledger
         self._aggregation = aggregation
         self._exchange = exchange
-        # Why the last batch that was not released was not.
+        # Why the last unreleased batch was not released.
         self._unreleased = _UNFINISHED
         self._parties = [seat.party for seat in study.roster]
         self.run = ledger.bind(study=study.digest, run=run)
@@ -93,14 +92,13 @@ class Coordinator:
         train: TrainStudent | None = None,
         on_batch: Callable[[int, int], None] | None = None,
     ) -> Labelling:
-        """Asks the pool in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
+        """Asks the pool's queries in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
 
         train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
-        once, before the first batch of round two, and again after a restart.
-        Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
-        gone: nothing of that batch is released, its reservations stand, and calling again goes on with it, or after
-        give_up with the one that follows.
-        Raises InvalidInput for a pool above the query limit.
+        once, before the first batch of round two, and again after a restart. Stops with "quorum_lost" when too few
+        parties answer a batch, and with "guardian_lost" when the guardian is gone: nothing of that batch is released,
+        its reservations stand, and another call continues with it or, after give_up, with the next one. Raises
+        InvalidInput for a pool above the query limit.
         """
         study = self._study
         if len(inputs) > study.query_limit:
@@ -148,7 +146,8 @@ class Coordinator:
                 on_batch(asked, len(inputs))
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
-        """What is released of a pool of so many queries, asking nobody; nothing that a student reinforced."""
+        """What was released of a pool of that many queries, without asking anybody; without labels reinforced by a
+        student."""
         released, asked = self._nothing(queries), 0
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
@@ -165,13 +164,12 @@ class Coordinator:
         return next((number for number in self._ledger.unsettled() if not self._ledger.given_up(number)), None)
 
     def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."]) -> None:
-        """Ends a batch that was reserved, for ever and without labels. inputs: the pool. Again changes nothing.
+        """Ends a reserved batch for ever, without labels. inputs: the pool. Calling it again changes nothing.
 
-        What it was charged stays charged, here and at the parties: what they sent was enough to learn what they were
-        charged for, and nobody can tell that it was not. Its queries are asked no more: noise is never drawn twice for
-        one query. Parties are told when `label` goes on, or when they connect, where that lowers no reservation: they
-        then forget their secrets, and the batch cannot be opened by anybody any more.
-        Raises Refused for a batch that was never charged, or was released.
+        Its charges stand, here and at the parties: what they sent may have been opened, and nobody can prove that it
+        was not. Its queries are never asked again: noise is never drawn twice for one query. If that lowers no
+        reservation, parties are told when `label` continues, or when they connect: they then forget their secrets, and
+        nobody can open the batch any more. Raises Refused for a batch that was never charged, or was released.
         """
         stored = self._ledger.stored(number)
         if stored is None:
@@ -180,9 +178,9 @@ class Coordinator:
         self._forget(stored, inputs)
 
     def outcome_for(self, party: str, request: bytes) -> Outcome | None:
-        """The outcome of a request that a party still waits for: released, and with its vote; None otherwise.
+        """The outcome of a request that a party still waits for, if released with the party's vote; None otherwise.
 
-        Of one that was given up: that nothing was answered, where that lowers no reservation.
+        For a batch that was given up: that nothing was answered, if that lowers no reservation.
         """
         number = self._ledger.number_of(request)
         stored = None if number is None else self._ledger.stored(number)
@@ -202,9 +200,9 @@ class Coordinator:
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
     def _unanswered(self, stored: StoredBatch) -> Outcome | None:
-        """That nothing of a batch was answered; None where telling it would lower a reservation, or needs a guardian.
+        """The outcome that nothing was answered; None where it would lower a reservation or needs a guardian.
 
-        What was sent may have been opened: nobody's reservation is given back.
+        What was sent may have been opened, so no reservation is given back.
         """
         study, charged = self._study, self._ledger.charged(stored.number)
         takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
@@ -223,9 +221,10 @@ class Coordinator:
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
     def _tell(self, number: int, released: Labelling, *, parties: Collection[str] | None = None) -> None:
-        """Tells the parties of a batch its outcome, and notes it: a stop in between tells them again, to no effect.
+        """Tells the parties of a batch its outcome, and notes that; after a stop in between they are told again, to no
+        effect.
 
-        parties: those that voted; as the ledger has them, if None.
+        parties: those that voted; None: those that the ledger names.
         """
         stored = self._ledger.stored(number)
         assert stored is not None  # it was charged
@@ -305,7 +304,7 @@ class Coordinator:
         labels, votes = counted.labels, counted.voted
         for party, reason in counted.left_out.items():
             released.refusals[party] = reason
-            # The party may have charged itself all the same.
+            # The party may have charged itself nevertheless.
             released.ledger_differences[party] = worst[party]
         if labels is None:
             self._unreleased = Stop("quorum_lost", np.zeros(len(members), dtype=bool))
@@ -313,7 +312,7 @@ class Coordinator:
         answered = labels != ABSTAIN
         amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
         final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
-        # A party whose vote did not enter paid nothing: its data moved nothing that was released.
+        # A party whose vote did not enter pays nothing: its data had no influence on what was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)

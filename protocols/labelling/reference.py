@@ -1,7 +1,7 @@
 """run_batch: the whole protocol for one batch in one straight-line function.
 
-Documentation and test oracle: it loops where the product is vectorised, and must give the same labels and the
-same ledgers.
+It is documentation and a test oracle: it loops where the real code is vectorised, and must give the same labels and
+ledgers.
 """
 
 from __future__ import annotations

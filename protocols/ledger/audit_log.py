@@ -1,8 +1,8 @@
 """The audit log: what a ledger did and refused, as a chain of hashes that the other side countersigns.
 
 Each entry's hash covers the entry and the hash before it, so that whoever knows a later hash knows all that came
-before. The head (number of entries, last hash) travels with every message, signed. A side that learns that the other
-one knows a head which its own log does not contain has been restored from a backup, or runs twice, and stops.
+before. The head (number of entries, last hash) travels with every message, signed. If the other side knows a head that
+one's own log does not contain, this side was restored from a backup, or runs twice, and it stops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One SQLite file, written in transactions that are kept whole or not at all.
+"""One SQLite file, written in atomic transactions.
 
 WAL with synchronous FULL: what was committed outlives a crash of the machine. Several processes may have the file
 open; each step is one BEGIN IMMEDIATE transaction.
@@ -16,7 +16,7 @@ from protocols.errors import StorageFailed
 from protocols.ledger.transactions import Transactions
 from protocols.private_files import private_database
 
-# How long one process waits for the transaction of another.
+# How long a process waits for another's transaction.
 _BUSY_S = 10.0
 
 

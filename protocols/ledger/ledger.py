@@ -1,9 +1,9 @@
-"""The ledger: caps, reservations and settlements in SQLite, the one piece of state that both sides keep.
+"""The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
 
-Spend, then speak: a batch's worst case is reserved in the same transaction that stores what will be sent, before
-it is sent. The outcome settles a reservation, downwards only and once; a reservation that is never settled
-stands. settled + reserved never passes the cap of an account, whatever order calls and crashes come in. Amounts
-are whole nano-units of an accountant's spend.
+Spend, then speak: a batch's worst case is reserved in the transaction that stores what will be sent, before it is sent.
+The outcome settles a reservation once, and only downwards; a reservation that is never settled stands. settled +
+reserved never exceeds an account's cap, in whatever order calls and crashes come. Amounts are whole nano-units of an
+accountant's spend.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Balance:
         return self.settled + self.reserved
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredBatch:
     """A batch that was charged: the digest of the request, what is sent for it, and how many queries it asked."""
 
@@ -63,8 +63,8 @@ class Ledger:
     def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
         """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger.
 
-        clock: nanoseconds since 1970, for the audit log, `log`: what was reserved and settled is written there in the
-        transaction that does it.
+        clock: nanoseconds since 1970, for the audit log `log`, which records reservations and settlements in the same
+        transaction.
         """
         self._lock = threading.RLock()
         try:
@@ -73,7 +73,7 @@ class Ledger:
             self._database.execute("PRAGMA synchronous = FULL")
             self._database.execute("PRAGMA foreign_keys = ON")
             self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
-            # What is forgotten was a secret: it is overwritten.
+            # What is forgotten was a secret, so it is overwritten.
             self._database.execute("PRAGMA secure_delete = ON")
             self._database.executescript(LEDGER_SCHEMA)
             self._transaction = Transactions(
@@ -96,7 +96,7 @@ class Ledger:
         self._database.close()
 
     def bind(self, *, study: bytes, run: bytes) -> bytes:
-        """Ties a new ledger to a study and to one run of it; returns the run that it is tied to.
+        """Binds a new ledger to a study and to one run of it; returns the run that it is bound to.
 
         `run` (any bytes, random where one matters) is kept only if the ledger is new. Raises InvalidInput for a
         ledger of another study: batches and queries are counted per ledger.
@@ -131,12 +131,12 @@ class Ledger:
         queries: Sequence[int],
         limit: int,
     ) -> None:
-        """Charges every account its amount and stores the payload and the queries, in one transaction, or nothing.
+        """Charges every account its amount and stores the payload and the queries, in one transaction or not at all.
 
         queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
-        life, and no more than the limit in all, whatever the positions: Refused("query_repeated"), ("query_limit").
-        Raises BudgetExceeded when one account cannot bear it, Refused("batch_reused") when the batch number or digest
-        was charged before (a caller that wants idempotence looks at `stored` first).
+        life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). Raises BudgetExceeded when some
+        account cannot pay, Refused("batch_reused") when the batch number or digest was charged before (a caller that
+        wants idempotence looks at `stored` first).
         """
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
@@ -203,10 +203,10 @@ class Ledger:
             self._log_amounts("settled", number, digest, amounts)
 
     def give_up(self, number: int, digest: bytes) -> None:
-        """Ends a batch without an outcome, for ever: its reservations stand, and nothing settles it any more.
+        """Ends a batch for ever, without an outcome: its reservations stand, and nothing can settle it.
 
-        Again changes nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise" for a batch that
-        was settled.
+        Calling it again changes nothing. Raises Refused: "unknown_batch", "digest_mismatch", "settled_otherwise" for a
+        batch that was settled.
         """
         with self._transaction():
             if self._charged_under(number, digest).settled:
@@ -221,10 +221,10 @@ class Ledger:
         return bool(self._rows(query, (number, _GIVEN_UP)))
 
     def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
-        """Keeps a value under a request's digest, if none of that kind is kept; returns the one that is.
+        """Stores a value of that kind under a request's digest unless there is one; returns the stored one.
 
-        For what a step around a batch must find again after a crash: a fresh secret, a choice made once. It is on disk
-        when this returns.
+        For what a step of a batch must find again after a crash: a fresh secret, a choice made once. It is on disk when
+        this returns.
         """
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))
@@ -232,20 +232,20 @@ class Ledger:
             return bytes(rows.fetchone()[0])
 
     def noted(self, digest: bytes, kind: str) -> bytes | None:
-        """What is kept under a request's digest, or None."""
+        """What is stored under a request's digest, or None."""
         rows = self._rows("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
         return bytes(rows[0][0]) if rows else None
 
     def forget(self, digest: bytes, kind: str) -> None:
-        """Deletes what is kept, if anything: a secret that nobody may ask for again."""
+        """Deletes what is stored, if anything: a secret that is never needed again."""
         with self._transaction():
             self._database.execute("DELETE FROM note WHERE digest = ? AND kind = ?", (digest, kind))
 
     def forget_uncharged(self, kind: str, *others: str, keep: int) -> None:
-        """Deletes the values of a kind under digests that were never charged, but for the newest `keep`.
+        """Deletes the values of a kind under digests that were never charged, except the newest `keep`.
 
-        Values of other kinds go with the one of `kind`, and never before it. Whoever asks for steps around batches
-        that never come, or are refused, fills no disk.
+        Values of other kinds are deleted with the one of `kind`, never before it. So asking for steps of batches that
+        never come, or are refused, does not fill the disk.
         """
         with self._transaction():
             self._database.execute(
@@ -300,7 +300,7 @@ class Ledger:
         return {name: Balance(*rest) for name, *rest in rows}
 
     def ever_reserved(self, name: str) -> int:
-        """The worst cases of all batches that an account was ever charged for, settled ones too: it only grows."""
+        """The sum of the worst cases of all batches ever charged to an account, also settled ones: it only grows."""
         return int(self._rows("SELECT coalesce(sum(reserved), 0) FROM charge WHERE account = ?", (name,))[0][0])
 
     def unsettled(self) -> list[int]:

@@ -1,8 +1,8 @@
-"""The tables of a ledger, and what the file itself lets nobody do: lower a charge but by settling it, or take it away.
+"""The tables of a ledger, and triggers that forbid deleting a charge, or lowering it except by settling.
 
-Every statement that writes them is in ledger.py. The triggers hold the same rules once more, so that no later statement
-lowers what was charged by mistake, nor takes an entry of the log away. Whoever may write the file can drop them;
-`audit verify` then finds sums that differ.
+Every statement that writes them is in ledger.py. The triggers repeat its rules, so that no later statement lowers a
+charge or removes a log entry by mistake. Whoever can write the file can drop them; `audit verify` then finds sums that
+differ.
 """
 
 LEDGER_SCHEMA = """

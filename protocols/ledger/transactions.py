@@ -1,4 +1,4 @@
-"""Transactions of one SQLite connection: kept whole or not at all, one inside another as a savepoint of it."""
+"""Atomic transactions of one SQLite connection; one inside another is a savepoint."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from protocols.errors import StorageFailed
 class Transactions:
     """`with transactions():` is BEGIN IMMEDIATE ... COMMIT, and anything raised inside rolls it back.
 
-    A step inside another that fails, and whose failure is caught, leaves nothing of itself. lock: one thread at a time;
-    failed: the StorageFailed that people get for an error of SQLite.
+    An inner step that fails, and whose failure is caught, leaves no trace. lock: one thread at a time; failed: makes
+    the StorageFailed that people see from an SQLite error.
     """
 
     def __init__(

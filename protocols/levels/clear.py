@@ -20,7 +20,7 @@ class ClearBallot(Ballot):
         return VoteReply(request.digest, votes(None))
 
     def settle(self, outcome: Outcome) -> None:
-        """Nothing but the coordinator's word is needed: the coordinator is trusted with votes and labels."""
+        """The coordinator's word is enough: it is trusted with votes and labels."""
 
 
 class ClearAggregation(Aggregation):
@@ -51,7 +51,7 @@ class ClearAggregation(Aggregation):
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
         seats = np.array([study.seats[seat] for seat in votes])
-        # A vote in a query in which its party does not take part would not be paid for: it is left out.
+        # A vote in a query in which its party does not take part would not be charged, so it is left out.
         cast = np.where(asked.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
         counts = count_votes(cast, study.weights[seats], classes=study.classes)
         return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
@@ -61,7 +61,7 @@ class ClearAggregation(Aggregation):
 
 
 def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
-    """The votes in a reply. Raises LeftOut("bad_votes") when there are none to count."""
+    """The votes in a reply. Raises LeftOut("bad_votes") when there is nothing to count."""
     shape = (asked.study.teachers, len(asked.request.batch.ids))
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut("bad_votes")

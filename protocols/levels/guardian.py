@@ -1,7 +1,7 @@
-"""The guardian: the second server of level `two_server`, which another organisation runs.
+"""The guardian: the second server of level `two_server`, run by another organisation.
 
-It holds the half of every vote that the coordinator does not have, a ledger of its own that refuses before any party's
-cap is passed, and noise of its own. It learns who took part, and which queries were answered; no label and no vote.
+It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would exceed
+a party's cap, and its own noise. It learns who took part and which queries were answered, but no label and no vote.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from protocols.study.study import Study
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
-# How often the labels of one batch may be computed: a line that breaks is tried again, an oracle is not.
+# How often the labels of one batch may be computed: enough for broken connections, too few for an oracle.
 _ATTEMPTS = 16
 
 
@@ -86,7 +86,7 @@ class Guardian:
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
     def serve(self, channel: Channel) -> None:
-        """One batch, to its signed outcome; or, for queries that are hidden, the deals that come before a batch.
+        """One batch, up to its signed outcome; or, for hidden queries, the dealing that precedes a batch.
 
         Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
         the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
@@ -107,7 +107,7 @@ class Guardian:
         self._answer(channel, submission, shares, faulty)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
-        """The shares of the seats whose seal and form are right, and which seats' are not."""
+        """The shares of the seats whose seal and form are valid, and the seats whose shares are not."""
         study = self._study
         if submission.study != study.digest:
             raise Refused("unknown_study", f"study {submission.study.hex()[:16]} is not one of this guardian's")
@@ -130,8 +130,8 @@ class Guardian:
     def _accept(self, submission: Submission) -> None:
         """Reserves the batch and notes a noise seed, in one transaction; or finds both again.
 
-        Until labels were computed of one submission, another may take its place, among the same members about the same
-        queries: under the batch's one coin nothing more is opened of anybody's votes.
+        Until labels were computed from a submission, another may replace it, with the same members and queries: under
+        the batch's one coin that opens nothing more about anybody's votes.
         """
         study, ledger, digest = self._study, self._ledger, submission.request
         with ledger.log.together():
@@ -200,13 +200,13 @@ class Guardian:
         send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
 
     def _give_up(self, submission: Submission) -> None:
-        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
 
     def _begin(self, submission: Submission) -> None:
-        """Fixes the submission of which labels are computed, and counts how often they are.
+        """Fixes the submission from which labels are computed, and counts how often they are.
 
-        A coordinator that shifts its sums and begins again would learn more of the counts each time.
+        A coordinator that shifted its sums and started again would learn more about the counts each time.
         """
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():

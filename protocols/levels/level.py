@@ -1,8 +1,8 @@
-"""What a level of confidentiality is: how a party says its votes, and how they become labels.
+"""A level of confidentiality: how a party sends its votes, and how they become labels.
 
 A level has two sides. A `Ballot` puts one party's votes into the form that leaves it; an `Aggregation` asks the parties
-of a batch and gives labels. Both keep what a crash may not take as notes in the ledger, of which the first one stands:
-a step that is asked again gives what it gave before. The contract suite runs every level over every transport.
+of a batch and gives labels. Both keep what must survive a crash as notes in the ledger; the first note stands, so that
+a repeated step gives the same result. The contract suite runs every level over every transport.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from protocols.wire.messages import (
 )
 from protocols.wire.transport import Transport
 
-# The votes of one seat's teachers on the batch at hand. The argument is where its secret coins come from, in the place
-# of the party's own source; None for that one.
+# The votes of one seat's teachers on the current batch. The argument is the source of its secret coins; None for the
+# party's own source.
 Votes = Callable[[RandomSource | None], Int64[ndarray, "teachers queries"]]
 
 
@@ -43,7 +43,7 @@ class Ballot(ABC):
     def cast(self, request: VoteRequest, votes: Votes) -> VoteReply | HiddenVotes:
         """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
 
-        votes: asks the teachers; not called by a level at which the queries are hidden too.
+        votes: asks the teachers; not called by a level that hides the queries.
         """
 
     def step(self, request: StepRequest) -> StepReply:
@@ -52,7 +52,7 @@ class Ballot(ABC):
 
     @abstractmethod
     def settle(self, outcome: Outcome) -> None:
-        """Called before an outcome settles a reservation, and then forgets what nobody may ask for again.
+        """Called before an outcome settles a reservation; then forgets what is no longer needed.
 
         Raises Refused unless the level lets it settle.
         """
@@ -60,9 +60,9 @@ class Ballot(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ReservedBatch:
-    """One batch that was reserved: whom it asks, of what, over what.
+    """A reserved batch: whom it asks, about what, over which transport.
 
-    seats: the names that are asked; takes_part: of all seats of the roster; predictions: of the student, in round two
+    seats: the names that are asked; takes_part: for all seats of the roster; predictions: the student's, in round two
     of an interactive mechanism, None otherwise.
     """
 
@@ -77,11 +77,11 @@ class ReservedBatch:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What became of a batch.
+    """The result of a batch.
 
-    labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again goes on; voted:
-    the seats whose votes entered; left_out: why each other seat's did not, in one word; guardian: its signature of
-    the outcome.
+    labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again continues; voted:
+    the seats whose votes entered; left_out: for each other seat, why not, in one word; guardian: its signature of the
+    outcome.
     """
 
     labels: Int64[ndarray, " queries"] | None = field(repr=False)
@@ -99,11 +99,11 @@ class Aggregation(ABC):
 
     @abstractmethod
     def released(self, asked: ReservedBatch) -> None:
-        """Called once the batch's labels are stored and settled: what was kept in order to go on is forgotten."""
+        """Called once the batch's labels are stored and settled: forgets what was kept for continuing."""
 
 
 def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
-    """The reply to a batch. Raises LeftOut with a code when there is none to count."""
+    """The reply to a batch. Raises LeftOut with a code when there is nothing to count."""
     if reply is None:
         raise LeftOut("absent")
     if isinstance(reply, Refusal):
@@ -114,7 +114,7 @@ def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
 
 
 def code_of(refusal: Refusal) -> str:
-    """The code of a refusal, if it is one: it stands in tables and logs."""
+    """The code of a refusal, if it is one; it appears in tables and logs."""
     return refusal.code if re.fullmatch("[a-z_]{1,40}", refusal.code) else "refused"
 
 

@@ -1,8 +1,8 @@
 """Data-dependent accountants: what the released labels cost on the votes that were cast.
 
-They look at votes, so every figure is Private, and none of them has what a study, a ledger or a plan would need:
-no cap, no cost of a query to come. The accountants that charge budgets are in accountant.py. All are for the view
-"label", adjacency replace-one, and for the queries that were asked; the unit enters as its sensitivity.
+They look at votes, so every figure is Private, and none of them offers what a study, a ledger or a plan would need: no
+cap, no cost of a future query. The accountants that charge budgets are in accountant.py. All are for the view "label",
+adjacency replace-one, and for the queries that were asked; the unit enters as its sensitivity.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_WEIGHTS = 32
 
 
 class DataDependentAccountant(ABC):
-    """One way to say what the labels cost on these votes. It cannot charge a budget."""
+    """One way to compute what the labels cost on these votes. It cannot charge a budget."""
 
     name: ClassVar[str]
     statement: ClassVar[str]
@@ -55,7 +55,7 @@ class DataDependentAccountant(ABC):
         """epsilon of each unit. Raises InvalidInput as `check` does, and where a condition of the theorem fails."""
 
     def check(self, given: Circumstances) -> None:
-        """Raises InvalidInput where this accountant has nothing to say, before anything is trained."""
+        """Raises InvalidInput where this accountant does not apply, before anything is trained."""
         if given.view not in self.views:
             raise InvalidInput(f"accountant {self.name!r} does not hold for view {given.view!r}; allowed: view 'label'")
         if type(given.mechanism) not in self.mechanisms:
@@ -134,7 +134,7 @@ class Moments2017(DataDependentAccountant):
 
 
 class Exact(DataDependentAccountant):
-    """Exact per-instance RDP, both directions, for any unit of a weight: nobody's own vote is used.
+    """Exact per-instance RDP, both directions, for any unit of a given weight; no unit's own vote is used.
 
     Every unit that takes part votes, before and after: neither a vote for no class nor a move to one is among the
     neighbours, so votes with abstentions are refused.

@@ -13,9 +13,9 @@ from protocols.mechanisms.mechanism import Mechanism, View
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Circumstances:
-    """What is known of a study before anything is trained: enough to tell which accountants have something to say.
+    """What is known about a study before anything is trained: enough to tell which accountants apply.
 
     classes: >= 2; sensitivity: of each unit, votes; cast: the weight of each vote that may be cast in a query;
     votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote a query; everyone:
@@ -33,13 +33,12 @@ class Circumstances:
     secret: bool
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QueryVotes:
-    """The votes behind the queries that were asked. As private as they are.
+    """The votes behind the queries that were asked; private.
 
     counts: weighted; abstentions: whether a vote that entered is for no class; answered: which got a label;
-    student_votes: for Interactive-GNMax what was taken off the counts before they were held against the mechanism's
-    threshold, else None.
+    student_votes: for Interactive-GNMax what was subtracted from the counts before the threshold test, else None.
     """
 
     mechanism: Mechanism
@@ -50,11 +49,11 @@ class QueryVotes:
 
     @property
     def top(self) -> Float64[ndarray, " queries"]:
-        """What was held against the threshold."""
+        """The numbers that the threshold tests."""
         return (self.counts if self.student_votes is None else self.counts - self.student_votes).max(axis=1)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Units:
     """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
 
@@ -69,7 +68,7 @@ class Units:
     own_votes: Int64[ndarray, "units queries"] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Figures:
     """epsilon of each unit at its delta. NaN where an accountant has no such figure.
 

@@ -26,9 +26,10 @@ def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda part
 
 
 def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
-    """A study from its TOML file, deployed if it has [terms].
+    """A study from its TOML file; a DeployedStudy if it has [terms].
 
-    keys: a party's signing_key, where the file leaves out that of its seats. Raises InvalidInput for a missing, unknown or mistyped key, naming it.
+    keys: a party's signing_key, where the file leaves out that of its seats.
+    Raises InvalidInput for a missing, unknown or mistyped key, naming it.
     """
     try:
         table = read_toml(path)

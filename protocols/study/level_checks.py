@@ -1,4 +1,4 @@
-"""Whether a level of confidentiality can carry a study: view, weights, who may leave, and what a ring must hold."""
+"""Whether a study fits a level of confidentiality: view, weights, who may leave, and what a ring must hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a study ends: what its roster agreed on about parties whose budget is used up."""
+"""When a study ends: what happens to parties whose budget is used up."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Study: what every participant must agree on before the first vote, and its digest.
 
-A study is a value. Its TOML file is what a hospital reads and approves; its digest, over a canonical form, is in
-every message, so nobody can be asked under other terms. Everything that accounting needs follows from it by pure
-functions: `Study.mechanism`, `Study.budgets`.
+A study is a value. A hospital reads and approves its TOML file; its digest, over a canonical form, is in every message,
+so nobody can be asked under other terms. Everything that accounting needs follows from it by pure functions:
+`Study.mechanism`, `Study.budgets`.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Study(AnyStudy):
         )
 
     def round_end(self, asked: int, queries: int) -> int:
-        """The query at which a batch that starts at `asked` must end at the latest: it lies in one round."""
+        """The query at which a batch that starts at `asked` must end at the latest, since a batch lies in one round."""
         return self.round_one if self.round_one is not None and asked < self.round_one < queries else queries
 
     @property
@@ -262,7 +262,7 @@ class Study(AnyStudy):
             mechanism=self.mechanism,
             sensitivity=Sensitivity(
                 self.votes_per_unit * self.weights,
-                # Coins that everybody sees amplify nothing: each vote that enters is then paid in full.
+                # Public patterns amplify nothing: each vote that enters is charged in full.
                 self.rates if self.participation_name == "secret" else np.ones(len(self.roster)),
             ),
             epsilon=np.array([seat.epsilon for seat in self.roster]),

@@ -1,1 +1,1 @@
-"""Hidden queries: a hospital's own records, labelled by models of others that never see them."""
+"""Hidden queries: a hospital's own records, labelled by other parties' models without showing them."""

@@ -1,13 +1,13 @@
 """Hidden queries, the answering party's side: a private model answers a batch that its party never sees.
 
-The steps of the computation (protocols/levels/hidden_queries/inference/) cost nothing and say nothing: without the
-last reply, all that leaves is masked by randomness that the guardian dealt for this one computation. The last reply,
-which brings the querying party's share of the votes, is in the reply that is charged and stored. So a querying party
-that repeats steps, or stops halfway, learns nothing and has the votes of a batch once: asked again, the seat gives
-what it stored.
+The steps of the computation (protocols/levels/hidden_queries/inference/) cost nothing and reveal nothing: up to the
+last reply, everything sent is masked by randomness that the guardian dealt for this one computation. The last reply,
+with the querying party's share of the votes, is part of the reply that is charged and stored. So a querying party that
+repeats steps or stops halfway learns nothing, and gets the votes of a batch only once: asked again, the seat gives what
+it stored.
 
-What lies in memory between the steps may be lost: nothing was charged by then, and a new computation has fresh
-randomness. A step that is sent again gets the reply that it got.
+State in memory between the steps may be lost: nothing was charged by then, and a new computation has fresh randomness.
+A repeated step gets the same reply.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ NO_INFERENCE = "no_inference"
 class PrivateModel:
     """What a seat answers hidden queries with.
 
-    load: gives its model, or raises Refused; admit: called before the votes of a batch are charged, and raises Refused
-    where the seat may not vote; key: the private half of the key that the study names for the seat.
+    load: returns its model, or raises Refused; admit: called before the votes of a batch are charged, and raises
+    Refused if the seat may not vote; key: the private half of the key that the study names for the seat.
     """
 
     load: Callable[[], QuantisedModel]
@@ -58,7 +58,7 @@ class PrivateModel:
 
 @dataclass(eq=False)
 class _Computation:
-    """One batch under way: a fresh key, then an Answerer; what the last step was, and what it gave."""
+    """One batch under way: a fresh key, then an Answerer; the last step, and its reply."""
 
     request: bytes
     queries: int
@@ -70,7 +70,7 @@ class _Computation:
 
 
 class PrivateBallot(SharedBallot):
-    """Votes of a private model on queries that are not shown to it. source: the operating system's on a node."""
+    """Votes of a private model on queries that it does not see. source: the operating system's on a node."""
 
     def __init__(self, study: Study, seat: str, *, private: PrivateModel, source: RandomSource) -> None:
         super().__init__(study, seat, source=source)
@@ -108,7 +108,7 @@ class PrivateBallot(SharedBallot):
         return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *last))
 
     def _stepped(self, request: StepRequest) -> _Computation:
-        """The computation after a step; what a step leaves behind that fails cannot be gone on with."""
+        """The computation after a step; after a failed step it cannot continue."""
         if request.step == ARCHITECTURE:
             self._under_way = self._begin(request)
             return self._under_way

@@ -1,11 +1,11 @@
-"""Hidden queries: what querying party and guardian say to each other before a batch, so that models can answer it.
+"""Hidden queries: the messages between querying party and guardian before a batch, so that models can answer it.
 
 The guardian deals correlated randomness for one querying and one answering party
-(protocols/levels/hidden_queries/inference/). Half of it goes to the querying party in the open; the other half is
-sealed to a fresh key of the answering party, since the querying party passes it on: with both halves it could read a
-model. The answering party signs that key with the key that the study's roster names, so that nobody can put another in
-its place; the guardian signs what it sealed, so that nobody can replace it. Each half serves one computation: asking
-again brings fresh randomness for a fresh key.
+(protocols/levels/hidden_queries/inference/). Half of it goes to the querying party in the clear; the other half is
+sealed to a fresh key of the answering party, since the querying party passes it on, and with both halves it could read
+a model. The answering party signs that key with the key that the study's roster names, so that nobody can substitute
+another; the guardian signs what it sealed, so that nobody can replace it. Each half serves one computation: asking
+again gives fresh randomness for a fresh key.
 
 The guardian sees architectures, who answers, and its own randomness: no query, weight, or message of the computation.
 Semi-honest, and not colluding with the querying party, with a party that answers, or with whoever relays between them.
@@ -49,7 +49,7 @@ _INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS = 8, 10, 32
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """What an answering party says of itself before a batch: its architecture, a fresh key, and its signature."""
+    """An answering party's offer before a batch: its architecture, a fresh key, and its signature."""
 
     text: bytes = field(repr=False)
     key: bytes = field(repr=False)
@@ -88,7 +88,7 @@ class Offer:
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """What the guardian deals for one seat: the querying party's half, and the other, sealed and signed."""
+    """What the guardian deals for one seat: the querying party's half, and the answering party's, sealed and signed."""
 
     own: Arrays = field(repr=False)
     sealed: ndarray = field(repr=False)
@@ -101,7 +101,7 @@ def precision_of(study: Study) -> Precision:
 
 
 def check_architecture(architecture: Architecture, study: Study) -> None:
-    """Raises InvalidInput unless it takes the study's inputs, gives its classes, and keeps within the limits."""
+    """Raises InvalidInput unless it takes the study's inputs, outputs its classes, and is within the limits."""
     if architecture.precision != precision_of(study):
         raise InvalidInput(f"the model has {architecture.precision}; allowed: {precision_of(study)}, as in every model")
     if architecture.classes != study.classes:

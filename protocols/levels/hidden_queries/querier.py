@@ -1,12 +1,12 @@
 """Hidden queries, the querying party's side: it is the first server of `two_server`, and computes with private models.
 
-A hospital asks about records of its own. It takes the coordinator's seat: it runs the Coordinator with a ledger of its
-own, converses with the guardian, and reaches the parties through the operator's hub. For each batch and party it
-computes with a model that it does not see, under randomness that the guardian deals (dealing.py), and ends with its
-share of the party's vote; the guardian gets the other. From there on a batch goes as at `two_server`.
+A hospital asks about its own records. It takes the coordinator's place: it runs the Coordinator with its own ledger,
+talks to the guardian, and reaches the parties through the operator's hub. For each batch and party it computes with a
+model that it does not see, under randomness that the guardian deals (dealing.py), and ends with its share of the
+party's vote; the guardian gets the other. From there on a batch goes as at `two_server`.
 
 Who sees what. The querying party: architectures, who answered, and the noisy labels; no weight and no vote. A party:
-that it was asked so many queries, and which were answered. The guardian: the same, and architectures. Whoever relays:
+how many queries it was asked, and which were answered. The guardian: the same, and architectures. Whoever relays:
 masked values, and the querying party's shares. Querying party, guardian and answering parties are semi-honest and no
 two of them collude: querying party and guardian together see votes, querying or answering party and guardian together
 see models or queries. Whoever relays must not collude with the guardian either.
@@ -51,14 +51,14 @@ from protocols.wire.messages import (
 )
 
 _QUERIES, _COMPUTED = "queries", "computed "
-# Computations of one seat and batch: a node that was restarted in between has forgotten the first.
+# Attempts at one seat's computation of a batch: a node that restarted has forgotten the first.
 _ATTEMPTS = 2
 
 
 class PrivateQueries(SharedAggregation):
-    """queries: the records, of which a batch holds positions only; dial, source: as for SharedAggregation.
+    """queries: the records; a batch holds only their positions; dial, source: as for SharedAggregation.
 
-    What is needed to read a party's votes is noted before the party is asked to be charged for them.
+    What is needed to read a party's votes is noted before the party is charged for them.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class PrivateQueries(SharedAggregation):
                     left_out[seat] = error.code
                 except MalformedMessage:
                     left_out[seat] = "bad_votes"
-            # The party neither holds the computation nor stored a reply to it: it may be begun again.
+            # The party neither has the computation nor stored a reply to it, so it may start again.
             waiting = tuple(seat for seat in computed if left_out.get(seat) == NO_INFERENCE)
             for seat in waiting:
                 ledger.forget(digest, _COMPUTED + seat)
@@ -148,7 +148,7 @@ class PrivateQueries(SharedAggregation):
                 except MalformedMessage:
                     left_out[seat] = "bad_step"
                     continue
-                assert following is not None  # the last request is not made by a step
+                assert following is not None  # the last request is not sent as a step
                 name, values = following
                 if name == LAST_REQUEST:
                     state = encode_arrays((*values, *queriers[seat].unfinished))
@@ -181,7 +181,7 @@ def _first(request: VoteRequest, part: Dealt, study: Study) -> StepRequest:
 
 
 def _stepped(asked: ReservedBatch, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
-    """What each seat's step gave; a seat that gave nothing of use is left out."""
+    """Each seat's reply to a step; a seat without a usable reply is left out."""
     if not steps:
         return {}
     replies = asked.exchange(steps)

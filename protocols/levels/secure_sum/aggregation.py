@@ -1,9 +1,10 @@
 """Level `secure_sum`: the coordinator sees the noisy histogram, and no vote.
 
 Each party adds its share of the integer noise to its weighted votes, and masks the sum (secure_sum/). The noise of the
-honest parties of a quorum is the study's sigma; more parties add more. What the coordinator opens is the histogram that
-is paid for, refused queries too, so an outcome settles nothing downwards. Parties sign with the keys that the study's
-roster names, so that a coordinator can neither replace a party's masks nor tell parties of different survivors.
+honest parties of a quorum is the study's sigma; more parties add more. The coordinator opens the histogram of every
+query, refused ones too, and all of it is charged, so an outcome lowers nothing. Parties sign with the keys that the
+study's roster names, so a coordinator can neither replace a party's masks nor name different survivors to different
+parties.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ _SHARED, _MASKED = "sum_shared", "sum_masked"
 
 
 class SummedAggregation(Aggregation):
-    """The coordinator's side. It draws no noise: the parties' is in what it opens.
+    """The coordinator's side. It draws no noise: what it opens contains the parties' noise.
 
-    Who shared and whose masked votes were taken is noted before the next step, so that a batch that was stopped goes on
-    with the same parties.
+    Who shared, and whose masked votes were accepted, is noted before the next step, so that an interrupted batch
+    continues with the same parties.
     """
 
     def count(self, asked: ReservedBatch) -> Counted:
@@ -74,7 +75,7 @@ class SummedAggregation(Aggregation):
         return Counted(labels, voted, opened.left_out | left_out)
 
     def released(self, asked: ReservedBatch) -> None:
-        """Forgets what was kept in order to go on."""
+        """Forgets what was kept for continuing."""
         for kind in (_SHARED, _MASKED):
             asked.ledger.forget(asked.request.digest, kind)
 
@@ -143,7 +144,7 @@ class SummedAggregation(Aggregation):
 
 
 def openers(ledger: Ledger, digest: bytes) -> list[int] | None:
-    """Which seats of the roster can still open a batch, by index; None as long as it is not fixed who they are."""
+    """Which seats of the roster can still open a batch, by index; None until that is fixed."""
     for kind, sharers in ((_MASKED, 0), (_SHARED, 2)):
         if (noted := ledger.noted(digest, kind)) is not None:
             return [int(at) for at in np.flatnonzero(decode_arrays(noted)[sharers])]
@@ -151,6 +152,6 @@ def openers(ledger: Ledger, digest: bytes) -> list[int] | None:
 
 
 def _add_missing(left_out: dict[str, str], codes: Mapping[str, str]) -> None:
-    """Adds the codes of parties that have none yet: a refusal says more than that no reply came."""
+    """Adds codes for parties that have none yet: a refusal says more than a missing reply."""
     for name, code in codes.items():
         left_out.setdefault(name, code)

@@ -1,20 +1,19 @@
-"""How members of a sum know each other's statements: tags of pairs first, signatures where a tag does not hold.
+"""How members of a sum authenticate statements to each other: pairwise tags first, signatures where a tag fails.
 
-Checking a signature costs a hundred times as much as checking a MAC, and a party would check one a neighbour and a
-quorum of them in every batch. So a statement travels with its signature and with one tag for each receiver, the
+Checking a signature costs a hundred times as much as checking a MAC, and in every batch a party would check one per
+neighbour and a quorum of them. So a statement travels with its signature and with one tag for each receiver, the
 authenticators of Castro & Liskov 1999 ("Practical Byzantine Fault Tolerance", section 5.3). The signature decides: a
-receiver looks at it where the tag does not hold, so that a wrong tag costs time and never the sum, and nobody is
-blamed for one.
+receiver checks it if the tag fails, so a wrong tag costs time but never the sum, and nobody is blamed for it.
 
-Two members share a key for ever: ECDH of the keys that the study's roster names (NIST SP 800-56A, static unified
-model), through a key derivation (masks.py), bound to the study, both names and the direction. It is a MAC key alone; no
-mask and no sealed share depends on it, and those keep their fresh keys. That one key pair serves ECDSA and ECDH is safe
-behind a key derivation: Degabriele, Lehmann, Paterson, Smart & Strefler 2012, "On the joint security of encryption and
-signature in EMV".
+Two members share a permanent key: ECDH of the keys that the study's roster names (NIST SP 800-56A, static unified
+model), through a key derivation (masks.py), bound to the study, both names and the direction. It is only a MAC key;
+masks and sealed shares have fresh keys of their own. That one key pair serves ECDSA and ECDH is safe behind a key
+derivation: Degabriele, Lehmann, Paterson, Smart & Strefler 2012, "On the joint security of encryption and signature in
+EMV".
 
-What a tag does not give is a proof to a third party, which nobody here needs, and this: whoever has the private key of
-u can make anybody's tags *to* u (key-compromise impersonation), where it could make u's own signatures before. Such a u
-counts as one of the colluders, as it always did; that it is deceived about others' keys costs its own votes.
+A tag is no proof to a third party, which nobody here needs. And whoever has the private key of u can forge anybody's
+tags *to* u (key-compromise impersonation), besides u's own signatures. Such a u counts as a colluder in any case; being
+deceived about others' keys costs only its own votes.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from protocols.crypto.identity import sign
 from protocols.crypto.masks import KEY_BYTES, pairwise, same
 
-# A tag is guessed with probability 2**-128, and a wrong guess is not told from a tag that was lost.
+# A tag is guessed with probability 2**-128; a wrong guess looks like a lost tag.
 TAG_BYTES = 16
 
 # verify(the member's name, a message, a signature of it)
@@ -40,7 +39,7 @@ Verify = Callable[[str, bytes, bytes], bool]
 
 @runtime_checkable
 class Authenticator(Protocol):
-    """One member's side: what it says to others, and what it believes of them."""
+    """One member's side: what it tells others, and what it accepts from them."""
 
     def sign(self, statement: bytes) -> bytes:
         """This member's signature, which everybody can check."""
@@ -49,10 +48,10 @@ class Authenticator(Protocol):
         """Whether a signature is the member's."""
 
     def tag(self, receiver: str, statement: bytes) -> bytes:
-        """TAG_BYTES that convince one other member that the statement is this one's."""
+        """TAG_BYTES that prove to one other member that the statement is this member's."""
 
     def holds(self, sender: str, statement: bytes, tag: bytes) -> bool:
-        """Whether a tag is the one that the sender, who is somebody else, makes for this member."""
+        """Whether a tag is the one that the sender, another member, makes for this member."""
 
 
 class PairwiseAuthenticator:
@@ -95,7 +94,7 @@ class PairwiseAuthenticator:
 
 
 def direction_keys(shared: bytes, study: bytes, *, own: str, other: str) -> tuple[bytes, bytes]:
-    """Of a secret that two members share: the key of tags to the other one, and that of tags from it."""
+    """From a secret that two members share: the key of tags to the other one, and of tags from it."""
     framed = [len(name).to_bytes(4, "big") + name for name in sorted([own.encode(), other.encode()])]
     both = pairwise(shared, b"tags", study + b"".join(framed), keys=2)
     upward, downward = both[:KEY_BYTES], both[KEY_BYTES:]
@@ -103,9 +102,9 @@ def direction_keys(shared: bytes, study: bytes, *, own: str, other: str) -> tupl
 
 
 def tagged(key: bytes, statement: bytes) -> bytes:
-    """The tag of a statement, which says itself of which batch it is and what it is about.
+    """The tag of a statement; the statement itself names its batch and subject.
 
-    Keyed BLAKE2s (RFC 7693, section 2.9): a fourth of the time of HMAC, of which a batch needs two a member.
+    Keyed BLAKE2s (RFC 7693, section 2.9): a quarter of HMAC's time; a batch needs two per member.
     """
     return hashlib.blake2s(statement, key=key, digest_size=TAG_BYTES, person=b"sum tag").digest()
 

@@ -24,10 +24,10 @@ from protocols.votes import count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
 
 _SECRET_BYTES = 32
-# Batches whose keys were asked for and which were never charged: the newest are kept.
+# Of batches whose keys were asked for but which were never charged, the newest are kept.
 _OPEN_SUMS = 8
 _SECRET, _MASKING, _SURVIVORS, _CELLS = "sum_secret", "sum_masking", "sum_survivors", "sum_cells"
-# All that a party keeps of a batch: what it has masked with is fixed as long as it has the secret.
+# All that a party keeps of a batch: its masks are fixed as long as it has the secret.
 _NOTES = (_SECRET, _MASKING, _SURVIVORS, _CELLS)
 
 
@@ -48,7 +48,7 @@ class SummedBallot(Ballot):
         source: RandomSource,
         noise_source: RandomSource | None = None,
     ) -> None:
-        """noise_source: of the noise, for simulations, which draw noise and coins again; the batch's secret if None."""
+        """noise_source: of the noise, for simulations, which draw noise and coins again; None: the batch's secret."""
         self._study = study
         self._index = study.seats[seat]
         self._ledger = ledger
@@ -90,7 +90,7 @@ class SummedBallot(Ballot):
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
     def settle(self, outcome: Outcome) -> None:
-        """The histogram was paid for whatever was answered: the outcome lowers nothing. The secrets are forgotten."""
+        """The histogram is charged whatever was answered: the outcome lowers nothing. Forgets the secrets."""
         for kind in _NOTES:
             self._ledger.forget(outcome.batch_digest, kind)
 
@@ -114,7 +114,7 @@ class SummedBallot(Ballot):
         digest, context = request.batch_digest, self._context(request.batch_digest)
         masked = self._masked(digest)
         if self._ledger.noted(digest, _SURVIVORS) is None:
-            # In the log, so that a copy of the ledger from before can be told, and opens no other sum.
+            # Logged, so that an older copy of the ledger is recognised and opens no other sum.
             self._ledger.log.append("agreed", request=digest.hex())
         noted = self._ledger.note(digest, _SURVIVORS, party.survivors_note(context, self._index, request.arrays))
         return party.agree(
@@ -142,7 +142,7 @@ class SummedBallot(Ballot):
         )
 
     def _masked(self, digest: bytes) -> bytes:
-        """The sharers that this party's stored reply is masked for: none before there is one."""
+        """The sharers for which this party's stored reply is masked; none before there is a reply."""
         noted = self._ledger.noted(digest, _MASKING)
         if noted is None or self._ledger.number_of(digest) is None:
             raise Refused("unknown_batch", "this party has not voted on the batch")
@@ -159,7 +159,7 @@ class SummedBallot(Ballot):
         if noted is None:
             raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
         queries = int.from_bytes(noted, "big")
-        latest = self._latest  # five steps of a batch follow each other: the graph is shuffled once
+        latest = self._latest  # the five steps of a batch share one shuffled graph
         if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):
             latest = self._latest = context_of(self._study, digest, queries=queries)
         return latest

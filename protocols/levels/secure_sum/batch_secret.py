@@ -1,4 +1,4 @@
-"""What a party derives from its one fresh secret of a batch, and the shares that it seals to its neighbours."""
+"""What a party derives from its fresh secret of a batch, and the shares that it seals to its neighbours."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Secrets:
 
 
 def pair_mask_key(secret: bytes, about: bytes, pair: tuple[int, int], publics: tuple[bytes, bytes]) -> bytes:
-    """The key of the mask of two parties, from their X25519 secret; the same whichever of them is named first."""
+    """The key of the mask of two parties, from their X25519 secret; independent of their order."""
     if pair[0] > pair[1]:
         pair, publics = pair[::-1], publics[::-1]
     places = pair[0].to_bytes(4, "big") + pair[1].to_bytes(4, "big")

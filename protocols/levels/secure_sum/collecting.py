@@ -1,8 +1,8 @@
-"""The coordinator's side of a secure sum: it relays, keeps who is left, and opens the sum.
+"""The coordinator's side of a secure sum: it relays, tracks who is left, and opens the sum.
 
-Each `collect_...` takes the replies of one step and names who is left out and why; the rest goes on. The requests of a
-step follow from what was collected. Fewer than `fewest` parties end it in QuorumLost: nothing but masked vectors was
-seen then. A party whose votes are in the sum, and that neither gives its seed nor dealt shares of it, can end it too.
+Each `collect_...` takes the replies of one step and names who is left out and why; the others continue. The requests of
+a step follow from what was collected. With fewer than `fewest` parties it ends in QuorumLost, and only masked vectors
+were seen. A party whose votes are in the sum, but which neither gives its seed nor dealt shares of it, can end it too.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Replies = Mapping[int, Arrays | None]
 class QuorumLost(ConclaveError):
     """Too few parties answered a step; the sum is masked. `left_out`: why, by name.
 
-    Asking those that were absent again, with the same request, and collecting all replies again goes on. Without them
-    the sum stays masked for ever.
+    To continue, ask the absent ones again with the same request, and collect all replies again. Without them the sum
+    stays masked for ever.
     """
 
     def __init__(self, message: str, left_out: dict[str, str]) -> None:
@@ -48,7 +48,7 @@ class QuorumLost(ConclaveError):
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """After step 1: the keys of those who advertised. left_out: the code of each party that fell out, so far."""
+    """After step 1: the keys of those who advertised. left_out: the code of each party left out so far."""
 
     context: Context
     present: Bool[ndarray, " parties"]
@@ -63,7 +63,7 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class Advertised:
-    """After step 1 too: what shows to others whose the keys are. tags: of each party, for its neighbours."""
+    """Also after step 1: what proves to others whose keys these are. tags: of each party, for its neighbours."""
 
     keys: Keys
     signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
@@ -197,7 +197,7 @@ def collect_masked(shared: Shared, replies: Replies) -> Masked:
 
 
 def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
-    """Step 4's replies. Who falls out here stays in the sum. Raises QuorumLost."""
+    """Step 4's replies. Whoever is left out here stays in the sum. Raises QuorumLost."""
     context = masked.shared.keys.context
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
     tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)

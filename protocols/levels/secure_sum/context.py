@@ -1,4 +1,4 @@
-"""What all messages of one secure sum are bound to, and what follows from it in public."""
+"""What all messages of a secure sum are bound to, and the public values that follow from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Context:
 
     study, batch: digests of 32 bytes; run: up to 64 bytes; members: distinct names, whose places are the indices of
     parties; dropouts, colluders: see graph_parameters; cells: numbers that are added up; bits: 32 or 64, of check_ring.
-    A party makes it from what it knows itself, never from the coordinator's word. Raises InvalidInput.
+    A party builds it from its own knowledge, never from the coordinator's word. Raises InvalidInput.
     """
 
     study: bytes
@@ -89,7 +89,7 @@ class Context:
         return np.dtype(f"<u{self.bits // 8}")
 
     def mask_context(self, sharers: Bool[ndarray, " parties"]) -> bytes:
-        """What masks are bound to: masks of parties that were told of different sharers never cancel."""
+        """What masks are bound to: masks of parties that were told different sharers never cancel."""
         return hashlib.sha256(self.digest + np.packbits(sharers).tobytes()).digest()
 
 

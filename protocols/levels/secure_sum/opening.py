@@ -35,9 +35,9 @@ _COINS = 4
 class Opened:
     """The sum of the survivors' values. left_out: why others are not in it; faults: of parties that are.
 
-    A fault of the last steps takes nothing out of the sum: absent, malformed, bad_signature; wrong_seed: of its own;
-    wrong_share: a share off the others' polynomial, or it was dealt so; unopened_shares: sealed shares of this party
-    did not open at a neighbour, or the neighbour says so.
+    A fault in the last steps removes nothing from the sum: absent, malformed, bad_signature; wrong_seed: its own seed;
+    wrong_share: a share off the others' polynomial, perhaps as dealt; unopened_shares: sealed shares of this party did
+    not open at a neighbour, by the neighbour's word.
     """
 
     sums: Int64[ndarray, " cells"] = field(repr=False)
@@ -67,12 +67,12 @@ def open_sum(agreement: Agreed, replies: Replies) -> Opened:
 
 
 class _Gathered:
-    """Shares and seeds of the last step, as they come in."""
+    """Shares and seeds of the last step, as they arrive."""
 
     def __init__(self, masked: Masked, faults: dict[str, str]) -> None:
         self.masked, self.context, self.faults = masked, masked.shared.keys.context, faults
         graph = self.context.graph
-        # By holder and row, as they were sent; what each must be.
+        # By holder and row, as sent; and what each must be.
         self._shares = np.zeros((self.context.parties, graph.degree, KEY_BYTES), dtype=np.uint8)
         self._given = np.zeros((self.context.parties, graph.degree), dtype=bool)
         self._seeds: dict[int, bytes] = {}
@@ -108,7 +108,7 @@ class _Gathered:
         return seeds, {index: X25519PrivateKey.from_private_bytes(opened[index]) for index in dropped}
 
     def _reconstructed(self, owners: Int64[ndarray, " secrets"]) -> dict[int, bytes]:
-        """The secret of each owner that the shares are of: all at once, and those with wrong shares one by one."""
+        """The secret of each owner: all at once, and those with wrong shares one by one."""
         graph, threshold = self.context.graph, self.context.threshold
         if not owners.size:
             return {}

@@ -1,21 +1,21 @@
 """A party's five steps of one secure sum: pure functions of its one secret, the context and what it received.
 
-Bonawitz et al. 2017, Figure 4, on the graph of crypto/masking_graph.py. Besides its secret a party must keep the note
-of its masked input and the note of the survivors that it signed, of each of which the first stands (a note in its
-ledger). `masking_note` and `survivors_note` give what to keep; the steps refuse to act on anything else. The masked
-input is sent once: the caller stores the reply, and a retry gets the stored one, for the same masks over other values
-(noise drawn again) would reveal their difference.
+Bonawitz et al. 2017, Figure 4, on the graph of crypto/masking_graph.py. Besides its secret, a party must keep a note of
+its masked input and a note of the survivors that it signed; the first of each stands (notes in its ledger).
+`masking_note` and `survivors_note` say what to keep; the steps refuse to act on anything else. The masked input is sent
+once: the caller stores the reply, and a retry gets the stored one, because the same masks over other values (noise
+drawn again) would reveal the difference.
 
-A coordinator that does as it should learns the sum over the survivors, and what up to `colluders` parties tell it. One
-that does not learns one sum over at least `fewest` parties, which it may choose, or nothing: keys are signed or tagged,
-a quorum exists for one set of survivors only, masks are bound to the set of sharers, and no honest party opens both
-secrets of another. Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its own
-charge. Nothing here checks what is added up: a party can add any vector.
+An honest coordinator learns the sum over the survivors, and what up to `colluders` parties tell it. A dishonest one
+learns one sum over at least `fewest` parties of its choice, or nothing: keys are signed or tagged, a quorum exists for
+one set of survivors only, masks are bound to the set of sharers, and no honest party opens both secrets of another.
+Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its own charge. Nothing here
+checks the vectors: a party can add any vector.
 
 Differences from the paper: sealed shares are relayed at the last step, where they are opened; a survivor gives its own
-seed itself; the signed statement names the sharers too; tags of pairs are looked at before signatures, which decide
-where a tag does not hold (authenticator.py); public keys come back with the party's receipt of them, in which it has
-sealed, to itself, what opens its neighbours' shares.
+seed itself; the signed statement names the sharers too; pairwise tags are checked before signatures, which decide where
+a tag fails (authenticator.py); public keys come back with the party's receipt of them, in which it sealed, to itself,
+what opens its neighbours' shares.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def mask(
 ) -> Arrays:
     """Step 3: the values, votes and noise share, under the self mask and the masks of all neighbours that shared.
 
-    noted: the masking_note that was kept. Raises Refused("other_sharers") if it is of another request,
+    noted: the kept masking_note. Raises Refused("other_sharers") if it is of another request,
     Refused("too_few_parties"), MalformedMessage, and InvalidInput for values of another length.
     """
     if values.shape != (context.cells,) or values.dtype != np.int64:
@@ -148,7 +148,7 @@ def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
 def agree(
     context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, authenticator: Authenticator
 ) -> Arrays:
-    """Step 4: this party's signature of who is left, and a tag of it for each other survivor.
+    """Step 4: this party's signature on who is left, and a tag of it for each other survivor.
 
     masked, noted: the masking_note and the survivors_note that were kept. Raises Refused("other_sharers"),
     Refused("other_survivors"), Refused("too_few_parties"), Refused("not_a_survivor") and MalformedMessage.
@@ -306,7 +306,7 @@ def _authentic(
     tag: bytes,
     signature: UInt8[ndarray, " 73"],
 ) -> bool:
-    """Whether a statement is the member's. The tag is cheap to check; the signature decides where it does not hold."""
+    """Whether a statement is the member's. The tag is cheap to check; the signature decides if it fails."""
     return authenticator.holds(member, statement, tag) or authenticator.verify(member, statement, unpadded(signature))
 
 

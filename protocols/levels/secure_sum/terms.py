@@ -17,7 +17,7 @@ from protocols.study.study import Study
 
 
 def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
-    """What the sum of one batch is bound to: the whole roster, and the bounds on who leaves and who colludes."""
+    """The context of one batch's sum: the whole roster, and the bounds on drop-outs and colluders."""
     level = summed(study.confidentiality)
     cells = queries * study.classes
     total_sigma = float(noise_share(study)) * len(study.roster) ** 0.5

@@ -1,4 +1,4 @@
-"""What travels: the arrays of each step, and the checks of those that arrive."""
+"""The messages: the arrays of each step, and checks of those that arrive."""
 
 from __future__ import annotations
 
@@ -100,5 +100,5 @@ def survivors_statement(
 
 
 def commitment(digest: bytes, index: int, seed: bytes) -> bytes:
-    """Binds a party to its self-mask seed, which is uniform, so that its hash hides it."""
+    """Commits a party to its self-mask seed; the seed is uniform, so its hash hides it."""
     return hashlib.sha256(b"conclave secure sum seed 1\n" + digest + index.to_bytes(4, "big") + seed).digest()

@@ -1,7 +1,7 @@
 """Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
 
-Both servers are semi-honest and do not collude; a party, however malicious, is held to one vote a teacher and query.
-See two_server/conversation.py for the conversation, guardian.py for the other server.
+Both servers are semi-honest and do not collude; even a malicious party can cast only one vote per teacher and query.
+See conversation.py for the messages, levels/guardian.py for the other server.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
 
 
 class SharedBallot(Ballot):
-    """Votes as two shares, of which the guardian's is sealed to it.
+    """Votes as two shares; the guardian's is sealed to it.
 
     source: must be the operating system's on a node.
     """
@@ -87,8 +87,8 @@ class SharedBallot(Ballot):
 class SharedAggregation(Aggregation):
     """The coordinator's side. dial: opens a channel to the guardian for one batch; source: as for SharedBallot.
 
-    What was received is noted before the guardian is told of it: a batch is submitted as it was the first time, or not
-    at all.
+    What was received is noted before the guardian is told: a batch is submitted as it was the first time, or not at
+    all.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SharedAggregation(Aggregation):
         seats, shares, sealed, offsets = _unpack(noted, asked)
         seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
         names = [asked.study.roster[seat].party for seat in seats.tolist()]
-        # Whoever answered before a restart is asked no more, and is left out for no reason then.
+        # Whoever answered before a restart is not asked again, and must not be left out.
         left_out |= {seat: "absent" for seat in asked.seats if seat not in names and seat not in left_out}
         with self._dial() as channel:
             return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
@@ -204,12 +204,12 @@ class SharedAggregation(Aggregation):
         return Counted(labels, voted, left_out, signature)
 
     def _give_up(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
-        """Too few shares are well formed: nothing was computed of them, so the batch may be submitted with others."""
+        """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         asked.ledger.forget(asked.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)
 
     def released(self, asked: ReservedBatch) -> None:
-        """Forgets shares and noise of a batch that is settled: nobody may ask for it again."""
+        """Forgets shares and noise of a settled batch, which are never needed again."""
         forget(asked.ledger, asked.request.digest)
 
 

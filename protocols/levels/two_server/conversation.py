@@ -1,8 +1,8 @@
-"""Level `two_server`: what coordinator and guardian say to each other about one batch, and what both must know.
+"""Level `two_server`: the messages between coordinator and guardian about one batch, and what both must know.
 
 A batch is one conversation over a Channel: the coordinator submits the sealed shares of everyone who answered, the
-guardian accepts, and then both follow the cores of two_server/. What either drew or took is noted before it is used,
-so that the same conversation, held again after any stop, gives the same labels: nothing is released twice, and noise is
+guardian accepts, and then both follow the cores of two_server/. What either side drew or received is noted before it is
+used, so that repeating the conversation after any stop gives the same labels: nothing is released twice, and noise is
 never drawn again. The guardian's signature of the outcome ends it.
 """
 
@@ -45,9 +45,9 @@ _HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 def seal(
     share: tuple[ndarray, ...], *, key: bytes, study: bytes, request: bytes, seat: str, purpose: bytes = _SHARE
 ) -> bytes:
-    """A guardian's share, for the holder of the sealing key alone, bound to study, request and seat (RFC 9180).
+    """A guardian's share, sealed to the holder of the sealing key and bound to study, request and seat (RFC 9180).
 
-    purpose: what else is sealed, which never opens as something else.
+    purpose: separates kinds of sealed content, so that one never opens as another.
     """
     about = purpose + study + request + seat.encode()
     return _HPKE.encrypt(encode_arrays(share), X25519PublicKey.from_public_bytes(key), info=about)
@@ -88,10 +88,9 @@ def check_outcome(outcome: Outcome, *, key: bytes) -> None:
 def server_noise(
     study: Study, noise: LatticeNoise, *, queries: int
 ) -> tuple[Int64[ndarray, " queries"] | None, Int64[ndarray, "queries classes"]]:
-    """One server's whole noise of a batch in lattice units: of the threshold (None without one), and of the label.
+    """One server's whole noise for a batch in lattice units: for the threshold (None without one) and for the label.
 
-    In the order in which a mechanism draws it, so that the sum of both servers' noise, given to `clear`, gives the
-    same labels.
+    Drawn in a mechanism's order, so that level `clear` with the sum of both servers' noise gives the same labels.
     """
     units = noise.units
     bit = None if study.sigma_threshold is None else noise.draw(queries, study.sigma_threshold * units)
@@ -100,7 +99,7 @@ def server_noise(
 
 
 def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:
-    """What both servers know of the votes of these seats."""
+    """What both servers know about the votes of these seats."""
     return Ballots(
         np.repeat(takes_part, study.teachers, axis=0),
         study.classes,
@@ -112,14 +111,14 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
 def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
     """Keeps the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
 
-    Opened under two coins, what the servers exchange would give the votes (two_server/sketch.py).
+    Opened under two coins, what the servers exchange would reveal the votes (sketch.py).
     """
     if ledger.note(request, _COIN, coin) != coin:
         raise Refused("other_coin", "the batch was checked before, under another coin")
 
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
-    """Which seats' votes enter: those of which every teacher's votes are well formed."""
+    """Which seats' votes enter: those whose teachers' votes are all well formed."""
     valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.teachers).min(axis=1)
     return valid
 
@@ -131,7 +130,7 @@ def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray,
 
 
 def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:
-    """Sends arrays, or with a code a refusal."""
+    """Sends arrays or, with a code, a refusal."""
     channel.send(len(code).to_bytes(1, "big") + code.encode() + encode_arrays(arrays))
 
 
@@ -170,7 +169,8 @@ def check_bytes(array: ndarray, length: int) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """What a coordinator submits: a batch, its round, whom it asked, and the sealed shares of those that answered."""
+    """What a coordinator submits: a batch, its round, the seats it asked, and the sealed shares of those that
+    answered."""
 
     study: bytes
     request: bytes
@@ -184,7 +184,7 @@ class Submission:
     seen: Head
 
     def arrays(self) -> tuple[ndarray, ...]:
-        """As it travels."""
+        """As arrays for sending."""
         return (
             np.frombuffer(self.study, dtype=np.uint8),
             np.frombuffer(self.request, dtype=np.uint8),

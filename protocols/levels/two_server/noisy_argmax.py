@@ -1,9 +1,9 @@
 """The servers' two-party computation of noisy labels from their shares of the counts.
 
-Each server has added its own noise to its own share. The guardian garbles, the coordinator evaluates. The evaluator is
-the one who learns labels, because it then gets them only through gates that the other made: a coordinator that
-garbled could put any function of the counts in place of the label and read it off the guardian's answer. As evaluator
-it can compute the agreed outputs and nothing else. Both servers are semi-honest and do not collude.
+Each server has added its own noise to its own share. The guardian garbles, the coordinator evaluates. The evaluator
+learns the labels, because it gets them only through gates that the other side made: a coordinator that garbled could
+compute any function of the counts in place of the label and read it from the guardian's answer. As evaluator it can
+compute only the agreed outputs. Both servers are semi-honest and do not collude.
 
     coordinator -> guardian   its point of the base transfers, digest of the sizes
     guardian -> coordinator   its points, key of the hash, seed of its own inputs' active labels
@@ -12,12 +12,14 @@ it can compute the agreed outputs and nothing else. Both servers are semi-honest
       guardian -> coordinator   garbled tables in frames; the masks of the outputs
     coordinator -> guardian   the labels of the pass bits, one a query
 
-The guardian learns the pass bits from labels that only an evaluation gives, so the coordinator cannot claim others. A
-guardian that garbles another circuit could flip labels, or learn another bit a query in place of the pass bit; a server
-that shifts its share moves counts. Authenticated garbling over MAC'd shares would stop both; this does not.
+The guardian learns the pass bits from wire labels that only an evaluation gives, so the coordinator cannot claim
+others. A guardian that garbles another circuit could flip labels, or learn another bit per query in place of the pass
+bit; a server that shifts its share moves counts. Authenticated garbling over MAC'd shares would prevent both; this does
+not.
 
-The sides never send at once, so that a channel without buffers cannot lock. What `source` gives must be fresh in every
-attempt, for it hides the inputs of one attempt only. A retry with the same shares and noise gives the same labels.
+The sides never send at the same time, so a channel without buffers cannot deadlock. `source` must give fresh bytes in
+every attempt, because they hide the inputs of one attempt only. A retry with the same shares and noise gives the same
+labels.
 """
 
 from __future__ import annotations
@@ -155,7 +157,7 @@ def guardian_side(
 
 
 class _Sizes:
-    """What both servers must agree on, and what follows from it."""
+    """The sizes that both servers must agree on, and what follows from them."""
 
     def __init__(self, shape: tuple[int, ...], threshold: bool) -> None:
         self.queries, self.classes = shape
@@ -176,7 +178,7 @@ class _Sizes:
 
 
 class _ActiveLabels:
-    """The active labels of the guardian's inputs: random, and known to both, so that a seed is all that is sent.
+    """The active labels of the guardian's inputs: random and known to both, so only a seed is sent.
 
     The label of zero follows from them and from the guardian's bit, which only the guardian knows.
     """

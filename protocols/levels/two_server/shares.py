@@ -1,11 +1,11 @@
 """Votes as additive shares over F_p, one for the coordinator and one for the guardian.
 
 A vote in a query is a one-hot vector over the classes, unweighted; an abstention is the zero vector. The guardian's
-share is expanded from a seed of 16 bytes, the coordinator's is the difference: either alone is uniform and says
-nothing of the vote. With every vector go REPETITIONS shared squares (a, a^2) of random a, which the servers use up in
+share is expanded from a seed of 16 bytes, the coordinator's is the difference: either alone is uniform and says nothing
+about the vote. Every vector comes with REPETITIONS shared squares (a, a^2) of random a, which the servers consume in
 their check (sketch.py); the coordinator's shares of a come from a seed too.
 
-Seeds are bound to `context`, which names the batch: shares of one batch do not open in another.
+Seeds are bound to `context`, which names the batch: shares of one batch are useless in another.
 """
 
 from __future__ import annotations

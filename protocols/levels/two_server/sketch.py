@@ -7,21 +7,22 @@ most 2/p (Schwartz-Zippel). Whether v is one-hot or zero does not show.
 
 Squaring a shared number uses up a shared square (a, a^2) of the party: d = <r,v> - a is opened, uniform since neither
 server knows a, and <r,v>^2 = d^2 + 2 d a + a^2 is then local. A malformed square a^2 + e only adds the constant e to
-the polynomial, for e was fixed before r was drawn: the polynomial stays non-zero, of degree two, and e helps no cheat;
-it only gets an honest vector refused.
+the polynomial, because e was fixed before r was drawn: the polynomial stays non-zero, of degree two, so e helps no
+cheat; it only gets an honest vector refused.
 
-One coin a batch. Opened twice under two coins, d and d' would give <r - r', v>, and with it v. So r follows from a
-number of each server that stays the same in every attempt at a batch, whoever's votes are in it, and each server pins
-the coin before it sends anything that depends on votes: no other coin is ever followed for the batch.
+One coin a batch. Opened twice under two coins, d and d' would give <r - r', v>, and with it v. So r is derived from one
+number of each server, the same in every attempt at a batch, whoever's votes are in it, and each server pins the coin
+before it sends anything that depends on votes: no other coin is ever used for the batch.
 
 Soundness. Parties share before the coin is drawn, from numbers that no party sees; the coordinator's is committed to
 before it sees the guardian's. The REPETITIONS = 3 results of all queries of a voter are added up with two random
 combinations each, so that a voter with any bad vector passes with probability at most (2/p + 1/p^2)^3, about 2^-90.
 Where every voter must vote, the combinations also hold sum_c v_c - 1, which must be zero.
 
-Only sums that are zero for an honest voter are opened. For a malicious one they say something of its own vectors, and
-it is left out whole. Both servers are semi-honest and do not collude: a server that deviates can get an honest voter
-refused, or learn a bit of it by shifting its share; the MAC'd sketch of the same paper is what would stop it.
+Only sums that are zero for an honest voter are opened. For a malicious one they reveal something of its own vectors,
+and the voter is left out entirely. Both servers are semi-honest and do not collude: a server that deviates can get an
+honest voter refused, or learn a bit of its vote by shifting its share; the MAC'd sketch of the same paper would prevent
+that.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _BLOCK_CELLS = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Ballots:
-    """What both servers know of a batch's submissions: sizes, who takes part in what, whether anyone may abstain.
+    """What both servers know about a batch's submissions: sizes, who takes part in what, whether anyone may abstain.
 
     takes_part: public; an entry that does not take part counts as zero, whatever was shared. context: as given to
     `share_votes`, and bound into the coin.
@@ -217,7 +218,7 @@ def _all_zero(total: UInt32[ndarray, "repetitions voters combinations"]) -> Bool
 
 
 def _number(coin_seed: bytes, ballots: Ballots) -> bytes:
-    """A server's part of the coin: the same for a seed and a batch, whoever's votes are in it."""
+    """A server's part of the coin: determined by seed and batch, whoever's votes are in it."""
     return derived_key("number", _checked_seed(coin_seed), ballots.context)
 
 

@@ -1,6 +1,6 @@
 """A model's public architecture as text, which an answering party announces to the querying party and the guardian.
 
-Canonical JSON: equal architectures have equal text. What is read is checked before anything is worked out from it.
+Canonical JSON: equal architectures have equal text. What is read is checked before it is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The answering party: a private model, and one batch of queries that it never sees.
 
 Its messages are masked by the guardian's randomness, which serves one batch once. A step that is out of order or
-malformed ends the batch: nothing more is sent, since a second opening under the same masks would reveal differences.
+malformed ends the batch: a second opening under the same masks would reveal differences.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from protocols.votes import ABSTAIN
 
 
 class Answerer:
-    """Answers one batch, as one voter. Once it is finished, `guardian_share` is all that the guardian is sent."""
+    """Answers one batch, as one voter. At the end the guardian is sent `guardian_share` and nothing else."""
 
     def __init__(
         self, model: QuantisedModel, queries: int, dealt: Arrays, *, context: bytes, source: RandomSource
@@ -62,7 +62,7 @@ class Answerer:
         return self._guardian_share
 
     def step(self, name: str, arrays: Arrays) -> Arrays:
-        """The reply to one request. Raises MalformedMessage for one that is not next; the batch is over then."""
+        """The reply to one request. Raises MalformedMessage for one that is not next, which ends the batch."""
         if self._over or self.finished:
             raise MalformedMessage(f"step {name!r} came after the batch was over; allowed: nothing more")
         exchange = self._waiting[0]

@@ -122,7 +122,7 @@ def agreement(model: Model, quantised: QuantisedModel, inputs: Float[ndarray, "q
 
 def _rounded(layer: Dense | Convolution, scale: float, bias_scale: float) -> Weights:
     weights, bias = np.rint(matrix(layer) * scale), np.rint(layer.bias.astype(np.float64) * bias_scale)
-    # Beyond 2^32 the layer overflows whatever its input; clipped so that the check below can say so.
+    # Above 2^32 the layer overflows for any input; clipped so that the check below can say so.
     return Weights(
         np.clip(weights, -(2.0**32), 2.0**32).astype(np.int64), np.clip(bias, -(2.0**40), 2.0**40).astype(np.int64)
     )
@@ -142,7 +142,7 @@ def _check_no_overflow(model: QuantisedModel) -> None:
             low, high = shape.sums(low), shape.sums(high)
         else:
             assert weights is not None
-            # Floats first: what they cannot hold exactly is far beyond the limit, and integers might wrap.
+            # Floats first: what they cannot hold exactly is far above the limit, and integers might wrap.
             sizes = np.abs(weights.matrix).astype(np.float64).sum(axis=1).max() * float(
                 max(np.abs(low).max(), high.max())
             )

@@ -1,4 +1,4 @@
-"""How much a private inference sends: checked against what a hub takes, before anything is computed."""
+"""How much a private inference sends, checked against the hub's limits before anything is computed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.levels.hidden_queries.inference.material import Piece
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.wire.sizes import REQUEST_BYTES
 
-# A hub takes no larger frame from a node, and passes on no larger one: several are in its memory at once.
+# A hub accepts and relays no larger frame: it holds several in memory at once.
 REPLY_BYTES = 7 * 2**20
 
 

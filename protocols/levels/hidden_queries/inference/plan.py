@@ -1,4 +1,4 @@
-"""What follows from a public architecture and a number of queries: gates, the order of seeds, messages' shapes.
+"""What a public architecture and a number of queries determine: gates, the order of seeds, shapes of messages.
 
 Dealer, querying and answering party walk through the same plan, so that their streams stay in step.
 """
@@ -23,10 +23,10 @@ from protocols.levels.hidden_queries.inference.vote import VoteGate
 from protocols.levels.two_server.shares import REPETITIONS
 
 MAX_QUERIES = 2**16
-# What one batch may be dealt, so that it fits a message; the guardian works in a few times as much memory.
+# How much one batch may be dealt, so that it fits a message; the guardian needs a few times as much memory.
 MAX_DEALT_BYTES = 250 * 2**20
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
-# The request whose reply brings the votes: whoever pays for votes pays before it answers this one.
+# The request whose reply brings the votes: they are charged before it is answered.
 LAST_REQUEST = "vote: wins"
 
 

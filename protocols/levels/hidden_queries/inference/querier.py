@@ -51,13 +51,13 @@ class Querier:
 
     @property
     def unfinished(self) -> Arrays:
-        """Once the last request is made: all that `finish` needs besides its reply, for who must outlive a crash."""
+        """After the last request: all that `finish` needs besides its reply, to be stored against a crash."""
         if self._unfinished is None:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
         return self._unfinished
 
     def start(self) -> Request:
-        """The first request; it brings nothing, and could be made before there are inputs."""
+        """The first request; it carries nothing, and could be made before there are inputs."""
         return self._waiting[0].name, ()
 
     def step(self, reply: Arrays) -> Request | None:
@@ -125,7 +125,7 @@ def converse(
     """Asks many parties at once, whatever their architectures: (shares by party, faults by party).
 
     exchange: one round, {party: request} -> {party: reply, or None if it gave none}. A party that is silent or sends
-    something malformed is left out, and the rest goes on.
+    something malformed is left out; the others continue.
     """
     shares: dict[str, CoordinatorShare] = {}
     faults: dict[str, str] = {}
