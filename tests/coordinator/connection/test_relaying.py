@@ -57,7 +57,7 @@ def test_it_is_created_without_a_pool_and_refused_with_one(home, tmp_path):
 
 
 def test_public_queries_still_need_a_pool(home, tmp_path):
-    level = Clear()
+    level = Clear(units=64)
     with pytest.raises(InvalidInput, match="a pool is missing; allowed: --pool FILE"):
         create(home, tmp_path, study=replace(STUDY, confidentiality=level))
 

@@ -254,14 +254,9 @@ def test_a_party_settles_on_no_outcome_without_the_guardians_signature(world):
         assert reply.code == "unsigned_outcome"
     assert world.ledgers["p0"].balance("p0").spent == reserved
     right = SIGNING_KEY.sign(outcome_statement(STUDY.digest, request.digest, answered))
-    check_outcome(
-        right,
-        key=SIGNING_KEY.public_key().public_bytes_raw(),
-        study=STUDY.digest,
-        request=request.digest,
-        answered=answered,
-    )
-    world.parties["p0"].handle(Outcome(STUDY.digest, request.digest, answered, right))
+    believed = Outcome(STUDY.digest, request.digest, answered, right)
+    check_outcome(believed, key=SIGNING_KEY.public_key().public_bytes_raw())
+    world.parties["p0"].handle(believed)
     assert world.ledgers["p0"].balance("p0").spent < reserved
 
 
