@@ -69,6 +69,8 @@ SHOWN = {
     "protocols.levels.secure_sum.steps._Keys.present": _NAME,
     "protocols.levels.secure_sum.steps._Masking.sharers": _NAME,
     "protocols.levels.two_server.sketch.Ballots.takes_part": _STUDY,
+    "protocols.study.levels.Guarded.sealing_key": "a public key",
+    "protocols.study.levels.Guarded.signing_key": "a public key",
     "protocols.study.levels.HiddenQueries.sealing_key": "a public key",
     "protocols.study.levels.HiddenQueries.seat_keys": "public keys",
     "protocols.study.levels.HiddenQueries.signing_key": "a public key",
