@@ -21,6 +21,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import check_outcome
 from protocols.noise import cryptographic, lattice_noise
+from protocols.refusals.code import Code
 from protocols.study.levels import Clear, Guarded, HiddenQueries, SecureSum, TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
@@ -31,7 +32,7 @@ Dial = Callable[[], AbstractContextManager[Channel]]
 
 
 def _no_model() -> QuantisedModel:
-    raise Refused("no_teachers", "there is no private model of this study")
+    raise Refused(Code.NO_TEACHERS, "there is no private model of this study")
 
 
 @dataclass(frozen=True, kw_only=True)
