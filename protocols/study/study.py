@@ -22,15 +22,13 @@ from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
-from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
-from protocols.study.level_checks import check_level
-from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.level_checks import AnyStudy
+from protocols.study.levels import Confidentiality
 from protocols.study.stop import check_stop
-from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 
 Unit = Literal["record", "party"]
@@ -44,9 +42,7 @@ class Seat:
 
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
     one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
-    the queries in which it takes part, see participation.py; 1 where participation is "all". signing_key: at the level
-    secure_sum, and with a querier, the public key of the party's certificate, a compressed point of P-256 in
-    hexadecimal; None at others.
+    the queries in which it takes part, see participation.py; 1 where participation is "all".
     """
 
     party: str
@@ -54,13 +50,13 @@ class Seat:
     delta: float
     weight: float
     rate: float
-    signing_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
+<<<<<<< HEAD
     name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer noise where the level
     says so, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
     simulation of upsampling, where all data are pooled, how many teachers there are, seats then being groups of records
@@ -69,6 +65,16 @@ class Study:
     that may be asked in all; batch_limit: in one message; answer_rate: the public planning figure with which each
     party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat a
     party; terms: what organisations fix besides, None in a simulation.
+=======
+    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
+    none); round_one: queries of the first round, for an interactive mechanism; participation: see participation.py;
+    pooled_teachers: None in a federation; in a simulation of upsampling, where all data are pooled, how many teachers
+    there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
+    between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
+    teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
+    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
+    confidentiality: who may see a vote; roster: one seat a party.
+>>>>>>> house
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -89,7 +95,6 @@ class Study:
     participation_name: str
     confidentiality: Confidentiality
     roster: tuple[Seat, ...]
-    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mechanism", self.mechanism.on_lattice(self.lattice))
@@ -135,8 +140,7 @@ class Study:
                 f"threshold is {needed:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
-        self._check_terms()
-        check_level(self)
+        self.confidentiality.check(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.participation_name == "secret")
         first = self.mechanism.round_one
@@ -167,6 +171,7 @@ class Study:
                 "that learn one record"
             )
 
+<<<<<<< HEAD
     def _check_terms(self) -> None:
         terms = self.terms
         if terms is None:
@@ -186,13 +191,23 @@ class Study:
         if not isinstance(self.mechanism, GaussianMechanism):
             raise InvalidInput(f"{self.mechanism.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self.mechanism
+=======
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """The mechanism that the study names, with its noise."""
+        return make_mechanism(
+            self.mechanism_name,
+            view=check_view(self.view),
+            lattice=self.lattice,
+            **{name: getattr(self, name) for name in PARAMETERS},
+        )
+>>>>>>> house
 
-    @property
-    def total_units(self) -> int:
-        """The weight of all votes of the roster together, in lattice units."""
-        assert self.lattice is not None
-        return round(self.largest_weight * self.lattice.units)
+    def total_units(self, units: int) -> int:
+        """The weight of all votes of the roster together; units: lattice units a vote."""
+        return round(self.largest_weight * units)
 
+<<<<<<< HEAD
     def threshold_units(self, *, second_round: bool) -> int | None:
         """The least whole number of lattice units that reaches a round's threshold; None where every query is
         answered."""
@@ -200,15 +215,19 @@ class Study:
         assert lattice is not None
         needed = self.mechanism.needed(second_round=second_round)
         return None if needed is None else ceil(needed * lattice.units)
+=======
+    def threshold_units(self, units: int, *, second_round: bool) -> int | None:
+        """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
+        mechanism = self.mechanism
+        assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
+        needed = mechanism.needed(second_round=second_round)
+        return None if needed is None else ceil(needed * units)
+>>>>>>> house
 
     @property
     def lattice(self) -> Lattice | None:
-        """Of integer noise: one server's, or the sum of the shares of the honest parties of a quorum; None without."""
-        terms = self.confidentiality
-        if terms.units is None:
-            return None
-        shares = 1 if terms.colluders is None else self.quorum - terms.colluders
-        return Lattice(units=terms.units, shares=shares, classes=self.classes)
+        """Of integer noise, as the level has it; None for real-valued noise."""
+        return self.confidentiality.lattice(quorum=self.quorum, classes=self.classes)
 
     @cached_property
     def weights(self) -> Float64[ndarray, " parties"]:
@@ -284,6 +303,7 @@ class Study:
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
+<<<<<<< HEAD
         values = asdict(self) | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
         if self.terms is None:  # as before there were any
             del values["terms"]
@@ -295,6 +315,10 @@ class Study:
         if not self.confidentiality.signs:
             for seat in values["roster"]:
                 del seat["signing_key"]
+=======
+        values = asdict(self)
+        values["confidentiality"]["level"] = self.confidentiality.name
+>>>>>>> house
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 

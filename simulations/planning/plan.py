@@ -65,7 +65,7 @@ class StudyPlan:
             "mechanism": study.mechanism.name,
             **study.mechanism.values,
             "participation": study.participation_name,
-            "confidentiality": study.confidentiality.level,
+            "confidentiality": study.confidentiality.name,
             "units": study.confidentiality.units,
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,
