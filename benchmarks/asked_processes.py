@@ -22,11 +22,8 @@ from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
 from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
-<<<<<<< HEAD
 from protocols.mechanisms import GNMax
-=======
 from protocols.study.deployed import DeployedStudy
->>>>>>> house
 from protocols.study.file import write_study
 from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Seat

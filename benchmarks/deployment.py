@@ -42,12 +42,8 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-<<<<<<< HEAD
-from protocols.levels.clear import Clear
-from protocols.mechanisms import ConfidentGNMax
-=======
 from protocols.levels.clear import ClearAggregation
->>>>>>> house
+from protocols.mechanisms import ConfidentGNMax
 from protocols.noise import cryptographic
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study

@@ -38,17 +38,11 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import ReservedBatch
-<<<<<<< HEAD
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.mechanisms import ConfidentGNMax
-from protocols.study.file import read_study
-from protocols.study.level_terms import Confidentiality
-=======
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 from protocols.study.levels import TwoServer
->>>>>>> house
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat
 from protocols.study.terms import Terms

@@ -43,12 +43,8 @@ from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import context_of
-<<<<<<< HEAD
 from protocols.mechanisms import GNMax
-from protocols.study.level_terms import Confidentiality
-=======
 from protocols.study.levels import SecureSum
->>>>>>> house
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest, decode, encode

@@ -24,14 +24,9 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
-<<<<<<< HEAD
 from protocols.mechanisms import check_view
-from protocols.study.study import ADJACENCY, Study, party_of
-=======
-from protocols.mechanisms import PARAMETERS, check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY, party_of
->>>>>>> house
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"

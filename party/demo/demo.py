@@ -23,11 +23,8 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
-<<<<<<< HEAD
 from protocols.mechanisms import ConfidentGNMax
-=======
 from protocols.study.deployed import DeployedStudy
->>>>>>> house
 from protocols.study.file import write_study
 from protocols.study.levels import Clear, TwoServer
 from protocols.study.queries import pool_digest

@@ -76,18 +76,13 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
-<<<<<<< HEAD
     values.pop("mechanism")
     mechanism = {"name": study.mechanism.name, **study.mechanism.values}
-    seats, terms, level = values.pop("roster"), values.pop("terms"), values.pop("confidentiality")
-    lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]
-=======
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # none where nobody signs
         seat["signing_key"] = key
     level = {"level": study.confidentiality.name, **level}
-    lines = [*lines_of(values), "", "[confidentiality]", *lines_of(level)]
->>>>>>> house
+    lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]
     if terms is not None:
         features = terms.pop("features")
         lines += ["", "[terms]", *lines_of(terms)]
@@ -147,12 +142,8 @@ _PLAIN: dict[str, type] = {
     "float": float,
     "bool": bool,
     "Terms": Terms,
-<<<<<<< HEAD
-    "Confidentiality": Confidentiality,
-    "Mechanism": Mechanism,
-=======
     "Confidentiality": Level,
->>>>>>> house
+    "Mechanism": Mechanism,
 }
 _ELEMENTS: dict[str, type] = {
     "tuple[str, ...]": str,

@@ -18,7 +18,7 @@ from protocols.crypto.masked_ring import MOST_CELLS
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism
+from protocols.mechanisms import GaussianMechanism, Mechanism
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
@@ -48,15 +48,9 @@ class AnyStudy:
         @property
         def pooled_teachers(self) -> int | None: ...
         @property
-        def round_one(self) -> int | None: ...
-        @property
-        def sigma(self) -> float | None: ...
-        @property
-        def sigma_threshold(self) -> float | None: ...
-        @property
-        def threshold(self) -> float | None: ...
-        @property
         def mechanism(self) -> Mechanism: ...
+        @property
+        def gaussian(self) -> GaussianMechanism: ...
         @property
         def seats(self) -> dict[str, int]: ...
         @property
@@ -85,23 +79,7 @@ def check_weights(study: AnyStudy, level: str, units: int) -> None:
             f"weights span [{study.weights.min()}, {study.weights.max()}]; allowed: multiples of 1/{units} votes, "
             "the units of this level"
         )
-<<<<<<< HEAD
-    names = {seat.party.partition("/")[0] for seat in study.roster}
-    names |= set() if study.terms is None else {study.terms.coordinator}
-    if terms.guardian in names:
-        raise InvalidInput(
-            f"confidentiality: guardian is {terms.guardian!r}, the coordinator or a party of the study; allowed: "
-            "another organisation, as both shares of a vote together are the vote"
-        )
-    if level == "two_server":
-        _check_servers(study, units)
-    if terms.querier is not None:
-        _check_querier(study, terms.querier)
-    if level == "secure_sum":
-        _check_sum(study)
-=======
-    _ = study.mechanism  # refuses one that has no integer noise
->>>>>>> house
+    _ = study.gaussian  # refuses a mechanism without integer noise
 
 
 def check_apart(fault: str, name: str, others: Iterable[str]) -> None:
@@ -149,62 +127,12 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
         raise InvalidInput(
             f"batch_limit x classes is {cells}; allowed at level {level!r}: at most {MOST_CELLS} counts in a batch"
         )
-<<<<<<< HEAD
-    colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
-    assert colluders is not None
-    assert lattice is not None
-    graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
-    noise = study.gaussian.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
-    with _named(study):
-        check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
-
-
-def _check_keys(study: Study) -> None:
-    """Raises InvalidInput unless every seat names a key to sign with, which at secure_sum is its own alone."""
-    owners: dict[tuple[int, int], str] = {}
-    for seat in study.roster:
-        try:
-            key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
-        except ValueError:
-            raise InvalidInput(
-                f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum', and "
-                "with a querier: a compressed point of P-256 in hexadecimal, as `study create` fills it in"
-            ) from None
-        point = key.public_numbers()
-        owner = owners.setdefault((point.x, point.y), seat.party)
-        if owner != seat.party and study.confidentiality.level == "secure_sum":
-            raise InvalidInput(
-                f"signing_key of {seat.party!r} is that of {owner!r} too; allowed at level 'secure_sum': a key for "
-                "each seat, for one signature must not count twice"
-            )
-
-
-def _check_querier(study: Study, querier: str) -> None:
-    """Raises InvalidInput unless queries can be hidden: from parties with one private model, which all take part."""
-    terms = study.terms
-    for what, value, allowed in (
-        ("teachers", study.teachers, 1),
-        ("participation_name", study.participation_name, "all"),
-        ("confidentiality: abstention", study.confidentiality.abstention, False),
-        ("round_one", study.mechanism.round_one, None),
-        ("terms: pool_sha256", NO_POOL if terms is None else terms.pool_sha256, NO_POOL),
-    ):
-        if value != allowed:
-            raise InvalidInput(f"{what} is {value!r}; allowed with a querier: {allowed!r}")
-    taken = {seat.party.partition("/")[0] for seat in study.roster} | {study.confidentiality.guardian}
-    if querier in taken | {None if terms is None else terms.coordinator}:
-        raise InvalidInput(
-            f"confidentiality: querier is {querier!r}, which is a party of the roster, the guardian or the "
-            "coordinator; allowed: another organisation"
-=======
     parties = len(study.seats)
     graph_parameters(parties=parties, dropouts=parties - study.quorum, colluders=colluders)
-    assert study.sigma is not None
-    noise = study.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
+    noise = study.gaussian.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
     with _named(study, level, units):
         check_sums(
             total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.classes
->>>>>>> house
         )
 
 
@@ -229,16 +157,9 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         raise InvalidInput(
             "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
         ) from None
-<<<<<<< HEAD
     mechanism = study.gaussian
-    thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
-    with _named(study):
-=======
-    mechanism = study.mechanism
     thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
-    assert study.sigma is not None  # the noise of every mechanism on a lattice
     with _named(study, level, units):
->>>>>>> house
         check_ring(
             total_units=study.total_units(units),
             threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),

@@ -56,7 +56,6 @@ class Seat:
 class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
-<<<<<<< HEAD
     name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer noise where the level
     says so, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
     simulation of upsampling, where all data are pooled, how many teachers there are, seats then being groups of records
@@ -64,17 +63,7 @@ class Study(AnyStudy):
     sees; accountant: a name of ACCOUNTANTS that holds for the view; teachers: votes per party; query_limit: queries
     that may be asked in all; batch_limit: in one message; answer_rate: the public planning figure with which each
     party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat a
-    party; terms: what organisations fix besides, None in a simulation.
-=======
-    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
-    none); round_one: queries of the first round, for an interactive mechanism; participation: see participation.py;
-    pooled_teachers: None in a federation; in a simulation of upsampling, where all data are pooled, how many teachers
-    there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
-    between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
-    teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
-    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
-    confidentiality: who may see a vote; roster: one seat a party.
->>>>>>> house
+    party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -171,58 +160,21 @@ class Study(AnyStudy):
                 "that learn one record"
             )
 
-<<<<<<< HEAD
-    def _check_terms(self) -> None:
-        terms = self.terms
-        if terms is None:
-            return
-        for seat in self.roster:
-            check_name(party_of(seat.party))
-        if len(terms.class_names) != self.classes:
-            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
-        if terms.pool_size > self.query_limit:
-            raise InvalidInput(
-                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
-            )
-
     @property
     def gaussian(self) -> GaussianMechanism:
         """The mechanism of a level with integer noise, which is Gaussian. Raises InvalidInput for another."""
         if not isinstance(self.mechanism, GaussianMechanism):
             raise InvalidInput(f"{self.mechanism.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self.mechanism
-=======
-    @cached_property
-    def mechanism(self) -> Mechanism:
-        """The mechanism that the study names, with its noise."""
-        return make_mechanism(
-            self.mechanism_name,
-            view=check_view(self.view),
-            lattice=self.lattice,
-            **{name: getattr(self, name) for name in PARAMETERS},
-        )
->>>>>>> house
 
     def total_units(self, units: int) -> int:
         """The weight of all votes of the roster together; units: lattice units a vote."""
         return round(self.largest_weight * units)
 
-<<<<<<< HEAD
-    def threshold_units(self, *, second_round: bool) -> int | None:
-        """The least whole number of lattice units that reaches a round's threshold; None where every query is
-        answered."""
-        lattice = self.lattice
-        assert lattice is not None
-        needed = self.mechanism.needed(second_round=second_round)
-        return None if needed is None else ceil(needed * lattice.units)
-=======
     def threshold_units(self, units: int, *, second_round: bool) -> int | None:
         """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
-        mechanism = self.mechanism
-        assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
-        needed = mechanism.needed(second_round=second_round)
+        needed = self.mechanism.needed(second_round=second_round)
         return None if needed is None else ceil(needed * units)
->>>>>>> house
 
     @property
     def lattice(self) -> Lattice | None:
@@ -303,22 +255,8 @@ class Study(AnyStudy):
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
-<<<<<<< HEAD
         values = asdict(self) | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
-        if self.terms is None:  # as before there were any
-            del values["terms"]
-        if self.confidentiality == CLEAR:  # likewise
-            del values["confidentiality"]
-        for key in ("querier", "input_bound"):
-            if "confidentiality" in values and values["confidentiality"][key] is None:
-                del values["confidentiality"][key]
-        if not self.confidentiality.signs:
-            for seat in values["roster"]:
-                del seat["signing_key"]
-=======
-        values = asdict(self)
         values["confidentiality"]["level"] = self.confidentiality.name
->>>>>>> house
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 

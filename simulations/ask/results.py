@@ -80,13 +80,8 @@ def ask_summary(result: AskResult) -> Summary:
         "unit": study.unit,
         "adjacency": ADJACENCY,
         "view": study.view,
-<<<<<<< HEAD
-        "confidentiality": {"level": study.confidentiality.level, "units": study.confidentiality.units},
-        "mechanism": {"name": study.mechanism.name, **study.mechanism.values},
-=======
         "confidentiality": {"level": study.confidentiality.name, "units": study.confidentiality.units},
-        "mechanism": {"name": study.mechanism_name, **{name: getattr(study, name) for name in PARAMETERS}},
->>>>>>> house
+        "mechanism": {"name": study.mechanism.name, **study.mechanism.values},
         "weights": settings.weights,
         "seeds": list(settings.seeds),
         "study_digest": study.digest.hex(),

@@ -173,22 +173,15 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
     teachers = 1 if pooled else settings.teachers_per_party
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
-<<<<<<< HEAD
-    terms = simulated_terms(settings.confidentiality, units=settings.units, colluders=settings.colluders)
-    quorum = settings.quorum or (ceil(0.9 * len(budgets.names)) if terms.level == "secure_sum" else 1)
-    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
-    account = charging_accountant(settings, mechanism.on_lattice(lattice_of(terms, quorum=quorum, classes=classes)))
-=======
     seats = len(budgets.names)
     level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
     quorum = settings.quorum or level.usual_quorum(seats)
     lattice = level.lattice(quorum=quorum, classes=classes)
-    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale, lattice=lattice)
-    account = charging_accountant(settings, mechanism)
->>>>>>> house
+    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    account = charging_accountant(settings, mechanism.on_lattice(lattice))
     common: dict[str, Any] = {  # Any: keyword arguments of two functions
         "accountant": account,
-        "mechanism": mechanism.on_lattice(lattice_of(terms, quorum=quorum, classes=classes)),
+        "mechanism": mechanism.on_lattice(lattice),
         "epsilon": budgets.epsilon,
         "delta": budgets.delta,
         "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
@@ -209,13 +202,8 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         weight = weights(
             settings.weights,
             **common,
-<<<<<<< HEAD
             sigma=mechanism.label_sigma / teachers**0.5,
-            units=terms.units or LATTICE,
-=======
-            sigma=_label_noise(mechanism) / teachers**0.5,
             units=level.units or LATTICE,
->>>>>>> house
         )
     if ensemble is None:
         # Rounding weights down to the lattice must not push a threshold at the very top above the total.

@@ -36,18 +36,9 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
 
 def noise_share(study: Study) -> Fraction:
     """sigma of each party's noise, in lattice units: the honest parties of a quorum add up to the study's."""
-<<<<<<< HEAD
-    colluders, lattice = study.confidentiality.colluders, study.lattice
-    assert colluders is not None
-    assert lattice is not None
+    level = summed(study.confidentiality)
     return share_sigma(
-        sigma_units=study.gaussian.sigma * lattice.units,
-=======
-    level, sigma = summed(study.confidentiality), study.sigma
-    assert sigma is not None
-    return share_sigma(
-        sigma_units=sigma * level.units,
->>>>>>> house
+        sigma_units=study.gaussian.sigma * level.units,
         parties=len(study.roster),
         dropouts=len(study.roster) - study.quorum,
         colluders=level.colluders,
