@@ -37,6 +37,12 @@ FIELDS: Final[dict[str, type]] = {
     "quorum": int,
     "serial": str,
     "until": str,
+    "process": int,
+    "seconds": int,
+    "status": int,
+    "studies": int,
+    "teachers": int,
+    "times": int,
 }
 _TEXT = 500
 
