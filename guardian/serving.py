@@ -17,6 +17,7 @@ from protocols.crypto.identity import Identity
 from protocols.crypto.randomness import system_source
 from protocols.errors import DataCorrupt, Refused
 from protocols.private_files import tighten
+from protocols.refusals.code import Code
 from runtime.locks import alone, serving_alone
 from runtime.logs import Log
 from runtime.metrics import Family, Monitor, exposition
@@ -89,7 +90,7 @@ def _denied(home: GuardianHome, identity: Identity) -> str | None:
     try:
         return "this key is on the guardian's list" if identity.fingerprint in home.denied() else None
     except DataCorrupt as error:
-        raise Refused("data_corrupt", str(error)) from None
+        raise Refused(Code.DATA_CORRUPT, str(error)) from None
 
 
 def _families(status: Mapping[str, Any]) -> list[Family]:

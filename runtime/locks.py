@@ -9,6 +9,7 @@ from pathlib import Path
 
 from protocols.errors import Refused, StorageFailed
 from protocols.private_files import open_private, private_folder
+from protocols.refusals.code import Code
 
 
 @contextmanager
@@ -29,4 +30,4 @@ def alone(path: Path, refused: Refused) -> Iterator[None]:
 
 def serving_alone(path: Path) -> Refused:
     """What is said where another `serve` holds the lock `path` of a home."""
-    return Refused("already_serving", f"another serve runs on {path.parent}; allowed: one a home")
+    return Refused(Code.ALREADY_SERVING, f"another serve runs on {path.parent}; allowed: one a home")

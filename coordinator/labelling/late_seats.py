@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
 # What a seat is that has the question, and needs more time: said by the hub, and by the node itself.
-LATE = frozenset({"late", "teachers_late"})
+LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
 # A seat that was late for so long is asked again after a tenth of that, within these bounds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 # Deadlines for which a seat is waited for that the quorum does not need, since it voted last.

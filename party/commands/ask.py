@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from party.commands.group import home_option
-from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.errors import DataUnavailable, InvalidInput, Refused, Unreachable
+from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
@@ -100,7 +101,7 @@ def ask(
         test = load_records(replace(settings.data, path=test_file, patient="", group=""), terms)
     home.keep_study(found)
     click.echo(f"{len(found.roster)} hospitals are asked about {len(queries)} records", err=True)
-    running = Refused("already_running", f"another ask runs in study {found.name!r}; allowed: one")
+    running = Refused(Code.ALREADY_RUNNING, f"another ask runs in study {found.name!r}; allowed: one")
     with alone(home.study_folder(found.digest) / "ask.lock", running):
         labelling = ask_consortium(
             found,
@@ -150,7 +151,6 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
     """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
-    from party.connection.dialling import Unreachable
 
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
@@ -158,10 +158,10 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
             "was asked stays reserved, and the same command goes on"
         )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
-        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == "absent"]
-        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != "absent"]
+        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == Code.ABSENT]
+        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != Code.ABSENT]
         said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not come"), (refusing, "refused")) if who]
-        raise Refused("quorum_lost", f"too few parties answered: {'; '.join(said)[:500]}")
+        raise Refused(Code.QUORUM_LOST, f"too few parties answered: {'; '.join(said)[:500]}")
 
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:

@@ -23,7 +23,7 @@ from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
 from runtime.files import write_atomically
-from runtime.locks import alone
+from runtime.locks import alone, serving_alone
 from runtime.logs import Log
 from runtime.metrics import Monitor
 from tests.consortium import voter
@@ -198,7 +198,7 @@ def test_a_second_serve_of_a_home_is_refused_and_the_first_goes_on(home, tmp_pat
         assert first.error is None
         with Store(home) as store:
             assert alive(store) is not None
-    with alone(home.lock_file, Refused("already_serving", "it is held")):
+    with alone(home.lock_file, serving_alone(home.lock_file)):
         pass
 
 
@@ -368,5 +368,5 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path):
         )
         with pytest.raises(InvalidInput, match="cannot listen"):
             serve(home, stop=threading.Event(), log=Log(io.StringIO()))
-    with alone(home.lock_file, Refused("already_serving", "it is held")):
+    with alone(home.lock_file, serving_alone(home.lock_file)):
         pass

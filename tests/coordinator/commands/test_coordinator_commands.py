@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.__main__ import main
-from coordinator.commands.group import COMMANDS, run_command, show_error
+from coordinator.commands.group import COMMANDS, run_command
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.study_creation import TEMPLATE
 from coordinator.members.authority import Authority
@@ -26,6 +26,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.wire.enrolment import Enrol
+from runtime.exits import show_error
 from tests.consortium import deployed_study, pool_of, voter
 from tests.coordinator.test_serving import Hospital, Served
 from tests.operators import FakeHub, add_study, make_home, wait_until

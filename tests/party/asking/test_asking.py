@@ -16,11 +16,11 @@ from party.asking.asking import Relayed, ask, reserved
 from party.budget.policy import Policy
 from party.commands.ask import check_complete
 from party.commands.group import run_command
-from party.connection.dialling import RelayLine, Unreachable
+from party.connection.dialling import RelayLine
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from protocols.crypto.identity import new_key
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput, Refused, Unreachable
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Stop
 from protocols.ledger.ledger import Ledger
