@@ -26,8 +26,8 @@ from protocols.noise import LatticeNoise
 from protocols.study.level_terms import Confidentiality
 from protocols.votes import count_votes
 from simulations.engines import ENGINES, open_engine
-from simulations.engines.party_host import EngineTransport, party_host
 from tests.contracts.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
+from tests.contracts.party_host import EngineTransport, party_host
 from tests.studies import make_votes
 
 POOL = np.zeros((40, 2), np.float32)
