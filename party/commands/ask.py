@@ -84,7 +84,6 @@ def ask(
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
-    assert terms is not None  # check_querier lets no other through
     line = line_of(home, guardian=check_address("--guardian", guardian))
     # Whatever could fail afterwards is tried before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.path)
