@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-import party.commands.ask
+import party.home
 from party.asking import asking, improvement
 from party.commands.group import run_command
 from protocols.wire.messages import Outcome, VoteRequest
@@ -54,7 +54,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     def counted(study, line):
         return _Wrapped(dial(study, line), Channel)
 
-    dial, write, trained_kind = asking._dial, party.commands.ask.write_private, improvement.trained_kind
+    dial, write, trained_kind = asking._dial, party.home.write_private, improvement.trained_kind
 
     def written(path, content):
         reached("writing")
@@ -65,7 +65,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
         return trained_kind(name, **named)
 
     asking.Relayed, asking._dial = Relayed, counted
-    party.commands.ask.write_private = written
+    party.home.write_private = written
     # The first look at the kind is before anything is asked.
     improvement.check_model, improvement.trained_kind = lambda name: None, kind
     return run_command(arguments)

@@ -35,4 +35,5 @@ def nothing_heavy(request: pytest.FixtureRequest) -> Iterator[None]:
     """Refuses what takes seconds to import, where nothing but unit tests was asked for."""
     yield
     if all("/tests/unit/" in item.path.as_posix() for item in request.session.items):
-        assert not _HEAVY & sys.modules.keys(), "a unit test imported something heavy"
+        loaded = sorted(_HEAVY & sys.modules.keys())
+        assert not loaded, f"unit tests imported {loaded}; allowed: in tests/contract and tests/system"
