@@ -1,4 +1,4 @@
-"""A node's home: where its key, settings, approvals and studies lie.
+"""A node's home: its key, settings, approvals and studies.
 
 node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  home.id  policy.sqlite
 studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
@@ -56,15 +56,15 @@ class PartyHome:
 
     @property
     def invitation_file(self) -> Path:
-        """The invitation, as it came."""
+        """The invitation, as received."""
         return self.path / "invitation.toml"
 
     @property
     def identity(self) -> str:
-        """Which home this is, wherever it lies: 32 hexadecimal digits in home.id, drawn when first asked for.
+        """The identity of this home, wherever it is: 32 hexadecimal digits in home.id, drawn on first use.
 
-        A home that was moved has it still; so has a copy, and only one of the two may go on (party.budget.watermarks).
-        Raises StorageFailed; InvalidInput for a file that holds something else.
+        A moved home keeps it. A copy has it too, and only one of the two may continue (party.budget.watermarks). Raises
+        StorageFailed; InvalidInput for a file that holds something else.
         """
         path = self.path / "home.id"
         if not path.exists():
@@ -83,7 +83,7 @@ class PartyHome:
         return read_invitation(self.invitation_file)
 
     def study_folder(self, digest: bytes) -> Path:
-        """Where a study's files lie."""
+        """The folder of a study's files."""
         return self.path / "studies" / digest.hex()[:16]
 
     def ledger(self, digest: bytes, seat: str) -> Path:
@@ -107,7 +107,7 @@ class PartyHome:
             keep_pool(pool, self.pool(study.digest), study.terms)
 
     def study(self, digest: bytes) -> Study:
-        """A kept study. Raises InvalidInput if its file is absent or was changed."""
+        """A stored study. Raises InvalidInput if its file is absent or was changed."""
         study = read_study(self.study_folder(digest) / "study.toml")
         if study.digest != digest:
             raise InvalidInput(
@@ -117,7 +117,7 @@ class PartyHome:
         return study
 
     def find_study(self, name: str) -> Study:
-        """A kept study by name, file or first digits of its digest.
+        """A stored study by name, file or first digits of its digest.
 
         Raises DataUnavailable for a file that is not there, InvalidInput for no such study, or two.
         """
@@ -137,7 +137,7 @@ class PartyHome:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Holds the home while a node answers from it. Raises Refused("already_running")."""
+        """Locks the home while a node answers from it. Raises Refused("already_running")."""
         with open_private(self.path / "run.lock", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +163,7 @@ def make_home(path: Path) -> PartyHome:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Writes a file that its owner alone may read, whole or not at all. Raises StorageFailed."""
+    """Atomically writes a file that only its owner may read. Raises StorageFailed."""
     part = path.with_name(f".{path.name}.new")
     try:
         part.unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Writes a private file that is not there yet; the first of two processes stands. Raises StorageFailed."""
+    """Creates a private file; the first of two processes wins. Raises StorageFailed."""
     own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_private(own, content)
     try:

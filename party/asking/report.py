@@ -1,4 +1,4 @@
-"""What `ask` reports: figures as JSON has them, and from these alone the lines and the page of Markdown for people."""
+"""What `ask` reports: figures as in the JSON file and, from these alone, lines of text and a Markdown page."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def ask_figures(
     reserved: Int64[ndarray, " parties"],
     data_set: str,
 ) -> dict[str, Any]:
-    """All figures of a report, as JSON has them. reserved: nano-units of `labelling.spent` that are not settled."""
+    """All figures of a report, as in the JSON file. reserved: nano-units of `labelling.spent` that are not settled."""
     terms = study.terms
-    assert terms is not None  # nobody asks in a study without terms
+    assert terms is not None  # a study without terms has no querier
     most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
     labels = labelling.labels
     answered = labels[labels >= 0]
@@ -92,7 +92,7 @@ def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
 
 
 def stopped(figures: Figures) -> str:
-    """Why no more was asked."""
+    """Why it stopped asking."""
     return _STOPPED.get(figures["stop"], str(figures["stop"]))
 
 

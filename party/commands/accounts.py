@@ -36,7 +36,7 @@ def audit() -> None:
 @home_option
 @json_option
 def show(home_folder: Path, as_json: bool) -> None:
-    """Answers left of every study, then the epsilon used of its cap, then the lifetime caps.
+    """Shows the answers left in every study, the epsilon used of its cap, and the lifetime caps.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def show(home_folder: Path, as_json: bool) -> None:
 @json_option
 @click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
 def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | None) -> int:
-    """Checks this node's logs, the signatures that it kept, and whether a release agrees with what was signed.
+    """Checks this node's logs and the signatures that it kept, and whether a release agrees with what was signed.
 
     \b
     Examples:
@@ -145,7 +145,7 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
 def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
-    """Ends a study at this node for ever. What it never spent is free again under the lifetime cap.
+    """Ends a study at this node for ever. What it did not spend is available again under the lifetime cap.
 
     Labels that were released stay released.
 
@@ -179,7 +179,7 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
 
 
 def _signed_study(release: Path, authority: Certificate, coordinator: str) -> bytes:
-    """The study of a release; what is wrong with its signature or files is a verification that failed."""
+    """The study of a release; a wrong signature or file is a failed verification."""
     from party.release_labels import released_study
 
     try:
@@ -189,7 +189,7 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
 
 
 def answers_left(study: Study, seat: str, spent: int) -> int:
-    """Queries that what is left of a seat's cap affords, if all are answered."""
+    """How many queries the rest of a seat's cap affords, if all are answered."""
     at = study.seats[seat]
     used = np.zeros(len(study.roster), np.int64)
     used[at] = spent
@@ -222,7 +222,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
 
 
 def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
-    """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
+    """A seat's account and its unsettled batches; an untouched account if there is no ledger yet."""
     path = home.ledger(study.digest, seat)
     if path.exists():
         with Ledger(path) as ledger:

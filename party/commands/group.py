@@ -23,7 +23,7 @@ from runtime.cli import CONTEXT, EPILOG, CommandTable, run_group
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
-# A command is imported when it is called for: most need neither gRPC nor a teacher's packages.
+# A command is imported when it is called: most need neither gRPC nor a teacher's packages.
 COMMANDS: Final[dict[str, str]] = {
     "init": "party.commands.membership:init",
     "enrol": "party.commands.membership:enrol",
@@ -110,19 +110,19 @@ home_option = click.option(
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     return run_group(cli, arguments, program="conclave-party", show_error=show_error)
 
 
 def show_error(error: ConclaveError) -> int:
-    """Says what went wrong and what to do next, on standard error; the exit code."""
+    """Prints what went wrong and what to do next, on standard error; returns the exit code."""
     exit_code, code, step = next(
         (number, name, step) for kind, number, name, step in _ERRORS if isinstance(error, kind)
     )
     text = str(error)
     if isinstance(error, Refused):
         code, prefix = error.code, f"{error.code}: "
-        while text.startswith(prefix):  # a reason that the other side sent may name its code again
+        while text.startswith(prefix):  # a reason from the other side may repeat its code
             text = text.removeprefix(prefix)
         exit_code = 5 if code in _BUDGET_CODES else exit_code
     elif isinstance(error, VerificationFailed):

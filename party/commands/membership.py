@@ -193,7 +193,7 @@ def enrol(home_folder: Path, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home_folder: Path, as_json: bool) -> int:
-    """Names the hop that fails: name, connection, TLS, certificate, session, clock, study.
+    """Names the step that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""A table of texts, encoded as a study's terms say: nothing is computed from private rows.
+"""A table of texts, encoded as a study's terms say; no statistic is computed from private rows.
 
 Rows are counted from 1, without the header, as in a spreadsheet that hides it.
 """
@@ -20,7 +20,7 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def wanted_columns(settings: DataSettings, terms: Terms, present: Sequence[str], *, labelled: bool = True) -> list[str]:
-    """The file's columns that are needed, each once. Raises DataCorrupt for one that is absent or ambiguous.
+    """The needed columns of the file, each once. Raises DataCorrupt for one that is absent or ambiguous.
 
     labelled: whether the column of labels is one of them.
     """
@@ -87,7 +87,7 @@ def _encode(columns: Columns, feature: Feature, settings: DataSettings) -> Float
     optional = " or missing" if feature.may_miss else ""
     if feature.kind == "categorical":
         codes = {category: number for number, category in enumerate(feature.categories)}
-        # A category that is called like a missing value is a category.
+        # A category with the name of a missing value is a category.
         ids = np.array([codes.get(value, -1) for value in values])
         wrong = (ids < 0) & ~(missing & feature.may_miss)
         if wrong.any():
@@ -119,7 +119,7 @@ def _numbers(values: Sequence[str]) -> Float64[ndarray, " rows"]:
     """Each text as a number, NaN where it is none."""
     numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        # float() would also take "1_000" and digits of other scripts, which another reader takes otherwise.
+        # float() would also accept "1_000" and digits of other scripts, which other readers treat differently.
         if value.isascii() and "_" not in value:
             try:
                 numbers[row] = float(value)

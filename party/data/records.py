@@ -1,4 +1,4 @@
-"""Records: what a loader gives, and what must hold of it before a teacher is trained."""
+"""Records: what a loader returns, and what is checked before a teacher is trained."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.study.terms import Terms
 
-# A file larger than this is refused before it is opened; a table, before it is encoded.
+# A larger file is refused before it is opened, a larger table before it is encoded.
 FILE_BYTES: Final = 16 * 2**30
 VALUES: Final = 2**31
 
@@ -32,7 +32,8 @@ class Records:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything, in hexadecimal digits: teachers are kept under it. It never leaves the node."""
+        """SHA-256 of everything, in hexadecimal digits: the key under which teachers are kept. It never leaves the
+        node."""
         digest = hashlib.sha256(f"conclave records 1 {self.inputs.shape}\n".encode())
         digest.update(np.ascontiguousarray(self.inputs, dtype="<f4").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
