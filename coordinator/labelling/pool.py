@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +11,17 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import open_file
+from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.queries import pool_digest
 from protocols.study.study import Study
 from protocols.study.terms import Feature
 from runtime.files import write
+from runtime.tables import read_csv
 
 KINDS = (".npy", ".npz", ".csv")
 _KEYS = ("pool", "inputs", "x")
-_CHUNK = 65_536
-_MISSING = frozenset({"", "NA", "NaN", "nan", "?"})
 
 
 def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:
@@ -39,10 +36,7 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
-    try:
-        given = _read_csv(path, features) if kind == ".csv" else _read_arrays(path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataCorrupt(f"pool file {path} cannot be read: {error}") from None
+    given = _read_csv(path, features) if kind == ".csv" else _read_arrays(path)
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
     if given.ndim < 2 or given.size == 0:
@@ -101,66 +95,7 @@ def _read_arrays(path: Path) -> ndarray:
 
 
 def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file, strict=True)
-        header = next(rows, [])
-        if not header:
-            raise DataCorrupt(f"{path.name} has no header in its first row; allowed: a row of column names")
-        if features:
-            missing = [each.column for each in features if each.column not in header]
-            if missing:
-                raise InvalidInput(f"{path.name} has no column {missing[0]!r}; allowed: the columns of the study")
-        parts = []
-        for start, chunk in _chunks(rows):
-            for at, row in enumerate(chunk):
-                if len(row) != len(header):
-                    where = f"{path.name}, row {start + at + 1}"
-                    raise DataCorrupt(f"{where} has {len(row)} fields; allowed: the header's {len(header)}")
-            columns = dict(zip(header, zip(*chunk, strict=True), strict=True))
-            made = [encode_column(each, columns[each.column]) for each in features] or [
-                np.array([_number(text) for text in column])[:, None] for column in columns.values()
-            ]
-            with np.errstate(over="ignore"):
-                parts.append(np.concatenate(made, axis=1).astype(np.float32))
-    return np.concatenate(parts) if parts else np.zeros((0, 0), dtype=np.float32)
-
-
-def encode_column(feature: Feature, values: Sequence[str]) -> ndarray:
-    """One column of a table as features, as terms.Feature says. A value that may not miss becomes NaN if it does."""
-    if feature.kind == "categorical":
-        texts = np.array([value.strip() for value in values], dtype=object)
-        encoded = np.stack([texts == category for category in feature.categories], axis=1).astype(np.float64)
-        missing = np.array([text in _MISSING for text in texts])
-        unknown = (encoded.sum(axis=1) == 0) & ~(missing & feature.may_miss)
-        if unknown.any():
-            first = str(texts[int(unknown.argmax())])[:40]
-            raise InvalidInput(f"column {feature.column!r} holds {first!r}; allowed: {', '.join(feature.categories)}")
-        return encoded
-    assert feature.centre is not None  # a numeric feature has both
-    assert feature.scale is not None
-    numbers = np.array([_number(value) for value in values])
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        scaled = ((np.log1p(numbers) if feature.log else numbers) - feature.centre) / feature.scale
-    if not feature.may_miss:
-        return scaled[:, None]
-    absent = np.isnan(numbers)
-    return np.stack([np.where(absent, 0.0, scaled), absent.astype(np.float64)], axis=1)
-
-
-def _chunks(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[list[str]]]]:
-    start = 0
-    while chunk := list(itertools.islice(rows, _CHUNK)):
-        yield start, chunk
-        start += len(chunk)
-
-
-def _number(text: str) -> float:
-    """NaN for what is missing; what is not a number is infinite, and refused with its row later."""
-    text = text.strip()
-    if text in _MISSING:
-        return math.nan
-    try:
-        # float() would also take "1_000" and digits of other scripts.
-        return float(text) if text.isascii() and "_" not in text else math.inf
-    except ValueError:
-        return math.inf
+    if not features:
+        return np.stack([read_numbers(texts) for texts in read_csv(path).values()], axis=1)
+    columns = read_csv(path, [each.column for each in features])
+    return encode_table(columns, features, missing=MISSING, where=lambda column: f"{path.name}: column {column!r}")

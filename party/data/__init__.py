@@ -19,7 +19,7 @@ from protocols.study.terms import Terms
 Loader = Callable[[DataSettings, Terms], Records]
 
 LOADERS: Final[dict[str, str]] = {
-    "csv": "party.data.csv_file:load_csv",
+    "csv": "party.data.tables:load_csv",
     "parquet": "party.data.parquet:load_parquet",
     "npz": "party.data.npz:load_npz",
     "images": "party.data.images:load_images",

@@ -13,12 +13,14 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
-from party.data.features import class_ids
-from party.data.records import FILE_BYTES, VALUES, Records
+from party.data.records import Records
 from party.data.settings import DataSettings
+from party.data.tables import class_ids
+from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file
 from protocols.study.terms import Terms
+from runtime.tables import VALUES
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")

@@ -6,12 +6,13 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from party.data.features import class_ids
-from party.data.records import FILE_BYTES, VALUES, Records, check_file
+from party.data.records import Records
 from party.data.settings import DataSettings
+from party.data.tables import class_ids
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
+from runtime.tables import VALUES
 
 
 def load_npz(settings: DataSettings, terms: Terms) -> Records:
@@ -41,8 +42,7 @@ def npz_inputs(settings: DataSettings) -> Float32[ndarray, "rows ..."]:
 
 
 def _arrays(settings: DataSettings, names: list[str]) -> dict[str, ndarray]:
-    check_file(settings)
-    arrays = read_arrays(settings.path, list(dict.fromkeys(names)), most=FILE_BYTES)
+    arrays = read_arrays(settings.path, list(dict.fromkeys(names)))
     for name, array in arrays.items():
         if array.dtype.kind not in "fiubU" or array.ndim < 1:
             raise DataCorrupt(f"{settings.path}: array {name!r} is {array.dtype} of rank {array.ndim}; allowed: rows")

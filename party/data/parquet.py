@@ -1,31 +1,43 @@
-"""Parquet tables: the one file that imports pyarrow (extra `parquet`)."""
+"""Parquet tables, as the texts that a CSV file would hold: the one file that imports pyarrow (extra `parquet`)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 
-from party.data.features import table_records, wanted_columns
-from party.data.records import VALUES, Records, check_file
+from party.data.records import Records
 from party.data.settings import DataSettings
+from party.data.tables import table_records, wanted
+from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
+from protocols.reading import open_file
 from protocols.study.terms import Terms
+from runtime.tables import VALUES, wanted_columns
 
 
 def load_parquet(settings: DataSettings, terms: Terms) -> Records:
     """The records of a Parquet file; nulls and NaN are missing. Raises DataUnavailable, DataCorrupt."""
-    check_file(settings)
-    path = settings.path
+    missing = settings.missing[0] if settings.missing else ""
+    names = wanted(settings, terms, labelled=True)
+    return table_records(read_parquet(settings.path, names, missing=missing), settings, terms)
+
+
+def read_parquet(path: Path, names: Sequence[str], *, missing: str) -> dict[str, list[str]]:
+    """The named columns of a Parquet file; nulls and NaN become the text `missing`.
+
+    Raises DataUnavailable if it is absent, DataCorrupt for what is no such table and as wanted_columns.
+    """
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            names = wanted_columns(settings, terms, file.schema_arrow.names)
-            if file.metadata.num_rows * len(names) > VALUES:
+        with open_file(path, most=FILE_BYTES) as content, pyarrow.parquet.ParquetFile(content) as file:
+            wanted = wanted_columns(path, names, file.schema_arrow.names)
+            if file.metadata.num_rows * len(wanted) > VALUES:
                 raise DataCorrupt(f"{path} has {file.metadata.num_rows} rows; allowed: at most {VALUES} values")
-            table = file.read(columns=names)
-        # Texts are what a CSV file would hold, so that both are read by the same rules.
-        missing = settings.missing[0] if settings.missing else ""
+            table = file.read(columns=wanted)
         columns = {}
-        for name in names:
+        for name in wanted:
             column = table.column(name)
             texts = column.cast(pyarrow.string()).to_pylist()
             if pyarrow.types.is_floating(column.type):
@@ -33,4 +45,4 @@ def load_parquet(settings: DataSettings, terms: Terms) -> Records:
             columns[name] = [missing if text is None else text for text in texts]
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: a Parquet table") from error
-    return table_records(columns, settings, terms)
+    return columns

@@ -9,14 +9,13 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from party.data.csv_file import csv_columns
-from party.data.features import table_inputs
 from party.data.npz import npz_inputs
-from party.data.records import FILE_BYTES, check_file
 from party.data.settings import DataSettings
+from party.data.tables import table_inputs, wanted
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Terms
+from runtime.tables import read_csv
 
 
 def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarray, "queries ..."]:
@@ -27,7 +26,8 @@ def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarra
     settings = replace(data, path=path, patient="", group="")
     match path.suffix.lower():
         case ".csv":
-            queries = table_inputs(csv_columns(settings, terms, labelled=False), settings, terms)
+            names = wanted(settings, terms, labelled=False)
+            queries = table_inputs(read_csv(path, names, delimiter=settings.delimiter), settings, terms)
         case ".npz":
             queries = npz_inputs(settings)
         case ".npy":
@@ -43,8 +43,7 @@ def read_queries(path: Path, data: DataSettings, terms: Terms) -> Float32[ndarra
 
 
 def _npy(settings: DataSettings) -> Float32[ndarray, "queries ..."]:
-    check_file(settings)
-    given = read_array(settings.path, most=FILE_BYTES)
+    given = read_array(settings.path)
     if given.dtype.kind not in "fiub" or given.ndim < 2:
         raise DataCorrupt(f"{settings.path} does not hold rows of numbers; allowed: .npy of [queries, features, ...]")
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""Records: what a loader returns, and what is checked before a teacher is trained."""
+"""Records: what a loader gives, and what must hold of it before a teacher is trained."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.data.settings import DataSettings
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
-
-# A larger file is refused before it is opened, a larger table before it is encoded.
-FILE_BYTES: Final = 16 * 2**30
-VALUES: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +27,7 @@ class Records:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything, in hexadecimal digits: the key under which teachers are kept. It never leaves the
-        node."""
+        """SHA-256 of everything, in hexadecimal digits: teachers are kept under it. It never leaves the node."""
         digest = hashlib.sha256(f"conclave records 1 {self.inputs.shape}\n".encode())
         digest.update(np.ascontiguousarray(self.inputs, dtype="<f4").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -68,18 +62,3 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
         if names is not None and len(names) != len(labels):
             raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")
     return Records(inputs, labels.astype(np.int64), records.patients, records.groups)
-
-
-def check_file(settings: DataSettings) -> None:
-    """Raises DataUnavailable for a file that is absent, DataCorrupt for one that is too large."""
-    path = settings.path
-    try:
-        size = path.stat().st_size if path.is_file() else None
-    except OSError as error:
-        raise DataCorrupt(f"{path} cannot be read: {error.strerror or error}; allowed: a readable file") from None
-    if size is None:
-        raise DataUnavailable(
-            f"{path} does not exist or is no file; allowed: the file that data.path in node.toml names"
-        )
-    if size > FILE_BYTES:
-        raise DataCorrupt(f"{path} has {size} bytes; allowed: at most {FILE_BYTES}")

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from protocols.study.features import MISSING
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
@@ -23,6 +25,6 @@ class DataSettings:
     patient: str = ""
     group: str = ""
     delimiter: str = ","
-    missing: tuple[str, ...] = ("", "NA", "NaN", "nan", "?")
+    missing: tuple[str, ...] = MISSING
     columns: Mapping[str, str] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.data.features import table_records
 from party.data.settings import DataSettings
+from party.data.tables import table_records
 from protocols.errors import DataUnavailable
 from protocols.study.terms import Feature, Terms
 

@@ -24,7 +24,7 @@ from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, Vi
 _MARGIN = 1e-12
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Accounting:
     """What a study fixes about accounting besides its budgets.
 
@@ -62,7 +62,7 @@ def worst_known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *
     return _guarantees(accounting, spends, delta=delta)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Hospitals:
     """n, m and s of each: the answered, or the refused, queries that its cap affords, and its votes."""
 

@@ -43,7 +43,7 @@ class Balance:
         return self.settled + self.reserved
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredBatch:
     """A batch that was charged: the digest of the request, what is sent for it, and how many queries it asked."""
 

@@ -40,7 +40,7 @@ _LARGEST_POWER = 4096
 _EMPTY = -1e6
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BayesianCurve:
     """The Bayesian privacy cost of everything added up so far, at each power. Lives inside a Private.
 

@@ -13,7 +13,7 @@ from protocols.mechanisms.mechanism import Mechanism, View
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Circumstances:
     """What is known about a study before anything is trained: enough to tell which accountants apply.
 
@@ -33,7 +33,7 @@ class Circumstances:
     secret: bool
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QueryVotes:
     """The votes behind the queries that were asked; private.
 
@@ -53,7 +53,7 @@ class QueryVotes:
         return (self.counts if self.student_votes is None else self.counts - self.student_votes).max(axis=1)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Units:
     """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
 
@@ -68,7 +68,7 @@ class Units:
     own_votes: Int64[ndarray, "units queries"] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Figures:
     """epsilon of each unit at its delta. NaN where an accountant has no such figure.
 

@@ -49,7 +49,7 @@ class Feature:
                 raise InvalidInput(f"{where}: centre is {self.centre}, scale {self.scale}; allowed: finite, scale > 0")
         elif self.log or self.centre is not None or self.scale is not None or not self.categories:
             raise InvalidInput(f"{where}: categorical; allowed: categories, and no centre, scale or log")
-        elif len(set(self.categories)) < len(self.categories):
+        elif len({each.strip() for each in self.categories}) < len(self.categories):
             raise InvalidInput(f"{where}: categories {self.categories} repeat; allowed: each once")
 
     @property

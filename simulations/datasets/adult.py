@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simulations.datasets.columns import Categorical, Column, Numeric, encode
+from protocols.study.terms import Feature
+from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
@@ -27,30 +28,30 @@ TEST_SIZE = 1_000  # the rest of adult.test is public
 
 # Categories are those of adult.names, with "?" for what a person did not say; "fnlwgt" (a sampling weight) is
 # left out. Centres and scales are round constants, so that no row shapes a feature.
-COLUMNS: tuple[Column, ...] = (
-    Numeric("age", centre=40, scale=14),
-    Categorical(
+COLUMNS: tuple[Feature, ...] = (
+    numeric("age", centre=40, scale=14),
+    categorical(
         "workclass",
         tuple(
             "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay Never-worked ?".split()
         ),
     ),
-    Categorical(
+    categorical(
         "education",
         tuple(
             "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters "
             "1st-4th 10th Doctorate 5th-6th Preschool".split()
         ),
     ),
-    Numeric("education-num", centre=10, scale=2.5),
-    Categorical(
+    numeric("education-num", centre=10, scale=2.5),
+    categorical(
         "marital-status",
         tuple(
             "Married-civ-spouse Divorced Never-married Separated Widowed Married-spouse-absent "
             "Married-AF-spouse".split()
         ),
     ),
-    Categorical(
+    categorical(
         "occupation",
         tuple(
             "Tech-support Craft-repair Other-service Sales Exec-managerial Prof-specialty Handlers-cleaners "
@@ -58,13 +59,13 @@ COLUMNS: tuple[Column, ...] = (
             "Armed-Forces ?".split()
         ),
     ),
-    Categorical("relationship", tuple("Wife Own-child Husband Not-in-family Other-relative Unmarried".split())),
-    Categorical("race", tuple("White Asian-Pac-Islander Amer-Indian-Eskimo Other Black".split())),
-    Categorical("sex", ("Female", "Male")),
-    Numeric("capital-gain", centre=0, scale=3, log=True),
-    Numeric("capital-loss", centre=0, scale=3, log=True),
-    Numeric("hours-per-week", centre=40, scale=12),
-    Categorical(
+    categorical("relationship", tuple("Wife Own-child Husband Not-in-family Other-relative Unmarried".split())),
+    categorical("race", tuple("White Asian-Pac-Islander Amer-Indian-Eskimo Other Black".split())),
+    categorical("sex", ("Female", "Male")),
+    numeric("capital-gain", centre=0, scale=3, log=True),
+    numeric("capital-loss", centre=0, scale=3, log=True),
+    numeric("hours-per-week", centre=40, scale=12),
+    categorical(
         "native-country",
         tuple(
             "United-States Cambodia England Puerto-Rico Canada Germany Outlying-US(Guam-USVI-etc) India "
@@ -97,7 +98,7 @@ def load(request: DatasetRequest) -> Dataset:
         len(held_out), request.public_size, request.test_size, (len(held_out), TEST_SIZE), "adult"
     )
     table = pd.concat([train, held_out], ignore_index=True)
-    inputs = encode(table, COLUMNS, public + len(train))
+    inputs = encode_published(table, COLUMNS, where="adult")
     labels = table["income"].str.startswith(">50K").to_numpy(dtype=np.int64)
     return Dataset(
         name="adult",

@@ -12,7 +12,8 @@ import io
 import numpy as np
 import pandas as pd
 
-from simulations.datasets.columns import Categorical, Column, Numeric, encode
+from protocols.study.terms import Feature
+from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
@@ -50,26 +51,26 @@ _GROUPS = ("diabetes", "external", *(name for name, _, _ in _CHAPTERS))
 # Left out: the target (time_in_hospital), what is decided or known only after the stay (readmitted,
 # discharge_disposition_id), identifiers, and weight and payer_code (mostly missing). Categories are from the
 # codebook, centres and scales are round constants, so that no row shapes a feature.
-COLUMNS: tuple[Column, ...] = (
-    Categorical("race", ("Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"), may_miss=True),
-    Categorical("gender", ("Female", "Male"), may_miss=True),
-    Numeric("age", centre=65, scale=16),
-    Categorical("admission_type_id", tuple("12345678")),
-    Categorical("admission_source_id", ("1", "2", "4", "5", "6", "7", "17"), may_miss=True),
-    Categorical("medical_specialty", (*_SPECIALTIES, "rare"), may_miss=True),
-    Numeric("num_lab_procedures", centre=43, scale=20),
-    Numeric("num_procedures", centre=1.3, scale=1.7),
-    Numeric("num_medications", centre=16, scale=8),
-    Numeric("number_outpatient", centre=0, scale=0.5, log=True),
-    Numeric("number_emergency", centre=0, scale=0.5, log=True),
-    Numeric("number_inpatient", centre=0, scale=0.5, log=True),
-    Numeric("number_diagnoses", centre=7.5, scale=2),
-    *(Categorical(name, _GROUPS, may_miss=True) for name in ("diag_1", "diag_2", "diag_3")),
-    Categorical("max_glu_serum", ("None", "Norm", ">200", ">300")),
-    Categorical("A1Cresult", ("None", "Norm", ">7", ">8")),
-    *(Categorical(drug, ("Steady", "Up", "Down"), may_miss=True) for drug in _DRUGS),
-    Categorical("change", ("Ch",), may_miss=True),
-    Categorical("diabetesMed", ("Yes",), may_miss=True),
+COLUMNS: tuple[Feature, ...] = (
+    categorical("race", ("Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"), may_miss=True),
+    categorical("gender", ("Female", "Male"), may_miss=True),
+    numeric("age", centre=65, scale=16),
+    categorical("admission_type_id", tuple("12345678")),
+    categorical("admission_source_id", ("1", "2", "4", "5", "6", "7", "17"), may_miss=True),
+    categorical("medical_specialty", (*_SPECIALTIES, "rare"), may_miss=True),
+    numeric("num_lab_procedures", centre=43, scale=20),
+    numeric("num_procedures", centre=1.3, scale=1.7),
+    numeric("num_medications", centre=16, scale=8),
+    numeric("number_outpatient", centre=0, scale=0.5, log=True),
+    numeric("number_emergency", centre=0, scale=0.5, log=True),
+    numeric("number_inpatient", centre=0, scale=0.5, log=True),
+    numeric("number_diagnoses", centre=7.5, scale=2),
+    *(categorical(name, _GROUPS, may_miss=True) for name in ("diag_1", "diag_2", "diag_3")),
+    categorical("max_glu_serum", ("None", "Norm", ">200", ">300")),
+    categorical("A1Cresult", ("None", "Norm", ">7", ">8")),
+    *(categorical(drug, ("Steady", "Up", "Down"), may_miss=True) for drug in _DRUGS),
+    categorical("change", ("Ch",), may_miss=True),
+    categorical("diabetesMed", ("Yes",), may_miss=True),
 )
 
 
@@ -82,14 +83,14 @@ def load(request: DatasetRequest) -> Dataset:
     lines = read_lines(path)
     check_content(path, line_digests(lines), CHECKSUM, ordered=False)
     text = io.StringIO("\n".join(lines))
-    used = ["encounter_id", "patient_nbr", "time_in_hospital", *(column.name for column in COLUMNS)]
+    used = ["encounter_id", "patient_nbr", "time_in_hospital", *(column.column for column in COLUMNS)]
     table = _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
     rng = np.random.default_rng([request.seed, *b"diabetes130 split"])
     parts = cut(labels, groups=patients, sizes=sizes, name="diabetes130", rng=rng)
-    inputs = encode(table, COLUMNS, parts.public)
+    inputs = encode_published(table, COLUMNS, where="diabetes130")
     return Dataset(
         name="diabetes130",
         kind="table",

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from simulations.datasets.columns import Categorical, Column, Numeric, encode
+from protocols.study.terms import Feature
+from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
@@ -46,11 +47,11 @@ _FLAGS = (
     "intubated", "vent", "dialysis", "hepaticfailure", "lymphoma", "metastaticcancer", "leukemia",
     "immunosuppression", "cirrhosis", "electivesurgery", "diabetes",
 )  # fmt: skip
-COLUMNS: tuple[Column, ...] = (
-    Numeric("age", centre=63, scale=17, may_miss=True),
-    Categorical("gender", ("Female", "Male"), may_miss=True),
-    *(Numeric(name, centre=centre, scale=scale, may_miss=True) for name, centre, scale in _PHYSIOLOGY),
-    *(Categorical(name, ("1",), may_miss=True) for name in _FLAGS),
+COLUMNS: tuple[Feature, ...] = (
+    numeric("age", centre=63, scale=17, may_miss=True),
+    categorical("gender", ("Female", "Male"), may_miss=True),
+    *(numeric(name, centre=centre, scale=scale, may_miss=True) for name, centre, scale in _PHYSIOLOGY),
+    *(categorical(name, ("1",), may_miss=True) for name in _FLAGS),
 )
 _STAY = "patientunitstayid"
 
@@ -69,7 +70,7 @@ def load(request: DatasetRequest) -> Dataset:
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
     rng = np.random.default_rng([request.seed, *b"eicu_demo split"])
     parts = cut(sites, groups=patients, sizes=sizes, name="eicu_demo", rng=rng)
-    inputs = encode(table, COLUMNS, parts.public)
+    inputs = encode_published(table, COLUMNS, where="eicu_demo")
     return Dataset(
         name="eicu_demo",
         kind="table",

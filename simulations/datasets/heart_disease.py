@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from simulations.datasets.columns import Categorical, Column, Numeric, encode
+from protocols.study.terms import Feature
+from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
@@ -30,20 +31,20 @@ PUBLIC_SIZE, TEST_SIZE = 250, 170
 
 # Codes as in heart-disease.names; centres and scales are round clinical constants, so that no row shapes a
 # feature. Missing numbers become the centre and say so; a missing code is none of the categories.
-COLUMNS: tuple[Column, ...] = (
-    Numeric("age", centre=55, scale=10),
-    Categorical("sex", ("0", "1")),
-    Categorical("cp", ("1", "2", "3", "4")),
-    Numeric("trestbps", centre=130, scale=20, may_miss=True),
-    Numeric("chol", centre=230, scale=60, may_miss=True),
-    Categorical("fbs", ("0", "1"), may_miss=True),
-    Categorical("restecg", ("0", "1", "2"), may_miss=True),
-    Numeric("thalach", centre=140, scale=25, may_miss=True),
-    Categorical("exang", ("0", "1"), may_miss=True),
-    Numeric("oldpeak", centre=1, scale=1, may_miss=True),
-    Categorical("slope", ("1", "2", "3"), may_miss=True),
-    Numeric("ca", centre=0.5, scale=1, may_miss=True),
-    Categorical("thal", ("3", "6", "7"), may_miss=True),
+COLUMNS: tuple[Feature, ...] = (
+    numeric("age", centre=55, scale=10),
+    categorical("sex", ("0", "1")),
+    categorical("cp", ("1", "2", "3", "4")),
+    numeric("trestbps", centre=130, scale=20, may_miss=True),
+    numeric("chol", centre=230, scale=60, may_miss=True),
+    categorical("fbs", ("0", "1"), may_miss=True),
+    categorical("restecg", ("0", "1", "2"), may_miss=True),
+    numeric("thalach", centre=140, scale=25, may_miss=True),
+    categorical("exang", ("0", "1"), may_miss=True),
+    numeric("oldpeak", centre=1, scale=1, may_miss=True),
+    categorical("slope", ("1", "2", "3"), may_miss=True),
+    numeric("ca", centre=0.5, scale=1, may_miss=True),
+    categorical("thal", ("3", "6", "7"), may_miss=True),
 )
 _HEADER = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
 
@@ -67,7 +68,7 @@ def load(request: DatasetRequest) -> Dataset:
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
     rng = np.random.default_rng([request.seed, *b"heart_disease split"])
     parts = cut(2 * sites + labels, groups=None, sizes=sizes, name="heart_disease", rng=rng)
-    inputs = encode(table, COLUMNS, parts.public)
+    inputs = encode_published(table, COLUMNS, where="heart_disease")
     return Dataset(
         name="heart_disease",
         kind="table",
@@ -93,7 +94,7 @@ def _clean(table: pd.DataFrame) -> pd.DataFrame:
     was taken."""
     table = table.replace("?", np.nan)
     for column in COLUMNS:
-        if isinstance(column, Categorical):
-            table[column.name] = table[column.name].str.removesuffix(".0")
+        if column.kind == "categorical":
+            table[column.column] = table[column.column].str.removesuffix(".0")
     table["chol"] = table["chol"].mask(table["chol"] == "0")
     return table

@@ -89,7 +89,7 @@ def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "recor
     if wrong.any():
         row, *place = (int(index) for index in np.argwhere(wrong)[0])
         raise DataCorrupt(
-            f"{path}: x, row {row} (counted from 0), position {place}: {x[(row, *place)]}; allowed: "
+            f"{path}: x, row {row + 1}, position {place}: {x[(row, *place)]}; allowed: "
             f"{'[0, 1]' if x.ndim == 3 else 'finite numbers'} ({int(wrong.sum())} such values)"
         )
     return inputs
@@ -106,7 +106,7 @@ def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tu
     wrong = (labels < 0) | (labels >= len(names))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataCorrupt(f"{path}: y, row {row} (counted from 0): {labels[row]}; allowed: 0 to {len(names) - 1}")
+        raise DataCorrupt(f"{path}: y, row {row + 1}: {labels[row]}; allowed: 0 to {len(names) - 1}")
     return labels.astype(np.int64), names
 
 
@@ -114,7 +114,5 @@ def _parts(path: Path, split: Shaped[ndarray, " records"]) -> Int64[ndarray, " r
     wrong = ~np.isin(split, PARTS)
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise DataCorrupt(
-            f"{path}: split, row {row} (counted from 0): {str(split[row])!r}; allowed: {', '.join(PARTS)}"
-        )
+        raise DataCorrupt(f"{path}: split, row {row + 1}: {str(split[row])!r}; allowed: {', '.join(PARTS)}")
     return np.searchsorted(np.array(PARTS), split).astype(np.int64)  # PARTS are in alphabetical order

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
-from simulations.datasets.columns import Categorical, Column, Numeric
+from simulations.datasets.columns import Column, Standardised, categorical, numeric
 
 _TOP = {"name", "label", "classes", "site", "patient", "split", "shares", "feature"}
 _FEATURE = {
@@ -61,7 +61,7 @@ def read_schema(path: Path) -> Schema:
     )
     if not schema.label:
         raise InvalidInput(f"{path}: no label column is named; allowed: label = COLUMN")
-    used = [column.name for column in columns]
+    used = [column.column for column in columns]
     doubled = sorted({name for name in used if used.count(name) > 1})
     forbidden = sorted(set(used) & {schema.label, schema.site, schema.patient, schema.split})
     if doubled or forbidden:
@@ -85,11 +85,14 @@ def _column(table: dict[str, object], where: str) -> Column:
         categories = _texts(table, "categories", where)
         if not categories:
             raise InvalidInput(f"{where}: categories is empty; allowed: at least one")
-        return Categorical(name, tuple(categories), may_miss=may_miss)
+        return categorical(name, tuple(categories), may_miss=may_miss)
     centre, scale = _number(table, "centre", where), _number(table, "scale", where)
     if (centre is None) != (scale is None) or (scale is not None and scale <= 0):
         raise InvalidInput(f"{where}: centre is {centre}, scale is {scale}; allowed: neither, or both with scale > 0")
-    return Numeric(name, centre=centre, scale=scale, log=_flag(table, "log", where), may_miss=may_miss)
+    log = _flag(table, "log", where)
+    if centre is None or scale is None:
+        return Standardised(name, log=log, may_miss=may_miss)
+    return numeric(name, centre=centre, scale=scale, log=log, may_miss=may_miss)
 
 
 def _shares(content: dict[str, object], path: Path) -> tuple[float, float, float]:

@@ -59,8 +59,9 @@ from protocols.reading import read_bytes, read_json, read_text, read_toml
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
 from protocols.study.terms import Feature
-from simulations.datasets.own_schema import read_schema
-from simulations.datasets.own_table import _read as read_own_table
+from simulations.datasets.columns import Standardised
+from simulations.datasets.own_schema import Schema, read_schema
+from simulations.datasets.own_table import load_table
 from simulations.datasets.sources import read_lines, read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
@@ -162,8 +163,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             "labels.csv", b"query,label\n0,1\n", lambda path: released_labels(path.parent, study)
         ),
         "own schema": Reader("own.toml", _SCHEMA, read_schema),
-        "own csv": Reader("own.csv", table, read_own_table),
-        "own parquet": Reader("own.parquet", parquet(), read_own_table),
+        "own csv": Reader(
+            "own.csv", table, lambda path: load_table(path, _OWN_SCHEMA, seed=0, sizes=(None, None, None))
+        ),
         "budgets": Reader(
             "b.csv",
             b"party,epsilon,delta\np0,1,1e-5\n",
@@ -253,6 +255,16 @@ def _guardian(folder: Path) -> bytes:
     return home.settings_file.read_bytes()
 
 
+_OWN_SCHEMA = Schema(
+    name="own",
+    label="label",
+    classes=("no", "yes"),
+    columns=(Standardised("a"),),
+    site=None,
+    patient=None,
+    split=None,
+    shares=(0.6, 0.25, 0.15),
+)
 _NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _SETTINGS = CoordinatorSettings(
     consortium="test",

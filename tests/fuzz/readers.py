@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-import party.data.csv_file
 import party.data.npz
 import party.data.parquet  # noqa: F401
 from coordinator.labelling.pool import read_pool

@@ -42,7 +42,7 @@ _CHUNK = 400_000
 _LARGE = 300.0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuerySetting:
     """What is released about a query: GNMax's label, behind a threshold if there is one.
 
@@ -70,7 +70,7 @@ class QuerySetting:
             raise InvalidInput("student_votes are given without a threshold; allowed: both, for Interactive-GNMax")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Directions:
     """RDP in both directions: forward D(M(D) || M(D')), reverse D(M(D') || M(D)), each maximal over the moves."""
 

@@ -24,7 +24,7 @@ _STEP = 0.6
 _NEWTON_STEPS = 7
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupedHistograms:
     """Distinct histograms with as many groups of equal classes each.
 
@@ -41,7 +41,7 @@ class GroupedHistograms:
         return GroupedHistograms(self.counts[rows], self.compared[rows], self.sizes[rows])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Block:
     """Queries whose histograms have equally many groups.
 
@@ -54,7 +54,7 @@ class Block:
     distinct: GroupedHistograms
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Moves:
     """Log-probabilities of one class of each group as it is, and after weight moves from group i to group j.
 

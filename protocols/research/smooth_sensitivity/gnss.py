@@ -160,7 +160,7 @@ class SanitisedRdp:
         return float(rdp_to_epsilon(np.array([self.rdp]), np.array([self.order]), delta=delta)[0])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class GnssRelease:
     """A data-dependent RDP that awaits its one release. Built by `gnss_release`.
 

@@ -34,7 +34,7 @@ _FARTHEST = 20_000
 _CHUNK = 2_000_000
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class VoteSetting:
     """What is public about the votes, fixed before any was cast.
 

@@ -19,7 +19,7 @@ from protocols.research.smooth_sensitivity.gnmax_curve import CriticalPoints
 WHOLE = 1e-9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SortedHistograms:
     """Histograms in units of a step, sorted: the top count and the others, in falling order.
 

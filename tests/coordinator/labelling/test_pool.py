@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.labelling.pool import check_pool, encode_column, read_pool, stored_pool, write_pool
+from coordinator.labelling.pool import check_pool, read_pool, stored_pool, write_pool
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.consortium import deployed_study, pool_of
@@ -50,7 +50,7 @@ def test_columns_of_a_csv_become_features_as_the_study_says(tmp_path):
         (Feature(column="a", kind="numeric", centre=0.0, scale=1.0), "1_0"),
         (Feature(column="a", kind="numeric", centre=0.0, scale=1.0, may_miss=True), "many"),
         (Feature(column="a", kind="numeric", centre=0.0, scale=1.0, log=True), "-1"),
-        (Feature(column="a", kind="numeric", centre=0.0, scale=1e-300), "1e300"),
+        (Feature(column="a", kind="numeric", centre=0.0, scale=1.0), "1e999"),
         (Feature(column="a", kind="categorical", categories=("x",)), "y"),
         (Feature(column="a", kind="categorical", categories=("x",)), ""),
     ],
@@ -58,14 +58,14 @@ def test_columns_of_a_csv_become_features_as_the_study_says(tmp_path):
 def test_a_value_that_the_study_does_not_allow_is_refused(tmp_path, feature, value):
     file = tmp_path / "pool.csv"
     file.write_text(f"a,b\n{value},1\n")
-    with pytest.raises(InvalidInput, match="allowed"):
+    with pytest.raises(DataCorrupt, match=r"column 'a', row 1: .*allowed"):
         read_pool(file, features=(feature,))
 
 
 def test_a_missing_column_is_named(tmp_path):
     file = tmp_path / "pool.csv"
     file.write_text("a\n1\n")
-    with pytest.raises(InvalidInput, match="no column 'age'"):
+    with pytest.raises(DataCorrupt, match="column 'age' is there 0 times"):
         read_pool(file, features=(Feature(column="age", kind="numeric", centre=0.0, scale=1.0),))
 
 
@@ -173,10 +173,3 @@ def test_a_kept_pool_is_checked_when_it_is_read(tmp_path):
         stored_pool(tmp_path / "pool.npy", study)
     with pytest.raises(DataUnavailable, match="does not exist"):
         stored_pool(tmp_path / "none.npy", study)
-
-
-@given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=5), centre=st.floats(-10, 10))
-def test_a_number_is_scaled_around_its_centre(values, centre):
-    feature = Feature(column="a", kind="numeric", centre=centre, scale=2.0)
-    found = encode_column(feature, [repr(value) for value in values])
-    np.testing.assert_allclose(found[:, 0] * 2.0 + centre, values, atol=1e-6)

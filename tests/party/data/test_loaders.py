@@ -213,7 +213,7 @@ def test_a_damaged_file_is_read_or_refused_with_an_error_of_ours(tmp_path, data)
     )
 )
 def test_any_table_of_texts_gives_finite_inputs_or_an_error_that_names_the_row(rows):
-    from party.data.features import table_records
+    from party.data.tables import table_records
 
     columns = {name: [row[at] for row in rows] for at, name in enumerate(["age", "dose", "ward", "state"])}
     said = "row"

@@ -137,7 +137,7 @@ def test_a_split_column_is_followed_and_sizes_take_its_first_rows(csv):
         _load(csv(lambda table: table.assign(part=part)), schema, public_size=41)
     with pytest.raises(DataCorrupt, match="120 private, 0 public and 0 test records; allowed"):
         _load(csv(lambda table: table.assign(part="private")), schema)
-    with pytest.raises(DataCorrupt, match=r"column part, row 0 .*'train'; allowed: private, public, test"):
+    with pytest.raises(DataCorrupt, match=r"column 'part', row 1: 'train'; allowed: private, public, test"):
         _load(csv(lambda table: table.assign(part="train")), schema)
     with pytest.raises(DataCorrupt, match=r"\d+ patients have records in several parts"):
         _load(csv(lambda table: table.assign(part=part)), 'patient = "person"\n' + schema)
@@ -155,17 +155,17 @@ def _set(column, row, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="age"), "has no column age; it has outcome"),
-        (lambda table: table.drop(columns="outcome"), "has no column outcome"),
-        (_set("age", 17, np.nan), "column age, row 17 .*: missing; allowed: a finite number"),
-        (_set("age", 17, "NaN"), "column age, row 17 .*: 'NaN'; allowed: a finite number"),
-        (_set("age", 3, "inf"), "column age, row 3 .*: 'inf'"),
-        (_set("dose", 4, "high"), "column dose, row 4 .*: 'high'; allowed: a finite number or nothing"),
-        (_set("sex", 5, "x"), "column sex, row 5 .*: the category 'x'; allowed: f, m"),
-        (_set("sex", 5, np.nan), "column sex, row 5 .*: missing; allowed: f, m"),
-        (_set("outcome", 6, "maybe"), "column outcome, row 6 .*: 'maybe'; allowed: no, yes"),
-        (_set("outcome", 6, np.nan), "column outcome, row 6 .*: missing; allowed: no, yes"),
-        (_set("hospital", 7, np.nan), "column hospital, row 7 .*: missing"),
+        (lambda table: table.drop(columns="age"), "column 'age' is there 0 times; allowed: once"),
+        (lambda table: table.drop(columns="outcome"), "column 'outcome' is there 0 times"),
+        (_set("age", 17, np.nan), "column 'age', row 18: missing; allowed: a finite number"),
+        (_set("age", 17, "NaN"), "column 'age', row 18: missing; allowed: a finite number"),
+        (_set("age", 3, "inf"), "column 'age', row 4: 'inf'"),
+        (_set("dose", 4, "high"), "column 'dose', row 5: 'high'; allowed: a finite number or missing"),
+        (_set("sex", 5, "x"), "column 'sex', row 6: 'x'; allowed: f, m"),
+        (_set("sex", 5, np.nan), "column 'sex', row 6: missing; allowed: f, m"),
+        (_set("outcome", 6, "maybe"), "column 'outcome', row 7: 'maybe'; allowed: no, yes"),
+        (_set("outcome", 6, np.nan), "column 'outcome', row 7: missing; allowed: no, yes"),
+        (_set("hospital", 7, np.nan), "column 'hospital', row 8: missing"),
         (lambda table: table.iloc[:0], "has no rows"),
     ],
 )
@@ -178,7 +178,7 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
     for name, content in (("a.csv", b"\xff\xfe\x00x"), ("a.parquet", b"PAR1 no"), ("b.csv", b"")):
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(DataCorrupt, match=f"{name} cannot be read"):
+        with pytest.raises(DataCorrupt, match=f"{name} (cannot be read|has no header)"):
             _load(path)
     with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
         _load(tmp_path / "none.csv", None)
@@ -292,17 +292,17 @@ def _at(index, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_with(y=np.arange(60) - 1), r"y, row 0 .*: -1; allowed: 0 to"),
-        (_with(classes=np.array(["a", "b"])), r"y, row 2 .*: 2; allowed: 0 to 1"),
+        (_with(y=np.arange(60) - 1), "y, row 1: -1; allowed: 0 to"),
+        (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
         (_with(y=np.arange(60) / 2), "y is float64"),
         (_with(y=np.arange(59)), r"y has shape \[59\]; allowed: \[60\], as x"),
         (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
-        (_with(split=np.repeat("train", 60)), "split, row 0 .*'train'; allowed: private, public, test"),
+        (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
         (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
         (_with(x=np.zeros((60, 2, 2, 3))), r"x is float64\[60, 2, 2, 3\]; allowed"),
         (_with(x=np.array(["a"] * 60)), "x is <U1"),
-        (_at((7, 2, 3), np.nan), r"x, row 7 .*, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
-        (_at((7, 2, 3), 1.5), r"x, row 7 .*: 1\.5; allowed: \[0, 1\]"),
+        (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
+        (_at((7, 2, 3), 1.5), r"x, row 8, .*: 1\.5; allowed: \[0, 1\]"),
     ],
 )
 def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_path):
@@ -313,7 +313,7 @@ def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_pa
 def test_infinite_features_of_rows_are_refused_and_a_schema_for_an_npz_too(tmp_path):
     x = np.zeros((60, 3))
     x[9, 1] = np.inf
-    with pytest.raises(DataCorrupt, match=r"x, row 9 .*, position \[1\]: inf; allowed: finite numbers"):
+    with pytest.raises(DataCorrupt, match=r"x, row 10, position \[1\]: inf; allowed: finite numbers"):
         _load(_npz(tmp_path, x=x, y=np.arange(60) % 2), None)
     with pytest.raises(InvalidInput, match=r"allowed: only with \.csv and \.parquet"):
         _load(_npz(tmp_path, **_images()), None, schema=tmp_path / "a.toml")
