@@ -1,4 +1,4 @@
-"""The coordinator's folder: where everything lies, and its settings, which people edit."""
+"""The coordinator's folder: its files, and its settings, which people edit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
 from runtime.address import check_address
 from runtime.files import read
-
-HOME_VARIABLE = "CONCLAVE_COORDINATOR_HOME"
-DEFAULT_HOME = Path("~/.conclave-coordinator")
 
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",

@@ -7,39 +7,35 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from guardian.home import (
-    DEFAULT_HOME,
-    HOME_VARIABLE,
-    GuardianHome,
-    GuardianSettings,
-    accept_certificate,
-    create_guardian,
-)
-from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, Refused
-from protocols.study.file import read_study
-from runtime.cli import CONTEXT, EPILOG, json_option, run_group, show_server_error
+from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group, show_server_error
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
 
+if TYPE_CHECKING:
+    from guardian.home import GuardianHome
+
 PROGRAM = "conclave-guardian"
+HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
+DEFAULT_HOME = Path("~/.conclave-guardian")
 _NEXT = {
     "already_serving": "stop the other serve, or give another --home",
     "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
 }
-_guardian_home_option = click.option(
-    "--home",
-    "home_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar=HOME_VARIABLE,
-    default=DEFAULT_HOME,
-    show_envvar=True,
-    help=f"The guardian's folder [{DEFAULT_HOME}].",
-)
+
+
+def _home(folder: Path) -> GuardianHome:
+    from guardian.home import GuardianHome
+
+    return GuardianHome(folder)
+
+
+_guardian_home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The guardian's folder")
 
 
 @click.group(epilog=EPILOG, context_settings=CONTEXT)
@@ -65,14 +61,15 @@ def cli() -> None:
 @click.option("--metrics-port", type=int, default=9465, show_default=True, help="Port on 127.0.0.1; 0 for none.")
 @_guardian_home_option
 @json_option
-def init(name: str, coordinator: str, listen: str, metrics_port: int, home_folder: Path, as_json: bool) -> None:
+def init(name: str, coordinator: str, listen: str, metrics_port: int, home: GuardianHome, as_json: bool) -> None:
     """Make a guardian's keys and its request for a certificate.
 
     \b
     Example:
       conclave-guardian init --name notary --coordinator centre
     """
-    home = GuardianHome(home_folder)
+    from guardian.home import GuardianSettings, create_guardian
+
     settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
     made = create_guardian(home, settings)
     if as_json:
@@ -91,14 +88,15 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home_folde
 @click.argument("authority_file", type=click.Path(path_type=Path))
 @_guardian_home_option
 @json_option
-def accept(certificate_file: Path, authority_file: Path, home_folder: Path, as_json: bool) -> None:
+def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_json: bool) -> None:
     """Check and keep the certificate that came back, and the consortium's.
 
     \b
     Example:
       conclave-guardian accept notary.pem authority.pem
     """
-    home = GuardianHome(home_folder)
+    from guardian.home import accept_certificate
+
     identity = accept_certificate(
         home, read_received(certificate_file), read_received(authority_file), now=datetime.datetime.now(datetime.UTC)
     )
@@ -113,14 +111,13 @@ def accept(certificate_file: Path, authority_file: Path, home_folder: Path, as_j
 @cli.command(epilog=EPILOG)
 @_guardian_home_option
 @json_option
-def show(home_folder: Path, as_json: bool) -> None:
+def show(home: GuardianHome, as_json: bool) -> None:
     """Print what the [confidentiality] of a study says of this guardian.
 
     \b
     Example:
       conclave-guardian show
     """
-    home = GuardianHome(home_folder)
     lines = {"guardian": home.settings().name, **home.public_keys()}
     if as_json:
         print_json(lines)
@@ -134,7 +131,7 @@ def show(home_folder: Path, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 @_guardian_home_option
 @json_option
-def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> None:
+def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> None:
     """Say in plain words what a study asks of this guardian, ask, and open a ledger for it.
 
     \b
@@ -142,8 +139,9 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
       conclave-guardian approve study.toml
     """
     from guardian.studies import approve_study, check_study, describe
+    from protocols.crypto.randomness import system_source
+    from protocols.study.file import read_study
 
-    home = GuardianHome(home_folder)
     study, today = read_study(study_file), datetime.datetime.now(datetime.UTC).date()
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
@@ -161,14 +159,13 @@ def approve(study_file: Path, yes: bool, home_folder: Path, as_json: bool) -> No
 @click.argument("fingerprint")
 @_guardian_home_option
 @json_option
-def deny(fingerprint: str, home_folder: Path, as_json: bool) -> None:
+def deny(fingerprint: str, home: GuardianHome, as_json: bool) -> None:
     """Deny a coordinator's key from now on, for instance one that was read by others.
 
     \b
     Example:
       conclave-guardian deny 0A:1B:2C:...
     """
-    home = GuardianHome(home_folder)
     home.settings()
     denied = home.deny(fingerprint)
     if as_json:
@@ -180,7 +177,7 @@ def deny(fingerprint: str, home_folder: Path, as_json: bool) -> None:
 @cli.command(epilog=EPILOG)
 @click.option("--listen", help="Where it listens, HOST:PORT [as guardian.toml says].")
 @_guardian_home_option
-def serve(listen: str | None, home_folder: Path) -> int:
+def serve(listen: str | None, home: GuardianHome) -> int:
     """Converse with the coordinator about batches, until Ctrl-C or SIGTERM.
 
     One JSON object a line on standard error says what happens; no votes, shares or labels. On 127.0.0.1 there are
@@ -193,14 +190,13 @@ def serve(listen: str | None, home_folder: Path) -> int:
     from guardian.serving import serve_guardian
     from runtime.signals import until_signalled
 
-    home = GuardianHome(home_folder)
     return until_signalled(lambda stop: serve_guardian(home, listen=listen, stop=stop, log=Log(sys.stderr)))
 
 
 @cli.command(epilog=EPILOG)
 @_guardian_home_option
 @json_option
-def status(home_folder: Path, as_json: bool) -> None:
+def status(home: GuardianHome, as_json: bool) -> None:
     """Show the approved studies: batches, queries answered, answers left.
 
     \b
@@ -209,7 +205,7 @@ def status(home_folder: Path, as_json: bool) -> None:
     """
     from guardian.serving import guardian_status
 
-    figures = guardian_status(GuardianHome(home_folder))
+    figures = guardian_status(home)
     if as_json:
         print_json(figures)
         return

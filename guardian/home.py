@@ -34,8 +34,6 @@ from protocols.reading import read_text, read_toml
 from runtime.address import check_address
 from runtime.files import read, write
 
-HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
-DEFAULT_HOME = Path("~/.conclave-guardian")
 KEY_BYTES = 32
 _DENIED_BYTES = 2**20
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import exp, pi, sqrt
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import ndtr, ndtri
 
 from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
 from protocols.crypto.randomness import RandomSource
@@ -62,7 +62,7 @@ def cryptographic(source: RandomSource) -> StandardNormal:
         high = (words[:, 0] & np.uint64(2**63 - 1)).astype(np.float64)
         low = words[:, 1].astype(np.float64) + 0.5
         u = high * 2.0**-64 + low * 2.0**-128
-        z: Float64[ndarray, "..."] = sign * ndtri(u)
+        z: Float64[ndarray, "..."] = sign * scipy.special.ndtri(u)
         return z.reshape(shape)
 
     return draw
@@ -98,7 +98,7 @@ def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> 
     density = 1 / (sigma * sqrt(2 * pi))
     eta = (2 * total_weight + sigma * (10 * _SPLITS + 4)) * 2.0**-53
     near = classes * 2 * eta * density
-    far = classes * (classes - 1) * 2 * ndtr(-_SPLITS) * 4 * eta[-1] * density
+    far = classes * (classes - 1) * 2 * scipy.special.ndtr(-_SPLITS) * 4 * eta[-1] * density
     return float((near + far).min()) + 2 * classes * _TAIL
 
 

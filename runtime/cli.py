@@ -1,10 +1,15 @@
-"""A program's commands, imported when they are called for, and how errors reach people: a code, and what to do next."""
+"""A program's commands, imported when they are called for, and how errors reach people: a code, and what to do next.
+
+A module of commands imports at its top what its flags need, and each command imports in its function what it runs:
+--help of any command needs neither NumPy nor a package for keys, plots or teachers.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -38,7 +43,22 @@ _ERRORS: Final[tuple[tuple[type[ConclaveError], int, str, str], ...]] = (
     (ConclaveError, 1, "error", "run the command again; if it fails again, report it"),
 )
 
+F = TypeVar("F", bound=Callable[..., object])
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON on standard output.")
+
+
+def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Path, whose: str) -> Callable[[F], F]:
+    """The option --home of a program, whose commands are given `home`: what open_home makes of the expanded folder."""
+    return click.option(
+        "--home",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar=variable,
+        default=default,
+        show_envvar=True,
+        help=f"{whose} [{default}].",
+        callback=lambda context, parameter, folder: open_home(folder.expanduser()),
+    )
 
 
 class CommandTable(click.Group):

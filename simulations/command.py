@@ -8,11 +8,9 @@ import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any  # values of flags, as click gives them
+from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
-import tomli_w
-from rich.console import Console
 
 from protocols.errors import (
     BudgetExceeded,
@@ -28,16 +26,11 @@ from runtime.files import write_atomically
 from simulations.ask.command import ask_flags
 from simulations.audit.command import audit_flags
 from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
-from simulations.pipeline import run, study_of
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
-from simulations.planning.plan import make_plan, must_afford
-from simulations.planning.terminal import print_plan
-from simulations.progress import Reporter
-from simulations.report.terminal import print_rows, print_summary
-from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment, read_config, write_config
-from simulations.stages.inputs import read_inputs
-from simulations.sweep import read_sweep, run_sweep
+
+if TYPE_CHECKING:
+    from simulations.progress import Reporter
+    from simulations.setup.experiment import Experiment
 
 Flags = dict[str, Any]
 
@@ -116,6 +109,12 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
       conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
     """
+    from simulations.pipeline import run, study_of
+    from simulations.planning.plan import make_plan, must_afford
+    from simulations.planning.terminal import print_plan
+    from simulations.report.terminal import print_summary
+    from simulations.stages.inputs import read_inputs
+
     if flags["sweep_file"]:
         for name in ("dry_run", "resume"):
             if flags[name]:
@@ -171,6 +170,11 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
     """
+    from simulations.pipeline import study_of
+    from simulations.planning.plan import make_plan
+    from simulations.planning.terminal import print_plan
+    from simulations.stages.inputs import read_inputs
+
     settings, reporter = settings_from(flags), _reporter(flags)
     check_idle_analyses(settings, given_settings(flags), votes=False)
     if not flags["optimise"]:
@@ -208,6 +212,9 @@ def sweep_flags(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def accountants_flags(as_json: bool) -> None:
     """Every accountant of --accountant: what its figure means, and whether it charges budgets and may be published."""
+    from simulations.report.terminal import print_rows
+    from simulations.setup.accountants import accountant_table
+
     table = accountant_table()
     if as_json:
         click.echo(json.dumps([asdict(row) | {"publishable": row.publishable} for row in table], indent=2))
@@ -225,6 +232,8 @@ def accountants_flags(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
     """Two runs side by side: settings that differ, figures, and whether they may be compared at all."""
+    from rich.console import Console
+
     from simulations.report.compare import compare_runs
 
     comparison = compare_runs(Path(run_a), Path(run_b))
@@ -264,6 +273,8 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _reporter(flags: Flags) -> Reporter:
+    from simulations.progress import Reporter
+
     return Reporter(quiet=bool(flags["quiet"]))
 
 
@@ -281,6 +292,8 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
     started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
     """
+    from simulations.setup.experiment import write_config
+
     name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
@@ -302,6 +315,8 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
 def _resumed(flags: Flags) -> Experiment:
     """The settings of the run in --out; flags that are given must agree with them."""
+    from simulations.setup.experiment import read_config
+
     if not flags["out"]:
         raise InvalidInput("--resume needs --out, the folder of the run to go on with")
     stored = read_config(Path(flags["out"]) / "config.toml")
@@ -316,8 +331,12 @@ def _resumed(flags: Flags) -> Experiment:
 
 
 def _sweep(flags: Flags) -> None:
+    import tomli_w
+
     from simulations.plots.figures import sweep_figure, write_figure
+    from simulations.report.terminal import print_rows
     from simulations.results.files import environment
+    from simulations.sweep import read_sweep, run_sweep
 
     reporter, host = _reporter(flags), host_from(flags)
     sweep = read_sweep(Path(flags["sweep_file"]), given=given_settings(flags))

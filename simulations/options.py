@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-import platformdirs
 
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
@@ -17,9 +16,11 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
-from simulations.setup.accountants import BAYESIAN, accountant_table, named_accountants
-from simulations.setup.experiment import Experiment, experiment, parse_seeds
-from simulations.stages.inputs import Host
+from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
+
+if TYPE_CHECKING:
+    from simulations.setup.experiment import Experiment
+    from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -31,7 +32,6 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
 
 
-_ANALYSES = [row.name for row in accountant_table() if not row.charges]
 # Settings that say how votes come about; stored votes have come about.
 _DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
@@ -61,7 +61,7 @@ _SETTINGS = [
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest that the view allows]; and, "
-          f"as a list, what analyses the votes for research: {', '.join(_ANALYSES)}."),
+          f"as a list, what analyses the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     _flag("--gamma", "lnmax: inverse scale of the Laplace noise, per vote [the --sigma it would have otherwise].",
@@ -117,6 +117,8 @@ def settings_flags(function: F) -> F:
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
+    from simulations.setup.experiment import Experiment, parse_seeds
+
     given = {key: value for key, value in flags.items() if value is not None and key in Experiment.model_fields}
     if "seeds" in given:
         given["seeds"] = parse_seeds(str(given["seeds"]))
@@ -125,6 +127,8 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
 
 def settings_from(flags: dict[str, object]) -> Experiment:
     """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    from simulations.setup.experiment import experiment
+
     given = given_settings(flags)
     if "votes" in given:
         idle = [name for name in _DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
@@ -150,6 +154,10 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
 def host_from(flags: dict[str, object]) -> Host:
     """Where this run finds data and caches, and on what it runs."""
+    import platformdirs
+
+    from simulations.stages.inputs import Host
+
     data = flags["data_dir"] or os.environ.get("CONCLAVE_DATA")
     cache = flags["cache_dir"] or os.environ.get("CONCLAVE_CACHE") or platformdirs.user_cache_dir("conclave")
     workers = flags["workers"]

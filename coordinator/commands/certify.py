@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.members.authority import Authority, authority_pem
-from coordinator.store.store import Store
 from runtime.cli import EPILOG, json_option
 from runtime.files import read_received, write
 from runtime.printing import print_json
 
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
+
 
 @click.group(epilog=EPILOG)
 def guardian() -> None:
-    """Certify the guardian of another organisation, which runs conclave-guardian itself.
+    """Certify a guardian, which another organisation runs with conclave-guardian.
 
     \b
     Example:
@@ -32,8 +33,8 @@ def guardian() -> None:
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
 @home_option
 @json_option
-def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, as_json: bool) -> None:
-    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
+def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
+    """At the COORDINATOR: issue the certificate that a guardian requests, if its key has this fingerprint.
 
     Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
 
@@ -41,7 +42,9 @@ def certify(request_file: Path, fingerprint: str, out: Path, home_folder: Path, 
     Example:
       conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
     """
-    home = CoordinatorHome(home_folder)
+    from coordinator.members.authority import Authority, authority_pem
+    from coordinator.store.store import Store
+
     settings = home.settings()
     with Store(home) as store:
         authority_of_home = Authority(home, store, settings)

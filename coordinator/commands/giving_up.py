@@ -1,19 +1,18 @@
-"""give-up: ends a batch that nobody can finish any more, so that its study goes on."""
+"""give-up: ends a batch that nobody can finish any more, so that its study can continue."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.status import study_status
-from coordinator.store.store import Store
-from protocols.budgets.filter import NANO
 from protocols.errors import Refused
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -21,8 +20,8 @@ from runtime.printing import print_json, table
 @click.option("--yes", is_flag=True, help="Give it up without asking.")
 @home_option
 @json_option
-def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
-    """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
+def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
+    """Give up the batch of STUDY that cannot be finished: it gets no labels, and its charges stand.
 
     \b
     Example:
@@ -30,8 +29,10 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
     """
     from coordinator.labelling.giving_up import give_up as end
     from coordinator.labelling.giving_up import stuck_batch
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+    from protocols.budgets.filter import NANO
 
-    home = CoordinatorHome(home_folder)
     home.settings()
     with Store(home) as store:
         found = stuck_batch(store, study)
@@ -64,7 +65,7 @@ def give_up(study: str, yes: bool, home_folder: Path, as_json: bool) -> None:
 
 
 def _why(study: str, message: str, guardian: str | None) -> str:
-    """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
+    """Why the labelling stopped; a person must check whether a guardian is back."""
     said = f"its labelling stopped: {message}\n"
     if guardian is None:
         return said

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from coordinator.home import DEFAULT_HOME, HOME_VARIABLE
-from protocols.errors import (
-    ConclaveError,
-)
-from runtime.cli import CONTEXT, EPILOG, CommandTable, run_group, show_server_error
+from protocols.errors import ConclaveError
+from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group, show_server_error
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 PROGRAM: Final = "conclave-coordinator"
-# A command is imported when it is called for: most need neither gRPC nor torch.
+HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
+DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
+# A command is imported when it is called: most need neither gRPC nor torch.
 COMMANDS: Final[dict[str, str]] = {
     "init": "coordinator.commands.membership:init",
     "invite": "coordinator.commands.membership:invite",
@@ -67,22 +69,20 @@ def cli() -> None:
     """
 
 
-home_option = click.option(
-    "--home",
-    "home_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar=HOME_VARIABLE,
-    default=DEFAULT_HOME,
-    show_envvar=True,
-    help=f"The coordinator's folder [{DEFAULT_HOME}].",
-)
+def _home(folder: Path) -> CoordinatorHome:
+    from coordinator.home import CoordinatorHome
+
+    return CoordinatorHome(folder)
+
+
+home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The coordinator's folder")
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     return run_group(cli, arguments, program=PROGRAM, show_error=show_error)
 
 
 def show_error(error: ConclaveError) -> int:
-    """Says what went wrong and what to do next, on standard error; the exit code."""
+    """Prints what went wrong and what to do next, on standard error; returns the exit code."""
     return show_server_error(error, program=PROGRAM, steps=_NEXT)

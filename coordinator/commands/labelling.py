@@ -5,21 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.labelling.pool import stored_pool
-from coordinator.status import alive, job_line
-from coordinator.store.labelled import check_labelled_here
-from coordinator.store.rows import Job
-from coordinator.store.store import Store
 from coordinator.students import STUDENTS
 from protocols.errors import InvalidInput
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
+    from coordinator.store.rows import Job
+    from coordinator.store.store import Store
 
 _EVERY_S = 0.2
 _LINE_EVERY_S = 1.0
@@ -36,15 +35,15 @@ _wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; 
 @_wait_option
 @home_option
 @json_option
-def label(study: str, student: str | None, wait: bool, home_folder: Path, as_json: bool) -> int:
-    """Have serve label the pool of STUDY, in batches that every budget can bear.
+def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
+    """Have serve label the pool of STUDY, in batches that every budget can pay for.
 
     \b
     Examples:
       conclave-coordinator label heart --wait
       conclave-coordinator label heart --student mlp      (an interactive study)
     """
-    with _store(home_folder) as store:
+    with _store(home) as store:
         job = store.job(study)
         if job is None or (job.ended and job.state != "finished"):
             job = _ask(store, study, student)
@@ -57,14 +56,16 @@ def label(study: str, student: str | None, wait: bool, home_folder: Path, as_jso
 @_wait_option
 @home_option
 @json_option
-def resume(study: str, student: str | None, wait: bool, home_folder: Path, as_json: bool) -> int:
-    """Go on with a labelling of STUDY that stopped: what was asked is asked again as it was, and costs nothing more.
+def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
+    """Resume a stopped labelling of STUDY: the same questions are asked again, which costs nothing more.
 
     \b
     Example:
       conclave-coordinator resume heart --wait
     """
-    with _store(home_folder) as store:
+    from coordinator.store.labelled import check_labelled_here
+
+    with _store(home) as store:
         job = store.job(study)
         if job is None:
             check_labelled_here(store.study(study))
@@ -81,16 +82,17 @@ def resume(study: str, student: str | None, wait: bool, home_folder: Path, as_js
 @click.option("--device", default="auto", show_default=True, help="auto | cpu | cuda.")
 @home_option
 @json_option
-def train(study: str, kind: str, seed: int, device: str, home_folder: Path, as_json: bool) -> None:
+def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, as_json: bool) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 
     \b
     Example:
       conclave-coordinator train heart --student mlp
     """
+    from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
 
-    with _store(home_folder) as store:
+    with _store(home) as store:
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, labelled.study)
         trained = train_student(labelled, pool, kind=kind, seed=seed, device=device)
@@ -111,13 +113,16 @@ def train(study: str, kind: str, seed: int, device: str, home_folder: Path, as_j
     click.echo(f"next: conclave-coordinator release {study}")
 
 
-def _store(home_folder: Path) -> Store:
-    home = CoordinatorHome(home_folder)
+def _store(home: CoordinatorHome) -> Store:
+    from coordinator.store.store import Store
+
     home.settings()
     return Store(home)
 
 
 def _ask(store: Store, name: str, student: str | None) -> Job:
+    from coordinator.store.labelled import check_labelled_here
+
     study = store.study(name)
     check_labelled_here(study)
     interactive = study.mechanism.interactive
@@ -128,7 +133,9 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
 
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
-    """Shows where a job stands, to its end if `wait`; the exit code."""
+    """Shows a job's progress, to its end if `wait`; returns the exit code."""
+    from coordinator.status import alive, job_line
+
     if not job.ended and alive(store) is None:
         click.echo(
             "no serve runs on this home; the labelling begins when one does: conclave-coordinator serve", err=True

@@ -5,19 +5,20 @@ from __future__ import annotations
 import datetime
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome, CoordinatorSettings
-from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
-from coordinator.store.store import Store
-from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
 from runtime.files import write
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
+    from coordinator.store.store import Store
 
 
 @click.command(epilog=EPILOG)
@@ -40,7 +41,7 @@ def init(
     enrol_listen: str | None,
     certificate_days: int,
     metrics_port: int,
-    home_folder: Path,
+    home: CoordinatorHome,
     as_json: bool,
 ) -> None:
     """Make the consortium's authority, this coordinator's certificate and its store.
@@ -49,6 +50,9 @@ def init(
     Example:
       conclave-coordinator init --consortium heart --coordinator centre --address centre.example.org:7443
     """
+    from coordinator.home import CoordinatorSettings
+    from coordinator.members.authority import create_consortium
+
     host, _, port = check_address("--address", address).rpartition(":")
     enrol_address = enrol_address or f"{host}:{int(port) + 1}"
     enrol_port = check_address("--enrol-address", enrol_address).rpartition(":")[2]
@@ -62,7 +66,6 @@ def init(
         certificate_days=certificate_days,
         metrics_port=metrics_port,
     )
-    home = CoordinatorHome(home_folder)
     made = create_consortium(home, settings)
     if as_json:
         print_json({"home": str(home.folder), "fingerprint": made.fingerprint, **asdict(settings)})
@@ -78,14 +81,17 @@ def init(
 @click.option("--out", type=click.Path(path_type=Path), help="File to write [invitation-PARTY.toml].")
 @home_option
 @json_option
-def invite(party: str, out: Path | None, home_folder: Path, as_json: bool) -> None:
-    """Write an invitation for PARTY, with a token that works once; older ones of the party stop working.
+def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -> None:
+    """Write an invitation for PARTY, with a token that works once; the party's older invitations become invalid.
 
     \b
     Example:
       conclave-coordinator invite hospital-a --out invitation.toml
     """
-    home = CoordinatorHome(home_folder)
+    from coordinator.members.authority import Authority, authority_pem, invitation_toml
+    from coordinator.store.store import Store
+    from protocols.crypto.identity import check_name
+
     settings = home.settings()
     check_name(party)
     file = out or Path(f"invitation-{party}.toml")
@@ -105,14 +111,14 @@ def invite(party: str, out: Path | None, home_folder: Path, as_json: bool) -> No
 @click.command(epilog=EPILOG)
 @home_option
 @json_option
-def requests(home_folder: Path, as_json: bool) -> None:
-    """List the requests for a certificate that wait for approval.
+def requests(home: CoordinatorHome, as_json: bool) -> None:
+    """List the certificate requests that wait for approval.
 
     \b
     Example:
       conclave-coordinator requests
     """
-    with _store(home_folder) as store:
+    with _store(home) as store:
         waiting = store.members.pending()
     if as_json:
         print_json([{"party": r.party, "fingerprint": r.fingerprint, "asked_s": r.asked_s} for r in waiting])
@@ -130,14 +136,16 @@ def requests(home_folder: Path, as_json: bool) -> None:
 @click.option("--fingerprint", required=True, help="The fingerprint as the hospital read it out.")
 @home_option
 @json_option
-def approve(party: str, fingerprint: str, home_folder: Path, as_json: bool) -> None:
-    """Issue the certificate that PARTY asks for, if its key has this fingerprint.
+def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) -> None:
+    """Issue the certificate that PARTY requests, if its key has this fingerprint.
 
     \b
     Example:
       conclave-coordinator approve hospital-a --fingerprint 0A:1B:2C:...
     """
-    home = CoordinatorHome(home_folder)
+    from coordinator.members.authority import Authority
+    from coordinator.store.store import Store
+
     settings = home.settings()
     with Store(home) as store:
         issued = Authority(home, store, settings).approve(party, key_fingerprint=fingerprint)
@@ -153,17 +161,20 @@ def approve(party: str, fingerprint: str, home_folder: Path, as_json: bool) -> N
 @click.option("--reason", default="revoked by the operator", show_default=True, help="Why, for the audit log.")
 @home_option
 @json_option
-def revoke(party: str | None, serial: str | None, reason: str, home_folder: Path, as_json: bool) -> None:
-    """Deny PARTY from now on: its certificates, invitations and requests. A running serve cuts it off within a second.
+def revoke(party: str | None, serial: str | None, reason: str, home: CoordinatorHome, as_json: bool) -> None:
+    """Deny PARTY from now on: its certificates, invitations and requests. A running serve disconnects it within a
+    second.
 
     \b
     Examples:
       conclave-coordinator revoke hospital-a --reason "laptop stolen"
       conclave-coordinator revoke --serial 1234567890
     """
+    from coordinator.members.authority import Authority
+    from coordinator.store.store import Store
+
     if (party is None) == (serial is None):
         raise InvalidInput("give a PARTY or a --serial, one of them")
-    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         denied = Authority(home, store, settings).revoke(party=party, serial=serial, reason=reason[:500])
@@ -174,8 +185,9 @@ def revoke(party: str | None, serial: str | None, reason: str, home_folder: Path
     click.echo("It stays denied. To take the party back: conclave-coordinator invite, with a new key.")
 
 
-def _store(home_folder: Path) -> Store:
-    home = CoordinatorHome(home_folder)
+def _store(home: CoordinatorHome) -> Store:
+    from coordinator.store.store import Store
+
     home.settings()
     return Store(home)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import datetime
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
 from protocols.errors import InvalidInput
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 _FAILED = 8
 
@@ -49,7 +52,7 @@ def release(
     named: tuple[str, ...],
     unproven: tuple[str, ...],
     labels_only: bool,
-    home_folder: Path,
+    home: CoordinatorHome,
     as_json: bool,
 ) -> None:
     """Write the signed release of STUDY: labels, student, privacy statement, and the evidence for them.
@@ -65,7 +68,6 @@ def release(
     from coordinator.store.labelled import check_labelled_here
     from coordinator.store.store import Store
 
-    home = CoordinatorHome(home_folder)
     home.settings()
     target = out or Path(f"release-{study}")
     if target.exists():

@@ -1,30 +1,33 @@
-"""serve: the coordinator itself, until it is stopped."""
+"""serve: runs the coordinator until it is stopped."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.serving import serve as serve_home
 from runtime.cli import EPILOG
 from runtime.logs import Log
 from runtime.signals import until_signalled
 
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
+
 
 @click.command(epilog=EPILOG)
 @home_option
-def serve(home_folder: Path) -> int:
+def serve(home: CoordinatorHome) -> int:
     """Serve the nodes of the hospitals and run labellings, until Ctrl-C or SIGTERM.
 
-    One JSON object a line on standard error says what happens. A labelling that was under way goes on by itself. On
-    127.0.0.1 there are /healthz and /metrics.
+    Logs are JSON lines on standard error. A labelling that was under way continues by itself. /healthz and /metrics are
+    on 127.0.0.1.
 
     \b
     Example:
       conclave-coordinator serve
     """
-    return until_signalled(lambda stop: serve_home(CoordinatorHome(home_folder), stop=stop, log=Log(sys.stderr)))
+    from coordinator.serving import serve as serve_home
+
+    return until_signalled(lambda stop: serve_home(home, stop=stop, log=Log(sys.stderr)))

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
-from typing import Any  # the values of a JSON object
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
 
 from coordinator.commands.group import home_option
 from coordinator.commands.study import seat_rows
-from coordinator.home import CoordinatorHome
-from coordinator.status import read_status
-from coordinator.store.store import Store
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 _EVERY_S = 1.0
 
@@ -24,14 +23,16 @@ _EVERY_S = 1.0
 @click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
 @home_option
 @json_option
-def status(watch: bool, home_folder: Path, as_json: bool) -> None:
+def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
     """Show who is connected, rounds, answers left and budget used.
 
     \b
     Example:
       conclave-coordinator status --watch
     """
-    home = CoordinatorHome(home_folder)
+    from coordinator.status import read_status
+    from coordinator.store.store import Store
+
     home.settings()
     with Store(home) as store:
         while True:

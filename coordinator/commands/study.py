@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Any  # a row of a status
+from typing import TYPE_CHECKING, Any  # a row of a status
 
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.home import CoordinatorHome
-from coordinator.labelling.pool import read_pool
-from coordinator.labelling.study_creation import TEMPLATE, create_study
-from coordinator.status import study_status
-from coordinator.store.store import Store
-from protocols.study.file import read_study
-from protocols.study.queries import pool_digest
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
+
+if TYPE_CHECKING:
+    from coordinator.home import CoordinatorHome
 
 
 @click.group(epilog=EPILOG)
@@ -31,20 +27,25 @@ def study() -> None:
 @click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
 @home_option
 @json_option
-def create(study_file: Path | None, pool_file: Path | None, template: bool, home_folder: Path, as_json: bool) -> None:
-    """Check STUDY_FILE and its pool of public queries, and keep both. A study with a querier has no pool.
+def create(
+    study_file: Path | None, pool_file: Path | None, template: bool, home: CoordinatorHome, as_json: bool
+) -> None:
+    """Check STUDY_FILE and its pool of public queries, and store both. A study with a querier has no pool.
 
     \b
     Examples:
       conclave-coordinator study create --template > study.toml
       conclave-coordinator study create study.toml --pool pool.npy
     """
+    from coordinator.labelling.study_creation import TEMPLATE, create_study
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+
     if template:
         click.echo(TEMPLATE, nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE, with --pool FILE unless a querier asks in it, or --template")
-    home = CoordinatorHome(home_folder)
     settings = home.settings()
     with Store(home) as store:
         today = datetime.datetime.now(datetime.UTC).date()
@@ -66,12 +67,16 @@ def create(study_file: Path | None, pool_file: Path | None, template: bool, home
 @click.option("--study", "study_file", type=click.Path(path_type=Path), help="Read a csv's columns as this study does.")
 @json_option
 def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
-    """Print what the [terms] of a study say of a pool of public queries.
+    """Print what the [terms] of a study say about a pool of public queries.
 
     \b
     Example:
       conclave-coordinator study pool-digest pool.npy
     """
+    from coordinator.labelling.pool import read_pool
+    from protocols.study.file import read_study
+    from protocols.study.queries import pool_digest
+
     terms = None if study_file is None else read_study(study_file).terms
     pool = read_pool(pool_file, features=() if terms is None else terms.features)
     figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
@@ -84,7 +89,7 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
 
 
 def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows of a study's seats, answers left first."""
+    """Columns and rows for a study's seats, with the answers left first."""
     columns = ["seat", "connected", "answers left", "epsilon used", "epsilon guaranteed", "delta", "left out of"]
     rows: list[list[object]] = [
         [

@@ -1,4 +1,4 @@
-"""Creating a study: what must hold before anybody is asked to approve it, and the commented template of its file."""
+"""Creating a study: the checks before anybody is asked to approve it, and the commented template of its file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from runtime.files import make_folder, sync_folder, write
 def create_study(
     store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
 ) -> Study:
-    """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
+    """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
     today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
     """
@@ -59,7 +59,7 @@ def create_study(
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
                 raise InvalidInput(f"{folder} holds a ledger that the store does not know; allowed: another name")
-            if folder.exists():  # of a creation that was interrupted before the store knew of it
+            if folder.exists():  # from a creation that was interrupted before the store knew of it
                 shutil.rmtree(folder)
             part.rename(folder)
             sync_folder(folder.parent)
@@ -71,7 +71,7 @@ def create_study(
 
 
 def _pool(study: Study, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
-    """The public queries; None where a querier has queries of its own, which nobody else sees."""
+    """The public queries; None if a querier asks about its own, which nobody else sees."""
     if (pool_file is None) != (study.confidentiality.querier is not None):
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"

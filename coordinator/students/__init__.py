@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from coordinator.students.student import StudentKind
 from protocols.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from coordinator.students.student import StudentKind
 
 # Each entry is a function of `device` that returns a StudentKind. To add a student: one file and one line.
 STUDENTS: Final[dict[str, str]] = {

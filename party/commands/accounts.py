@@ -5,21 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any  # the values of a JSON object
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
-import numpy as np
-from cryptography.x509 import Certificate
 
-from party.budget.policy import Approval, Policy
 from party.commands.group import VERIFICATION_FAILED, home_option
-from party.home import PartyHome
-from party.lifetime import seats_of
-from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
-from protocols.ledger.ledger import Balance, Ledger
-from protocols.study.study import Study
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+    from party.budget.policy import Approval
+    from party.home import PartyHome
+    from protocols.ledger.ledger import Balance
+    from protocols.study.study import Study
 
 
 @click.group()
@@ -35,14 +35,15 @@ def audit() -> None:
 @budget.command(epilog=EPILOG)
 @home_option
 @json_option
-def show(home_folder: Path, as_json: bool) -> None:
+def show(home: PartyHome, as_json: bool) -> None:
     """Shows the answers left in every study, the epsilon used of its cap, and the lifetime caps.
 
     \b
     Example:
       conclave-party budget show
     """
-    home = PartyHome(home_folder.expanduser().resolve())
+    from party.budget.policy import Policy
+
     settings = home.settings()
     with Policy(settings.policy) as policy:
         seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
@@ -83,7 +84,7 @@ def show(home_folder: Path, as_json: bool) -> None:
 @home_option
 @json_option
 @click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
-def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | None) -> int:
+def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | None) -> int:
     """Checks this node's logs and the signatures that it kept, and whether a release agrees with what was signed.
 
     \b
@@ -92,9 +93,12 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
       conclave-party audit verify heart --release release/
     """
     from party.audit import audit_seat
+    from party.budget.policy import Policy
+    from party.lifetime import seats_of
     from party.release_labels import released_labels
+    from protocols.crypto.identity import certificate_from_pem
+    from protocols.ledger.ledger import Ledger
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
     authority = certificate_from_pem(invitation.authority)
     with Policy(settings.policy) as policy:
@@ -144,7 +148,7 @@ def verify(study: str | None, home_folder: Path, as_json: bool, release: Path | 
 @home_option
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
-def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
+def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     """Ends a study at this node for ever. What it did not spend is available again under the lifetime cap.
 
     Labels that were released stay released.
@@ -153,9 +157,9 @@ def withdraw(study: str, home_folder: Path, as_json: bool, yes: bool) -> None:
     Example:
       conclave-party withdraw heart
     """
+    from party.budget.policy import Policy
     from party.budget.withdrawal import withdraw as end
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
@@ -190,6 +194,8 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
 
 def answers_left(study: Study, seat: str, spent: int) -> int:
     """How many queries the rest of a seat's cap affords, if all are answered."""
+    import numpy as np
+
     at = study.seats[seat]
     used = np.zeros(len(study.roster), np.int64)
     used[at] = spent
@@ -197,6 +203,10 @@ def answers_left(study: Study, seat: str, spent: int) -> int:
 
 
 def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
+    import numpy as np
+
+    from party.lifetime import seats_of
+
     study = home.study(approval.study)
     rows = []
     for seat in seats_of(study, approval.party):
@@ -223,6 +233,8 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
 
 def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
     """A seat's account and its unsettled batches; an untouched account if there is no ledger yet."""
+    from protocols.ledger.ledger import Balance, Ledger
+
     path = home.ledger(study.digest, seat)
     if path.exists():
         with Ledger(path) as ledger:

@@ -10,21 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from jaxtyping import Int64
-from numpy import ndarray
 
 from party.commands.group import home_option
-from party.home import PartyHome, write_private
-from party.settings import check_address
 from protocols.errors import DataUnavailable, InvalidInput, Refused
-from protocols.labelling.coordinator import Labelling
 from protocols.private_files import open_private
-from protocols.study.study import Study
-from protocols.study.terms import Terms
-from protocols.votes import ABSTAIN
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
+    from numpy import ndarray
+
+    from party.home import PartyHome
+    from protocols.labelling.coordinator import Labelling
+    from protocols.study.study import Study
+    from protocols.study.terms import Terms
 
 
 @click.command(epilog=EPILOG)
@@ -55,7 +57,7 @@ def ask(
     guardian: str,
     model: str | None,
     test_file: Path | None,
-    home_folder: Path,
+    home: PartyHome,
     as_json: bool,
 ) -> None:
     """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
@@ -77,11 +79,12 @@ def ask(
     from party.asking.report import ask_figures, markdown, report_lines
     from party.data import load_records
     from party.data.queries import read_queries
+    from party.home import write_private
+    from party.settings import check_address
     from protocols.levels.hidden_queries.dealing import precision_of
 
     if (model is None) != (test_file is None):
         raise click.UsageError("give --model and --test together, or none of them")
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
@@ -167,6 +170,8 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
     """row, label: the class's name, empty without one; state: answered, unanswered or not_asked."""
+    from protocols.votes import ABSTAIN
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "label", "state"])

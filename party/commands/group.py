@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,7 +19,10 @@ from protocols.errors import (
     StorageFailed,
     VerificationFailed,
 )
-from runtime.cli import CONTEXT, EPILOG, CommandTable, run_group
+from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
+
+if TYPE_CHECKING:
+    from party.home import PartyHome
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
@@ -98,15 +101,13 @@ def cli() -> None:
     """
 
 
-home_option = click.option(
-    "--home",
-    "home_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    envvar=HOME_VARIABLE,
-    default=DEFAULT_HOME,
-    show_envvar=True,
-    help=f"The node's folder [{DEFAULT_HOME}].",
-)
+def _home(folder: Path) -> PartyHome:
+    from party.home import PartyHome
+
+    return PartyHome(folder.resolve())
+
+
+home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The node's folder")
 
 
 def run_command(arguments: list[str]) -> int:

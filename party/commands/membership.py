@@ -8,28 +8,18 @@ import json
 import secrets
 import time
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from party.commands.group import home_option
-from party.home import PartyHome, make_home, write_private
-from party.settings import Invitation, read_invitation
-from protocols.crypto.identity import (
-    PEM_BYTES,
-    certificate_from_pem,
-    certificate_request,
-    fingerprint,
-    identify,
-    key_from_pem,
-    key_to_pem,
-    new_key,
-    to_pem,
-)
 from protocols.errors import InvalidInput, Refused
 from protocols.reading import TOML_BYTES, read_bytes
-from protocols.wire.enrolment import Enrol
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from party.home import PartyHome
+    from party.settings import Invitation
 
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0
@@ -96,7 +86,7 @@ policy = "policy.sqlite"
 @click.option("--new-key", is_flag=True, help="Throw the old key and certificate away, for a new invitation.")
 def init(
     invitation: Path,
-    home_folder: Path,
+    home: PartyHome,
     data_name: str | None,
     data_path: Path | None,
     loader: str | None,
@@ -116,11 +106,15 @@ def init(
       conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
           --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --settle
     """
+    from party.home import make_home, write_private
+    from party.settings import read_invitation
+    from protocols.crypto.identity import PEM_BYTES, fingerprint, key_from_pem
+
     given = (unit, epsilon, delta)
     if any(value is not None for value in given) and None in given:
         raise click.UsageError("--unit, --epsilon and --delta go together")
     invited = read_invitation(invitation)
-    home = make_home(home_folder.expanduser().resolve())
+    make_home(home.path)
     if home.invitation_file.exists() and home.invitation().party != invited.party:
         raise InvalidInput(f"{home.path} is the home of {home.invitation().party!r}; allowed: another --home")
     if new_key:
@@ -158,7 +152,7 @@ def init(
 @click.command(epilog=EPILOG)
 @home_option
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
-def enrol(home_folder: Path, wait_s: float) -> None:
+def enrol(home: PartyHome, wait_s: float) -> None:
     """Asks the coordinator for this node's certificate, which comes once the operator approved the fingerprint.
 
     \b
@@ -166,8 +160,9 @@ def enrol(home_folder: Path, wait_s: float) -> None:
       conclave-party enrol --wait 600
     """
     from party.connection.dialling import enrol as ask
+    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, certificate_request, key_from_pem, to_pem
+    from protocols.wire.enrolment import Enrol
 
-    home = PartyHome(home_folder.expanduser().resolve())
     invited = home.invitation()
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     request = to_pem(certificate_request(key, name=invited.party))
@@ -192,7 +187,7 @@ def enrol(home_folder: Path, wait_s: float) -> None:
 @click.command(epilog=EPILOG)
 @home_option
 @json_option
-def doctor(home_folder: Path, as_json: bool) -> int:
+def doctor(home: PartyHome, as_json: bool) -> int:
     """Names the step that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
@@ -202,7 +197,7 @@ def doctor(home_folder: Path, as_json: bool) -> int:
     from party.doctor import examine
 
     hops = []
-    for hop in examine(PartyHome(home_folder.expanduser().resolve())):
+    for hop in examine(home):
         hops.append(hop)
         if not as_json:
             click.echo(f"{'ok  ' if hop.ok else 'FAIL'}  {hop.name:<12} {hop.found}")
@@ -215,6 +210,9 @@ def doctor(home_folder: Path, as_json: bool) -> int:
 
 def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Writes the certificate if it is this node's own. Raises Refused."""
+    from party.home import write_private
+    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify, key_from_pem
+
     certificate = certificate_from_pem(pem)
     authority = certificate_from_pem(invited.authority)
     now = datetime.datetime.now(datetime.UTC)
@@ -226,6 +224,8 @@ def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
 
 
 def _fresh_key() -> bytes:
+    from protocols.crypto.identity import key_to_pem, new_key
+
     return key_to_pem(new_key())
 
 

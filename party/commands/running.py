@@ -8,22 +8,19 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from party.budget.policy import Approval, Policy
 from party.commands.accounts import answers_left
 from party.commands.group import home_option
-from party.home import PartyHome, write_private
-from party.open_home import mend_home
-from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
 from runtime.cli import EPILOG, INTERRUPTED
 
 if TYPE_CHECKING:
+    from party.budget.policy import Approval, Policy
+    from party.home import PartyHome
     from party.metrics import Counts
     from party.voting.answering import Answering
 
@@ -33,7 +30,7 @@ _APPROVALS_S: Final = 2.0
 
 @click.command(epilog=EPILOG)
 @home_option
-def run(home_folder: Path) -> int:
+def run(home: PartyHome) -> int:
     """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
 
     Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; charges are on disk at all times.
@@ -42,12 +39,15 @@ def run(home_folder: Path) -> int:
     Example:
       conclave-party run
     """
+    from party.budget.policy import Policy
     from party.connection.node import Node
+    from party.home import write_private
     from party.logs import Log
     from party.metrics import Counts, Metrics
+    from party.open_home import mend_home
     from party.voting.answering import Answering
+    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, invitation = home.settings(), home.invitation()
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     authority = certificate_from_pem(invitation.authority)

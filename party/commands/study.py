@@ -7,24 +7,19 @@ import datetime
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any  # the values of a JSON object
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
-import numpy as np
 
-from party.budget.approval_text import describe
-from party.budget.policy import Policy
-from party.budget.standing import Forecast
-from party.budget.watermarks import remember_approval
 from party.commands.group import home_option
-from party.data.pool import read_pool
-from party.data.shards import units_of
-from party.home import PartyHome
 from protocols.errors import InvalidInput, Refused
-from protocols.study.file import read_study
-from protocols.study.study import Study
-from protocols.study.terms import Terms
 from runtime.cli import EPILOG, json_option
+
+if TYPE_CHECKING:
+    from party.budget.standing import Forecast
+    from party.home import PartyHome
+    from protocols.study.study import Study
+    from protocols.study.terms import Terms
 
 
 @click.group()
@@ -36,7 +31,7 @@ def data() -> None:
 @click.argument("study")
 @home_option
 @json_option
-def check(study: str, home_folder: Path, as_json: bool) -> None:
+def check(study: str, home: PartyHome, as_json: bool) -> None:
     """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
 
     STUDY: a study's file, or the name of an approved study.
@@ -45,10 +40,12 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
     Example:
       conclave-party data check study.toml
     """
+    import numpy as np
+
     from party.data import load_records
+    from party.data.shards import units_of
     from party.voting.training import deals_of
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     terms = _terms(found)
     records = load_records(settings.data, terms)
@@ -94,16 +91,20 @@ def check(study: str, home_folder: Path, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="The study's public questions (.npy): the node then refuses any other.",
 )
-def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_file: Path | None) -> None:
+def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
     """Says in plain words what a study would spend and release, asks, and reserves its cap under the lifetime cap.
 
     \b
     Example:
       conclave-party approve study.toml --pool pool.npy
     """
+    from party.budget.approval_text import describe
+    from party.budget.policy import Policy
+    from party.budget.watermarks import remember_approval
+    from party.data.pool import read_pool
     from party.voting.training import check_private
+    from protocols.study.file import read_study
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, party = home.settings(), home.invitation().party
     study = read_study(study_file)
     terms = _terms(study)
@@ -143,16 +144,16 @@ def approve(study_file: Path, home_folder: Path, as_json: bool, yes: bool, pool_
 @click.argument("study")
 @home_option
 @json_option
-def train(study: str, home_folder: Path, as_json: bool) -> None:
+def train(study: str, home: PartyHome, as_json: bool) -> None:
     """Trains this hospital's teachers for an approved study. They are kept here and used by `run`.
 
     \b
     Example:
       conclave-party train heart
     """
+    from party.budget.policy import Policy
     from party.voting.training import train as train_teachers
 
-    home = PartyHome(home_folder.expanduser().resolve())
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]

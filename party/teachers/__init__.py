@@ -7,10 +7,12 @@ holds "module:function" strings, and a module is imported when its kind is asked
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from party.teachers.teacher import TeacherKind
 
 # Each entry is a function of `device` that returns a TeacherKind. To add a teacher: one file and one line.
 TEACHERS: Final[dict[str, str]] = {

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.levels.hidden_queries.inference.model import Dense, Model
+
+if TYPE_CHECKING:
+    from protocols.levels.hidden_queries.inference.model import Dense, Model
 
 # The kinds of teachers that can answer hidden queries.
 PRIVATE = ("logistic_regression", "mlp", "small_cnn")
@@ -78,4 +82,4 @@ def among_seen(scores: Dense, seen: Int64[ndarray, " seen"], *, classes: int) ->
     weights = np.repeat(scores.weights[:1], classes, axis=0)
     bias = np.repeat(scores.bias[:1] - 1, classes)
     weights[seen], bias[seen] = scores.weights, scores.bias
-    return Dense(weights, bias)
+    return replace(scores, weights=weights, bias=bias)

@@ -7,9 +7,9 @@ on mu^2 (Dong, Roth, Su 2022, Cor. 3.3; Smith & Thakurta 2022, arXiv 2210.17520)
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 from protocols.bounds.rdp import check_budget, check_delta
 from protocols.errors import InvalidInput
@@ -25,8 +25,8 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
     """
     if not ((mu > 0).all() and (epsilon >= 0).all()):
         raise InvalidInput(f"mu is {mu}, epsilon {epsilon}; allowed: mu > 0, epsilon >= 0")
-    first = log_ndtr(-epsilon / mu + mu / 2)
-    second = epsilon + log_ndtr(-epsilon / mu - mu / 2)
+    first = scipy.special.log_ndtr(-epsilon / mu + mu / 2)
+    second = epsilon + scipy.special.log_ndtr(-epsilon / mu - mu / 2)
     gap = np.minimum(second - first, 0.0)
     return np.asarray(np.exp(first) * -np.expm1(gap))
 

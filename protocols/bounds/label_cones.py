@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 _SQRT_HALF = np.sqrt(0.5)
@@ -61,8 +61,8 @@ class LocalModel:
 def bit_model(points: Float64[ndarray, "cells 1"], shifts: Float64[ndarray, " cells"]) -> LocalModel:
     """The outcomes (passed, not passed) at `points` and after moving each point by +shift, shift > 0."""
     before, after = points[:, 0], points[:, 0] + shifts
-    log_p = np.stack([log_ndtr(before), log_ndtr(-before)])
-    log_q = np.stack([log_ndtr(after), log_ndtr(-after)])
+    log_p = np.stack([scipy.special.log_ndtr(before), scipy.special.log_ndtr(-before)])
+    log_q = np.stack([scipy.special.log_ndtr(after), scipy.special.log_ndtr(-after)])
     log_ratio = log_q - log_p
     small = shifts < _SMALL_SHIFT
     along = _log_phi(before[small, None] + shifts[small, None] * _STEP_NODES)
@@ -93,7 +93,9 @@ def log_label_probabilities(
 ) -> Float64[ndarray, "3 cells"]:
     """log P[A > 0, A > B], log P[B > 0, B > A] and log P[A < 0, B < 0] for A ~ N(x, 1), B ~ N(y, 1)."""
     difference = (x - y) * _SQRT_HALF
-    return np.stack([_log_wedge(x, difference), _log_wedge(y, -difference), log_ndtr(-x) + log_ndtr(-y)])
+    return np.stack(
+        [_log_wedge(x, difference), _log_wedge(y, -difference), scipy.special.log_ndtr(-x) + scipy.special.log_ndtr(-y)]
+    )
 
 
 def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> Float64[ndarray, " cells"]:
@@ -122,7 +124,7 @@ def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> 
     gap = near[:, None] * np.sqrt(square) - far[:, None] * t
     integral = (np.exp((peak**2)[:, None] / 2.0 - gap * gap / 2.0) / square) @ _WEDGE_WEIGHTS
     log_integral = np.log(integral * (high - low) / (4.0 * np.pi)) - (far**2 + peak**2) / 2.0
-    return np.minimum(np.logaddexp(log_ndtr(h) + log_ndtr(k), log_integral), 0.0)
+    return np.minimum(np.logaddexp(scipy.special.log_ndtr(h) + scipy.special.log_ndtr(k), log_integral), 0.0)
 
 
 def _bit_derivatives(
@@ -139,8 +141,8 @@ def _label_derivatives(
     """Gradients and Hessians of the three log-probabilities in (u, w)."""
     # Densities of the outcomes' boundaries A = B, A = 0, B = 0 and of their common corner, over p.
     tie = np.exp(_log_tie(x, y) - log_p[:2])
-    a_zero = np.exp(_log_phi(x) + log_ndtr(-y) - log_p[::2])
-    b_zero = np.exp(_log_phi(y) + log_ndtr(-x) - log_p[1:])
+    a_zero = np.exp(_log_phi(x) + scipy.special.log_ndtr(-y) - log_p[::2])
+    b_zero = np.exp(_log_phi(y) + scipy.special.log_ndtr(-x) - log_p[1:])
     corner = np.exp(_log_phi(x) + _log_phi(y) - log_p)
     turn = (x - y) * tie
     a_bend, b_bend = x * a_zero / 2.0, y * b_zero / 2.0
@@ -173,7 +175,11 @@ def _relative_growth(
     """(after - before)/before of each outcome for a small move, by integrating its derivative on the way."""
     steps = shifts[:, None] * _STEP_NODES
     x_t, y_t = x[:, None] - steps, y[:, None] + steps
-    tie, a_zero, b_zero = _log_tie(x_t, y_t), _log_phi(x_t) + log_ndtr(-y_t), _log_phi(y_t) + log_ndtr(-x_t)
+    tie, a_zero, b_zero = (
+        _log_tie(x_t, y_t),
+        _log_phi(x_t) + scipy.special.log_ndtr(-y_t),
+        _log_phi(y_t) + scipy.special.log_ndtr(-x_t),
+    )
     log_a, log_b, log_other = log_p[:, :, None]
     rates = np.stack(
         [
@@ -188,7 +194,9 @@ def _relative_growth(
 
 def _log_tie(x: Float64[ndarray, "..."], y: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """log of the density with which A = B > 0 is met as y grows: -d/dy P[A > 0, A > B]."""
-    tie: Float64[ndarray, "..."] = _log_phi((x - y) * _SQRT_HALF) + np.log(_SQRT_HALF) + log_ndtr((x + y) * _SQRT_HALF)
+    tie: Float64[ndarray, "..."] = (
+        _log_phi((x - y) * _SQRT_HALF) + np.log(_SQRT_HALF) + scipy.special.log_ndtr((x + y) * _SQRT_HALF)
+    )
     return tie
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr, ndtr, ndtri
 
 from protocols.bounds.label_cells import Problems, raised, supremum
 from protocols.bounds.label_cones import bit_model, label_model
@@ -103,15 +103,15 @@ def _label_growth(
     reached = two_classes - (raised(two_classes, tolerance / 4.0) - two_classes)
     left, low = beta * shifts + _MARGIN, shifts + _MARGIN
     bit = _bit_growth(shifts, orders, tolerance)
-    hazard = np.exp(-(_MARGIN**2) / 2.0 - log_ndtr(_MARGIN)) / np.sqrt(2.0 * np.pi)
+    hazard = np.exp(-(_MARGIN**2) / 2.0 - scipy.special.log_ndtr(_MARGIN)) / np.sqrt(2.0 * np.pi)
     outside = np.maximum(
         bit + _tail(exponent, shifts, orders, left, 1.0),
         np.exp(beta * shifts * hazard) * bit + _tail(exponent, shifts, orders, low, -1.0),
     )
     # Along x = y -> infinity the label becomes that of two classes.
     surplus = np.maximum(gaussian - two_classes, 0.0)
-    ridge = -ndtri(np.minimum(tolerance / 4.0 * two_classes / np.maximum(surplus, 1e-300), 0.5))
-    outside = np.maximum(outside, two_classes + ndtr(-ridge) * surplus)
+    ridge = -scipy.special.ndtri(np.minimum(tolerance / 4.0 * two_classes / np.maximum(surplus, 1e-300), 0.5))
+    outside = np.maximum(outside, two_classes + scipy.special.ndtr(-ridge) * surplus)
 
     def region_bound(
         owner: Int64[ndarray, " cells"], centres: Float64[ndarray, "cells 2"], radius: float
@@ -123,7 +123,7 @@ def _label_growth(
             (w - u) * np.sqrt(0.5) + np.sqrt(2.0) * radius,
         )
         covered = (nearest >= ridge[owner]) | (most_x <= -left[owner]) | (most_y <= -low[owner])
-        return np.where(covered, -np.inf, two_classes[owner] + ndtr(-nearest) * surplus[owner])
+        return np.where(covered, -np.inf, two_classes[owner] + scipy.special.ndtr(-nearest) * surplus[owner])
 
     # The triangle w <= ridge, x >= -left, y >= -low lies in this box of (u, w).
     half = np.sqrt(0.5)
@@ -153,7 +153,7 @@ def _tail(
     density over the density, E2(u) = e^u - 1 - u. All terms are positive: nothing cancels.
     """
     beta = orders - 1.0
-    log_ratio = log_ndtr(distance + sign * shifts) - log_ndtr(distance)
+    log_ratio = scipy.special.log_ndtr(distance + sign * shifts) - scipy.special.log_ndtr(distance)
     rest = _second(-beta * log_ratio) + beta * _second(log_ratio)
     half = 5.0
     t = -distance[:, None] - half + half * _NODES

@@ -10,9 +10,9 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import log_ndtr, ndtr
 
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
@@ -58,7 +58,7 @@ def laplace_noise(noise: StandardNormal, shape: tuple[int, ...], *, gamma: float
     sign(z) * -ln(2 Phi(-|z|))/gamma, which is exactly Laplace when z is exactly normal.
     """
     z = noise(shape)
-    return np.sign(z) * -(log_ndtr(-np.abs(z)) + log(2.0)) / gamma
+    return np.sign(z) * -(scipy.special.log_ndtr(-np.abs(z)) + log(2.0)) / gamma
 
 
 def float_laplace_distance(*, gamma: float, classes: int, total_weight: float) -> float:
@@ -77,7 +77,7 @@ def float_laplace_distance(*, gamma: float, classes: int, total_weight: float) -
     moved = (6.5 * _SPLITS + 2.6) * (_SPLITS + 1) + 34 * (_SPLITS**2 / 2 + _SPLITS + 2)
     eta = (moved / gamma + 2 * total_weight) * 2.0**-53
     near = classes * 2 * eta * density
-    far = classes * (classes - 1) * 2 * ndtr(-_SPLITS) * 4 * eta[-1] * density
+    far = classes * (classes - 1) * 2 * scipy.special.ndtr(-_SPLITS) * 4 * eta[-1] * density
     return float((near + far).min()) + 2 * classes * _TAIL
 
 

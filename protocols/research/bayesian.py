@@ -18,11 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import gammaln, xlog1py, xlogy
-from scipy.stats import beta
-from scipy.stats import t as student_t
 
 from protocols.errors import InvalidInput
 from protocols.research.private import Private
@@ -163,7 +161,7 @@ def bounded_cost(
         raise InvalidInput(f"{moved} of {pairs} pairs moved; allowed: from 0 to the number of pairs, at least 1")
     if ceiling.shape != powers.shape or not (np.isfinite(ceiling).all() and (ceiling >= 0).all()):
         raise InvalidInput(f"ceiling of shape {ceiling.shape}; allowed: one finite number >= 0 a power")
-    p = 1.0 if moved == pairs else float(beta.isf(1.0 - confidence, moved + 1, pairs - moved))
+    p = 1.0 if moved == pairs else float(scipy.stats.beta.isf(1.0 - confidence, moved + 1, pairs - moved))
     with np.errstate(divide="ignore"):
         costs = np.logaddexp(np.log(p) + ceiling, np.log1p(-p))
     # Rounding must not make it negative, nor better than the worst case.
@@ -246,7 +244,7 @@ def _curve(samples: Samples, powers: Float64[ndarray, " powers"], total: int, co
         y = total * samples
     if not np.isfinite(y).all():
         raise InvalidInput(f"total is {total}, with which a sample passes the largest float; allowed: smaller")
-    spread = float(student_t.isf(1.0 - confidence, pairs - 1)) / np.sqrt(pairs - 1)
+    spread = float(scipy.stats.t.isf(1.0 - confidence, pairs - 1)) / np.sqrt(pairs - 1)
     top = y.max(axis=0)
     near = np.expm1(np.minimum(y, _SMALL))
     small = np.log1p(np.maximum(near.mean(axis=0) + spread * near.std(axis=0), 0.0))
@@ -274,7 +272,13 @@ def _whole_powers(
         n = trials[start : start + step, None].astype(np.float64)
         k = np.arange(int(n.max()) + 1, dtype=np.float64)
         rest = np.maximum(n - k, 0.0)
-        log_p = gammaln(n + 1) - gammaln(k + 1) - gammaln(rest + 1) + xlogy(k, rate) + xlog1py(rest, -rate)
+        log_p = (
+            scipy.special.gammaln(n + 1)
+            - scipy.special.gammaln(k + 1)
+            - scipy.special.gammaln(rest + 1)
+            + scipy.special.xlogy(k, rate)
+            + scipy.special.xlog1py(rest, -rate)
+        )
         log_p = np.where(k > n, -np.inf, log_p)
         factor = k * k + k if reverse else k * k - k
         pairs = max(1, _CHUNK // log_p.size)

@@ -13,9 +13,9 @@ and are Private.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
-from scipy.special import erfcx, log_ndtr
 
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
@@ -115,7 +115,7 @@ def log_answered(
     if not (np.isfinite(tested).all() and np.isfinite(threshold)):
         raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
     g = (tested - threshold) / sigma_threshold
-    return np.stack([log_ndtr(-g), log_ndtr(g)], axis=1)
+    return np.stack([scipy.special.log_ndtr(-g), scipy.special.log_ndtr(g)], axis=1)
 
 
 def _alike(
@@ -266,7 +266,7 @@ def _trapezoid(
     h = (high - low + 2 * _REACH) / intervals
     t = (low - _REACH)[:, None] + h[:, None] * np.arange(intervals + 1)
     u = t[:, None, :] - v[:, :, None]
-    base = log_ndtr(u)
+    base = scipy.special.log_ndtr(u)
     terms = (sizes[:, :, None] * base).sum(axis=1)[:, None, :] - base - u * u / 2
     top = terms.max(axis=2)
     each = np.exp(terms - top[:, :, None])
@@ -299,7 +299,7 @@ def _newton(
     t = (centre + top) / 2
     for _ in range(_NEWTON_STEPS):
         u = t[:, :, None] - rivals
-        mills = _SQRT_2_OVER_PI / erfcx(-u / _SQRT_2)
+        mills = _SQRT_2_OVER_PI / scipy.special.erfcx(-u / _SQRT_2)
         slope = np.maximum(centre - t + (weights * mills).sum(axis=2), 0.0)
         move = slope / (1 + (weights * mills * np.maximum(mills + u, 0.0)).sum(axis=2))
         t = t + move

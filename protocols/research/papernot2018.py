@@ -13,9 +13,9 @@ al. 2023, Appendix on individual RDP).
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64
 from numpy import ndarray
-from scipy.special import erfc, log_ndtr, ndtr
 
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
@@ -90,7 +90,7 @@ def answer_probability(
     check_sigma("sigma_threshold", sigma_threshold)
     if not (np.isfinite(top).all() and np.isfinite(threshold)):
         raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
-    return Private(ndtr((top - threshold) / sigma_threshold))
+    return Private(scipy.special.ndtr((top - threshold) / sigma_threshold))
 
 
 def threshold_rdp(
@@ -136,12 +136,12 @@ def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64
         gap *= 0.5 / sigma
         # The plurality itself is left out of the sum.
         gap[row, top] = np.inf
-        total = 0.5 * erfc(gap).sum(axis=1)
+        total = 0.5 * scipy.special.erfc(gap).sum(axis=1)
         tiny = total < _TINY
         with np.errstate(divide="ignore"):
             logs[start : start + step] = np.log(total)
         if tiny.any():
-            each = log_ndtr(-gap[tiny] * np.sqrt(2.0))
+            each = scipy.special.log_ndtr(-gap[tiny] * np.sqrt(2.0))
             largest = each.max(axis=1)
             logs[start + np.flatnonzero(tiny)] = largest + np.log(np.exp(each - largest[:, None]).sum(axis=1))
     return np.minimum(logs, np.log1p(-1 / classes))

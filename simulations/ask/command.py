@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any  # values of flags, as click gives them
+from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
 from protocols.errors import InvalidInput
-from protocols.study.study import ADJACENCY
-from simulations.ask.settings import KINDS, AskSettings, ask_settings
+from simulations.ask.kinds import KINDS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.options import host_from
-from simulations.progress import Reporter
-from simulations.report.terminal import print_rows
-from simulations.setup.experiment import parse_seeds
+
+if TYPE_CHECKING:
+    from simulations.ask.settings import AskSettings
+    from simulations.progress import Reporter
 
 _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
@@ -84,6 +84,8 @@ def ask_flags(**flags: Any) -> None:
       conclave-simulate ask --parties 250
       conclave-simulate ask --parties 50 --dataset mnist --skew 5 --budgets 20 --seeds 0-4 --out runs/ask
     """
+    from simulations.progress import Reporter
+
     reporter, host = Reporter(quiet=bool(flags["quiet"])), host_from(flags)
     settings = settings_from(flags)
     out = _out(flags, settings)
@@ -106,6 +108,9 @@ def ask_flags(**flags: Any) -> None:
 
 def settings_from(flags: dict[str, Any]) -> AskSettings:
     """The settings that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    from simulations.ask.settings import AskSettings, ask_settings
+    from simulations.setup.experiment import parse_seeds
+
     given = {key: value for key, value in flags.items() if value is not None and key in AskSettings.model_fields}
     if "seeds" in given:
         given["seeds"] = parse_seeds(given["seeds"])
@@ -129,6 +134,8 @@ def _out(flags: dict[str, Any], settings: AskSettings) -> Path:
 
 def _say_defaults(settings: AskSettings, reporter: Reporter) -> None:
     """The privacy-relevant defaults, before anything else."""
+    from protocols.study.study import ADJACENCY
+
     parts = []
     for name in ("unit", "delta"):
         given = "" if name in settings.model_fields_set else " (default)"
@@ -141,6 +148,8 @@ def _say_defaults(settings: AskSettings, reporter: Reporter) -> None:
 
 
 def _print(figures: dict[str, Any], out: Path) -> None:
+    from simulations.report.terminal import print_rows
+
     def share(value: float | None, half: float | None = None) -> str:
         if value is None:
             return "none"

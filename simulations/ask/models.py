@@ -21,7 +21,7 @@ from protocols.levels.hidden_queries.inference.architecture import PoolShape, Pr
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
-from simulations.ask.settings import KINDS
+from simulations.ask.kinds import KINDS
 from simulations.datasets.dataset import Dataset
 
 # Inputs of tables are standardised; the querying party clips what lies beyond, which is public.

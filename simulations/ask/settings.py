@@ -8,14 +8,11 @@ from typing import Annotated, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from party.teachers.teacher import PRIVATE
 from protocols.errors import InvalidInput
+from simulations.ask.kinds import KINDS
 from simulations.setup.experiment import Experiment, experiment, read_toml
 from simulations.setup.partition import parse_partition
 
-# Kinds of models that private inference computes, so that a record can be asked about without being shown. A node
-# answers with those of PRIVATE; cnn is computed by the same protocol at a coarser precision, which no node offers.
-KINDS = (*PRIVATE, "cnn")
 # Settings of data and budgets, which mean the same in a run.
 _SHARED = (
     "parties", "dataset", "schema_file", "private_size", "classes", "budgets", "delta", "unit", "seeds", "data_seed",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import betaincinv
 
 from protocols.errors import InvalidInput
 
@@ -17,7 +17,7 @@ def lower_limit(hits: Float64[ndarray, "..."], trials: int, *, alpha: float) -> 
     """
     _check(hits, trials, alpha)
     some = np.maximum(hits, np.finfo(float).tiny)
-    return np.where(hits > 0, betaincinv(some, trials - hits + 1, alpha), 0.0)
+    return np.where(hits > 0, scipy.special.betaincinv(some, trials - hits + 1, alpha), 0.0)
 
 
 def upper_limit(hits: Float64[ndarray, "..."], trials: int, *, alpha: float) -> Float64[ndarray, "..."]:

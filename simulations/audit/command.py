@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any  # values of flags, as click gives them
+from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 from click.core import ParameterSource
@@ -14,11 +14,11 @@ from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
 from protocols.mechanisms.mechanism import check_view
 from protocols.votes import LATTICE
 from runtime.files import write_atomically
-from simulations.audit.audit import AuditResult, run_audit
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
-from simulations.progress import Reporter
-from simulations.report.terminal import print_rows
+
+if TYPE_CHECKING:
+    from simulations.audit.audit import AuditResult
 
 EXIT_REFUTED = 8
 
@@ -60,6 +60,9 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --mechanism gnmax --queries 1 --classes 2 --sigma 1.4
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
+    from simulations.audit.audit import run_audit
+    from simulations.progress import Reporter
+
     settings = _settings(flags)
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
     _check_idle(settings, given)
@@ -115,6 +118,8 @@ def _on_lattice(rate: float) -> float:
 
 
 def _print(audit: AuditResult, out: Path | None) -> None:
+    from simulations.report.terminal import print_rows
+
     settings = audit.settings
     broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
     rows: list[list[object]] = [

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import gammaln
 
 # Steps of the grid of log-likelihood ratios, per largest step of one coordinate.
 _GRID_STEPS = 4000
@@ -41,7 +40,7 @@ def composed_epsilon(
     element: their ratio is the same. Memory is bounded by chunks of pairs.
     """
     types = _types(queries, log_p.shape[1])
-    ways = (gammaln(queries + 1) - gammaln(types + 1).sum(axis=1))[:, None]
+    ways = (scipy.special.gammaln(queries + 1) - scipy.special.gammaln(types + 1).sum(axis=1))[:, None]
     step = max(1, _CELLS // len(types))
     found = []
     for start in range(0, len(log_p), step):
@@ -61,11 +60,11 @@ def composed_epsilon_of_ratios(parts: Sequence[RatioLaw], *, copies: int, delta:
     """
     step = max(float(np.abs(part.ratios).max()) for part in parts) / _GRID_STEPS
     size = 2 * _GRID_STEPS * copies * len(parts) + 1
-    length = next_fast_len(size, real=True)
+    length = scipy.fft.next_fast_len(size, real=True)
     transform = np.ones(length // 2 + 1, dtype=np.complex128)
     for part in parts:
-        transform *= rfft(_on_grid(part, step), length) ** copies
-    total = np.maximum(irfft(transform, length)[:size], 0.0)
+        transform *= scipy.fft.rfft(_on_grid(part, step), length) ** copies
+    total = np.maximum(scipy.fft.irfft(transform, length)[:size], 0.0)
     log_ratio = step * (np.arange(size) - size // 2)
     # Rounding of the transform must not be lifted by e^-ratio.
     total = np.where(total > _ROUNDING, total, 0.0)

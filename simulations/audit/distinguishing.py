@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import ndtri
 
 from protocols.errors import InvalidInput
 from simulations.audit.clopper_pearson import lower_limit, upper_limit
@@ -76,7 +76,7 @@ def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
 
     def score(hits: Float64[ndarray, "..."], false_hits: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
         shown = (hits > 0) & (false_hits < 1)
-        gap = ndtri(np.where(shown, hits, 0.5)) - ndtri(np.where(shown, false_hits, 0.5))
+        gap = scipy.special.ndtri(np.where(shown, hits, 0.5)) - scipy.special.ndtri(np.where(shown, false_hits, 0.5))
         return np.where(shown, np.maximum(gap, 0.0), 0.0)
 
     return _bound(samples, score, alpha=alpha)

@@ -8,9 +8,9 @@ won says nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 # The trapezoid rule over a standard normal; exact to rounding, as the integrand is analytic.
 _NODES = np.linspace(-12.0, 12.0, 193)
@@ -27,7 +27,7 @@ def gaussian_winner_log_law(
 ) -> Float64[ndarray, "*pairs levels"]:
     """ln P[a class of this level wins] under noise N(0, sigma^2) per class; multiplicity: classes of each level."""
     gaps = (levels[..., :, None] - levels[..., None, :]) / sigma
-    log_cdf = (log_ndtr(_NODES + gaps[..., None]) * _others(multiplicity)[..., None]).sum(axis=-2)
+    log_cdf = (scipy.special.log_ndtr(_NODES + gaps[..., None]) * _others(multiplicity)[..., None]).sum(axis=-2)
     return np.log(multiplicity) + _log_integral(log_cdf, _WEIGHTS)
 
 
@@ -49,7 +49,7 @@ def laplace_winner_log_law(
 
 def with_threshold(winner: Laws, margin: Float64[ndarray, "*pairs"]) -> Laws:
     """The law of a threshold test before the label; margin: (tested maximum - threshold)/sigma_threshold."""
-    above, below = log_ndtr(margin)[..., None], log_ndtr(-margin)[..., None]
+    above, below = scipy.special.log_ndtr(margin)[..., None], scipy.special.log_ndtr(-margin)[..., None]
     return np.concatenate([winner + above, below], axis=-1)
 
 

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
-from simulations.datasets import (
-    adult,
-    breast_cancer,
-    breastmnist,
-    diabetes130,
-    digits,
-    eicu_demo,
-    glyphs,
-    heart_disease,
-    mnist,
-    pneumoniamnist,
-)
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.own_file import SUFFIXES, load_file
 from simulations.datasets.request import DatasetRequest
 
-__all__ = ["DATASETS", "Dataset", "DatasetRequest", "load", "load_file"]
+if TYPE_CHECKING:
+    from simulations.datasets.dataset import Dataset
 
-DATASETS: dict[str, Callable[[DatasetRequest], Dataset]] = {
-    "glyphs": glyphs.load,
-    "digits": digits.load,
-    "breast_cancer": breast_cancer.load,
-    "mnist": mnist.load,
-    "adult": adult.load,
-    "diabetes130": diabetes130.load,
-    "heart_disease": heart_disease.load,
-    "eicu_demo": eicu_demo.load,
-    "pneumoniamnist": pneumoniamnist.load,
-    "breastmnist": breastmnist.load,
+__all__ = ["DATASETS", "DatasetRequest", "load"]
+
+# Each entry is a function of a DatasetRequest that returns a Dataset, imported when it is asked for.
+DATASETS: dict[str, str] = {
+    "glyphs": "simulations.datasets.glyphs:load",
+    "digits": "simulations.datasets.digits:load",
+    "breast_cancer": "simulations.datasets.breast_cancer:load",
+    "mnist": "simulations.datasets.mnist:load",
+    "adult": "simulations.datasets.adult:load",
+    "diabetes130": "simulations.datasets.diabetes130:load",
+    "heart_disease": "simulations.datasets.heart_disease:load",
+    "eicu_demo": "simulations.datasets.eicu_demo:load",
+    "pneumoniamnist": "simulations.datasets.pneumoniamnist:load",
+    "breastmnist": "simulations.datasets.breastmnist:load",
 }
 
 
@@ -45,6 +36,8 @@ def load(name: str, request: DatasetRequest) -> Dataset:
     Raises InvalidInput (an unknown name, a value out of range, an option that this data set has not),
     DataUnavailable (files are absent; the message says how to get them) and DataCorrupt (wrong content).
     """
+    from simulations.datasets.own_file import SUFFIXES, load_file  # pandas and pyarrow
+
     is_file = Path(name).suffix.lower() in SUFFIXES
     if not is_file and name not in DATASETS:
         raise InvalidInput(
@@ -57,7 +50,7 @@ def load(name: str, request: DatasetRequest) -> Dataset:
             f"imbalance is {request.imbalance:g} and mislabelled {request.mislabelled:g} for {name}; "
             f"allowed: 1 and 0 for any data set but glyphs"
         )
-    dataset = load_file(Path(name), request) if is_file else DATASETS[name](request)
+    dataset: Dataset = load_file(Path(name), request) if is_file else resolve_name(DATASETS[name])(request)
     if request.classes not in (None, dataset.classes):
         raise InvalidInput(f"classes is {request.classes}; allowed: {dataset.classes}, the classes of {name}")
     return dataset

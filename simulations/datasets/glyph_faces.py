@@ -11,10 +11,10 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+import scipy
 from jaxtyping import UInt8
 from matplotlib.ft2font import FT2Font, LoadFlags
 from numpy import ndarray
-from scipy.ndimage import gaussian_filter
 
 from protocols.errors import DataUnavailable
 
@@ -77,7 +77,7 @@ def render_templates(
             if font.get_char_index(ord(character)) == 0:
                 raise DataUnavailable(f"glyphs: the face {face} has no character {character!r}; reinstall matplotlib")
             ink[row, column] = _draw(font, character)
-    scale = np.stack([gaussian_filter(ink.astype(np.float32), (0, 0, blur, blur)) for blur in BLURS])
+    scale = np.stack([scipy.ndimage.gaussian_filter(ink.astype(np.float32), (0, 0, blur, blur)) for blur in BLURS])
     return np.rint(scale).astype(np.uint8)
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from protocols.errors import EngineFailed, InvalidInput
-from simulations.engines.engine import Engine
+
+if TYPE_CHECKING:
+    from simulations.engines.engine import Engine
 
 # Names map to "module:Class", not to classes: neither Flower nor Ray is imported until it is asked for.
 ENGINES: dict[str, str] = {
     "flower": "simulations.engines.flower:Flower",
-    "in_process": "simulations.engines.in_process:InProcess",
+    "in_process": "simulations.engines.in_process:InProcessEngine",
 }
 
 

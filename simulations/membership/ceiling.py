@@ -9,9 +9,9 @@ Kairouz, Oh & Viswanath 2015, Thm 2.1).
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import expit
 
 from protocols.errors import InvalidInput
 
@@ -38,14 +38,14 @@ def area_ceiling(*, epsilon: Values, delta: Values) -> Values:
     both errors are (1 - delta)/(1 + e^epsilon); what lies above it are two triangles of base 1 - delta.
     """
     _check(epsilon, delta)
-    return np.asarray(1 - (1 - delta) ** 2 * expit(-epsilon))
+    return np.asarray(1 - (1 - delta) ** 2 * scipy.special.expit(-epsilon))
 
 
 def advantage_ceiling(*, epsilon: Values, delta: Values) -> Values:
     """The largest TPR - FPR: 1 - 2 (1 - delta)/(1 + e^epsilon) (Humphries et al. 2023, the tight bound for
     independent records)."""
     _check(epsilon, delta)
-    return np.asarray(1 - 2 * (1 - delta) * expit(-epsilon))
+    return np.asarray(1 - 2 * (1 - delta) * scipy.special.expit(-epsilon))
 
 
 def _check(epsilon: Values, delta: Values) -> None:

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.special import betainccinv, betaincinv, ndtri
-from scipy.stats import rankdata
 
 from protocols.errors import InvalidInput
 
@@ -23,7 +22,7 @@ FALSE_POSITIVE_RATES: Final = (0.001, 0.01, 0.1)
 _CURVE_POINTS = 200
 _PERMUTATIONS = 400
 # Standard deviations on each side of a normal interval at LEVEL.
-_DEVIATIONS = -float(ndtri((1 - LEVEL) / 2))
+_DEVIATIONS = -float(scipy.special.ndtri((1 - LEVEL) / 2))
 # Rounding leaves variances of 1e-33 where there is none; a real one is above 1/records^4.
 _NO_VARIANCE = 1e-26
 
@@ -101,7 +100,7 @@ def permuted_area(members: Scores, others: Scores, *, rng: np.random.Generator) 
     the law of the scores.
     """
     _check_enough(members, others)
-    ranks, count = rankdata(np.concatenate([members, others])), len(members)
+    ranks, count = scipy.stats.rankdata(np.concatenate([members, others])), len(members)
     sums = np.array([rng.permutation(ranks)[:count].sum() for _ in range(_PERMUTATIONS)])
     areas = (sums - count * (count + 1) / 2) / (count * len(others))
     low, high = np.quantile(areas, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -155,8 +154,8 @@ def advantage(members: Scores, others: Scores, *, threshold: float) -> Estimate:
 def proportion(successes: int, trials: int, *, level: float = LEVEL) -> Estimate:
     """A share with its exact interval (Clopper & Pearson 1934)."""
     tail = (1 - level) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, trials - successes + 1, tail))
-    high = 1.0 if successes == trials else float(betainccinv(successes + 1, trials - successes, tail))
+    low = 0.0 if successes == 0 else float(scipy.special.betaincinv(successes, trials - successes + 1, tail))
+    high = 1.0 if successes == trials else float(scipy.special.betainccinv(successes + 1, trials - successes, tail))
     return Estimate(successes / trials, low, high)
 
 
@@ -174,9 +173,9 @@ def curve(members: Scores, others: Scores) -> Curve:
 def _placements(members: Scores, others: Scores) -> tuple[float, Scores, Scores]:
     """The area, and for each record the share of the other side that it beats (members) or loses to (others)."""
     _check_enough(members, others)
-    ranks = rankdata(np.concatenate([members, others]))
-    of_members = (ranks[: len(members)] - rankdata(members)) / len(others)
-    of_others = 1 - (ranks[len(members) :] - rankdata(others)) / len(members)
+    ranks = scipy.stats.rankdata(np.concatenate([members, others]))
+    of_members = (ranks[: len(members)] - scipy.stats.rankdata(members)) / len(others)
+    of_others = 1 - (ranks[len(members) :] - scipy.stats.rankdata(others)) / len(members)
     return float(of_members.mean()), of_members, of_others
 
 

@@ -9,28 +9,22 @@ import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar  # Any: values of flags, as click gives them, and of a JSON object
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click gives them, and of a JSON object
 
 import click
 
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from
-from simulations.planning.plan import make_plan
-from simulations.planning.planned_votes import (
-    CONCENTRATION_OF_MORE,
-    CONCENTRATION_OF_TWO,
-    AssumedVotes,
-    PilotVotes,
-    PlannedVotes,
-    default_concentration,
-)
-from simulations.planning.predictions import OBJECTIVES, Planner, Prediction
-from simulations.planning.search import BATCH_LOSS, Optimum, optimise
-from simulations.progress import Reporter
-from simulations.report.terminal import print_rows
-from simulations.setup.experiment import Experiment
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
+from simulations.planning.objectives import OBJECTIVES
+
+if TYPE_CHECKING:
+    from simulations.planning.planned_votes import PlannedVotes
+    from simulations.planning.predictions import Planner, Prediction
+    from simulations.planning.search import Optimum
+    from simulations.progress import Reporter
+    from simulations.setup.experiment import Experiment
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -81,6 +75,9 @@ def check_idle(flags: dict[str, Any]) -> None:
 
 def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     """Finds, prints and writes the best settings. Raises InvalidInput before anything is computed."""
+    from simulations.planning.predictions import Planner
+    from simulations.planning.search import optimise
+
     settings = _settings(flags)
     votes = _votes(flags, settings)
     given = {"classes": votes.classes, "queries": settings.queries or _POOL}
@@ -142,6 +139,9 @@ def _settings(flags: dict[str, Any]) -> Experiment:
 
 def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
+    from simulations.planning.planned_votes import AssumedVotes, PilotVotes
+    from simulations.stages.votes_file import read_labels, read_votes
+
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
         raise InvalidInput("--optimise needs one of --accuracy (assumed, of the teachers) and --pilot (public votes)")
     if flags["pilot"] is None:
@@ -169,6 +169,8 @@ def _point(prediction: Prediction, *, chosen: bool) -> dict[str, Any]:
 
 def _document(planner: Planner, found: Optimum, *, min_accuracy: float, command: str) -> dict[str, Any]:
     """Everything as JSON values."""
+    from simulations.planning.plan import make_plan
+
     return {
         "objective": planner.objective.name,
         "objective_statement": planner.objective.statement,
@@ -201,6 +203,9 @@ def _write(planner: Planner, found: Optimum, document: dict[str, Any], out: Path
 
 
 def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
+    from simulations.planning.search import BATCH_LOSS
+    from simulations.report.terminal import print_rows
+
     chosen, plan = found.chosen, document["plan"]
     click.echo(f"objective  {document['objective']}: {document['objective_statement']}")
     click.echo(f"votes      {document['votes']}")

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.interpolate import PchipInterpolator
 
 from protocols.budgets.accountant import accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.study.study import Study, votes_per_unit
-from simulations.planning.predictions import Noise, Objective, Planner
+from simulations.planning.objectives import Objective
+from simulations.planning.predictions import Noise, Planner
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
 # everything and makes the test nearly free.
@@ -120,7 +121,9 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
     fine = np.interp(
         np.arange((len(axes.sigma) - 1) * _BETWEEN + 1) / _BETWEEN, range(len(axes.sigma)), np.log(axes.sigma)
     )
-    between = [PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)]
+    between = [
+        scipy.interpolate.PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)
+    ]
     return Grid(replace(axes, sigma=np.exp(fine)), between[0].ravel(), between[1].ravel())
 
 

@@ -15,19 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
-from scipy.optimize import minimize
-from scipy.special import betaincinv, betaln, ndtr
 
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, count_votes, plurality
 from simulations.stages.replay import StoredVotes
 
-# Fitted on true labels (fitted_concentration), records spread evenly over parties: 0.76 to 1.2 on three ensembles of
-# two classes, 3.3 to 7.7 on three of ten classes; docs/how-to/choose-noise.md. Low is the pessimist's side.
-CONCENTRATION_OF_TWO, CONCENTRATION_OF_MORE = 0.8, 4.0
 RIVALRY = 1.0
 
 # The seed of planned votes is public and fixed: a plan depends on its arguments alone.
@@ -68,7 +64,7 @@ class AssumedVotes:
         """Each query's probabilities of a vote per class; the true class is 0. Stratified in difficulty."""
         middle = (np.arange(queries) + 0.5) / queries
         a, b = self.concentration * self.accuracy, self.concentration * (1 - self.accuracy)
-        right = np.ones(queries) if self.accuracy == 1 else betaincinv(a, b, middle)
+        right = np.ones(queries) if self.accuracy == 1 else scipy.special.betaincinv(a, b, middle)
         rng = simulation_rng(_SEED, "planned shares")
         wrong = rng.dirichlet(np.full(self.classes - 1, RIVALRY / (self.classes - 1)), size=queries)
         shares = np.column_stack([right, (1 - right)[:, None] * wrong])
@@ -199,7 +195,7 @@ class PlannedHistograms:
         self, *, threshold: Float64[ndarray, " thresholds"], sigma: float
     ) -> Float64[ndarray, "thresholds queries"]:
         """P(max(n) + N(0, sigma^2) >= T) = Phi((max(n) - T)/sigma) (Papernot et al. 2018, Algorithm 1)."""
-        return ndtr((self.top - threshold[:, None]) / sigma)
+        return scipy.special.ndtr((self.top - threshold[:, None]) / sigma)
 
     def correct(self, sigma: float) -> Float64[ndarray, " queries"]:
         """P(argmax(n + N(0, sigma^2 I)) is the true class), by quadrature over the true class's noise z:
@@ -211,8 +207,8 @@ class PlannedHistograms:
         for start in range(0, len(probability), step):
             part = slice(start, start + step)
             ahead = (self.right[part, None] - self.others[part]) / sigma
-            beats = np.prod(ndtr(_NODES[:, None, None] + ahead), axis=2)
-            alone = ndtr(_NODES[:, None] + self.right[part] / sigma)
+            beats = np.prod(scipy.special.ndtr(_NODES[:, None, None] + ahead), axis=2)
+            alone = scipy.special.ndtr(_NODES[:, None] + self.right[part] / sigma)
             probability[part] = _MASS @ (beats * alone ** self.empty[part])
         return np.minimum(probability, 1.0)
 
@@ -241,15 +237,10 @@ def fitted_concentration(pilot: PilotVotes) -> tuple[float, float]:
     def loss(point: Float64[ndarray, "2"]) -> float:
         mean, k = 1 / (1 + np.exp(-point[0])), np.exp(point[1])
         a, b = k * mean, k * (1 - mean)
-        return float(-np.mean(betaln(right + a, wrong + b) - betaln(a, b)))
+        return float(-np.mean(scipy.special.betaln(right + a, wrong + b) - scipy.special.betaln(a, b)))
 
-    best = minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
+    best = scipy.optimize.minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
     return float(1 / (1 + np.exp(-best[0]))), float(np.exp(best[1]))
-
-
-def default_concentration(classes: int) -> float:
-    """The concentration of an ensemble of which nothing but its accuracy is known."""
-    return CONCENTRATION_OF_TWO if classes == 2 else CONCENTRATION_OF_MORE
 
 
 def _dealt(

@@ -7,18 +7,18 @@ affords: worst case, with the same weights, orders, caps and filters. Votes ente
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import bdtr, xlogy
 
 from protocols.budgets.filter import NANO, BudgetFilter
 from protocols.errors import InvalidInput
 from protocols.study.study import Study
+from simulations.planning.objectives import Objective
 from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
@@ -28,53 +28,6 @@ from simulations.stages.replay import StoredVotes
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
 # The pool is as large as is asked with this probability at most.
 _POOL_RISK = 0.001
-
-
-def information(accuracy: Float64[ndarray, "*shape"], classes: int) -> Float64[ndarray, "*shape"]:
-    """Bits that a label of this accuracy carries at least, in [0, log2 classes]; 0 at chance and below.
-
-    log2 m - H(A) - (1 - A) log2(m - 1): the capacity of a symmetric channel, and by Fano's inequality (Cover &
-    Thomas 2006, Thm 2.10.1) a lower bound on the information about a truth of balanced classes for any other errors.
-    """
-    wrong = 1 - accuracy
-    entropy = -(xlogy(accuracy, accuracy) + xlogy(wrong, wrong)) / np.log(2)
-    bits = np.log2(classes) - entropy - wrong * np.log2(classes - 1)
-    return np.where(accuracy > 1 / classes, np.maximum(bits, 0.0), 0.0)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What a plan maximises: answered labels times the worth of one of a given accuracy."""
-
-    name: str
-    statement: str
-    worth: Callable[[Float64[ndarray, "..."], int], Float64[ndarray, "..."]]
-
-    def value(
-        self, answered: Float64[ndarray, "*shape"], accuracy: Float64[ndarray, "*shape"], *, classes: int
-    ) -> Float64[ndarray, "*shape"]:
-        """The objective of so many labels of this mean accuracy."""
-        return answered * self.worth(accuracy, classes)
-
-
-OBJECTIVES: dict[str, Objective] = {
-    objective.name: objective
-    for objective in (
-        Objective(
-            "information",
-            "expected bits of the released labels: answered x (log2 m - H(A) - (1 - A) log2(m - 1)), "
-            "A = their mean accuracy, m = classes; at least that by Fano's inequality for balanced classes",
-            information,
-        ),
-        Objective(
-            "correct",
-            "expected right labels less what guessing gives: answered x (m A - 1)/(m - 1), A = mean accuracy, "
-            "m = classes",
-            lambda accuracy, classes: np.maximum(classes * accuracy - 1, 0) / (classes - 1),
-        ),
-        Objective("labels", "expected number of released labels", lambda accuracy, classes: np.ones_like(accuracy)),
-    )
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,5 +194,5 @@ def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int
     for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
         room = np.minimum(room, (one_cap - end * one_ask) / one_answer)
     most = np.floor(room) - (end - start)
-    fits = bdtr(np.clip(most, 0, start), start, rate)
+    fits = scipy.special.bdtr(np.clip(most, 0, start), start, rate)
     return np.where(most < 0, 0.0, np.where(most >= start, 1.0, fits))

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64
 from numpy import ndarray
-from scipy.special import expit, logit
 
 from protocols.errors import BudgetExceeded
 from protocols.study.study import Study
 from simulations.planning.batch_costs import BatchCost, batch_costs
 from simulations.planning.noise_grid import Axes, Grid, predict_grid
-from simulations.planning.predictions import OBJECTIVES, Noise, Planner, Prediction
+from simulations.planning.objectives import OBJECTIVES
+from simulations.planning.predictions import Noise, Planner, Prediction
 from simulations.setup.experiment import SHARES
 
 _COMMON = ("sigma", "sigma_threshold", "threshold")
@@ -124,7 +125,9 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     labels, bits = OBJECTIVES["labels"], OBJECTIVES["information"]
     lowest = grid.accuracy[grid.best(planner, bits, 0.0)]
     highest = grid.accuracy[grid.answered >= max(1.0, _FEW * chosen.answered)].max()
-    levels = expit(np.linspace(logit(min(lowest, highest, 0.998)), logit(min(highest, 0.998)), _LEVELS)).tolist()
+    levels = scipy.special.expit(
+        np.linspace(scipy.special.logit(min(lowest, highest, 0.998)), scipy.special.logit(min(highest, 0.998)), _LEVELS)
+    ).tolist()
     # A level may lie a rounding above the best accuracy of the grid.
     cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
     noises = {chosen.noise, *(Noise.rounded(*cell) for cell in cells)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float64
@@ -13,9 +14,13 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Circumstances
-from protocols.study.study import ADJACENCY, Study
+
+if TYPE_CHECKING:
+    from protocols.study.study import Study
 
 BAYESIAN = "bayesian"
+# Those that look at votes and charge nothing.
+ANALYSES = (*DATA_DEPENDENT, BAYESIAN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,8 @@ class AccountantRow:
 
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
+    from protocols.study.study import ADJACENCY  # its keys need not be read for --help
+
     charging = [
         AccountantRow(
             name=a.name, statement=a.statement, charges=True, unit="record or party", view=" or ".join(a.views),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.stats import t
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
@@ -167,5 +167,5 @@ def mean_and_interval(values: Float64[ndarray, " seeds"]) -> tuple[float, float 
     """The mean and the half-width of its 95 % confidence interval (Student's t); None for one value."""
     if len(values) < 2:
         return float(values.mean()), None
-    half = float(t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     return float(values.mean()), half

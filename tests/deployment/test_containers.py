@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from coordinator.commands.group import COMMANDS as COORDINATOR_COMMANDS
-from coordinator.home import HOME_VARIABLE as COORDINATOR_HOME
-from guardian.home import HOME_VARIABLE as GUARDIAN_HOME
+from coordinator.commands.group import HOME_VARIABLE as COORDINATOR_HOME
+from guardian.commands import HOME_VARIABLE as GUARDIAN_HOME
 from party.commands.group import COMMANDS as PARTY_COMMANDS
 from party.commands.group import HOME_VARIABLE as PARTY_HOME
 from tests.docs.flag_tables import commands

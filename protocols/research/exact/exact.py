@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
@@ -253,8 +253,8 @@ def _outcomes(
         gap = [(np.broadcast_to(x, (rows, groups, groups)) - setting.threshold) / setting.sigma_threshold
                for x in (top, _largest_after(histograms, s))]  # fmt: skip
         for side, g in zip((before, after), gap, strict=True):
-            answered = log_ndtr(g)[:, None]
-            side[:] = [*(x + answered for x in side), log_ndtr(-g)[:, None]]
+            answered = scipy.special.log_ndtr(g)[:, None]
+            side[:] = [*(x + answered for x in side), scipy.special.log_ndtr(-g)[:, None]]
         often.append(np.ones(pair))
     return np.concatenate(before, axis=1), np.concatenate(after, axis=1), np.concatenate(often, axis=1)
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 _LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 # The nodes reach this many standard deviations beyond the peak: what is left out is below 2e-17 of the integral.
@@ -145,7 +145,7 @@ def _slope(
 ) -> tuple[Float64[ndarray, "rows outcomes"], Float64[ndarray, "rows outcomes"]]:
     """First derivative of the log of the integrand, and minus its second."""
     u = t[:, :, None] - v
-    mills = np.exp(-u * u / 2 - _LOG_SQRT_2PI - log_ndtr(u))
+    mills = np.exp(-u * u / 2 - _LOG_SQRT_2PI - scipy.special.log_ndtr(u))
     return centre - t + (rivals * mills).sum(axis=2), 1 + (rivals * mills * np.maximum(mills + u, 0.0)).sum(axis=2)
 
 
@@ -174,7 +174,7 @@ def _log_ndtr(u: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """ln Phi(u); 0 where it is above -1e-20, as it is for most rivals at most nodes."""
     near = u < 9.2
     values = np.zeros_like(u)
-    values[near] = log_ndtr(u[near])
+    values[near] = scipy.special.log_ndtr(u[near])
     return values
 
 

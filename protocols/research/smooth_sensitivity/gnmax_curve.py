@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from jaxtyping import Float64
 from numpy import ndarray
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr, ndtri_exp
 
 _GRID = np.concatenate(([0.0], np.geomspace(1e-9, 1.0, 6_000)))
 # A y this close to y0 counts as y0: rounding must not put a point on the lower side of a jump of the curve.
@@ -84,15 +83,15 @@ class GNMaxCurve:
 
     def _z(self, log_q: Float64[ndarray, " points"]) -> Float64[ndarray, " points"]:
         """z with q = (classes - 1) Phi(-z)."""
-        return -ndtri_exp(log_q - self._log_others)
+        return -scipy.special.ndtri_exp(log_q - self._log_others)
 
     def _lower(self, log_q: Float64[ndarray, " points"]) -> Float64[ndarray, " points"]:
         """ln B_L(q) (Papernot et al. 2018, Prop. 13)."""
-        return self._log_others + log_ndtr(-(self._z(log_q) + self._shift))
+        return self._log_others + scipy.special.log_ndtr(-(self._z(log_q) + self._shift))
 
     def _upper(self, log_q: Float64[ndarray, " points"]) -> Float64[ndarray, " points"]:
         """ln B_U(q) (Papernot et al. 2018, Prop. 13)."""
-        return np.minimum(self._log_others + log_ndtr(-(self._z(log_q) - self._shift)), 0.0)
+        return np.minimum(self._log_others + scipy.special.log_ndtr(-(self._z(log_q) - self._shift)), 0.0)
 
     def _parts(
         self, y: Float64[ndarray, " points"]
@@ -131,7 +130,7 @@ class GNMaxCurve:
         high = 2 * low
         while excess(high) > 0:
             high *= 2
-        return float(brentq(excess, low, high, xtol=1e-15 * low, rtol=1e-15))
+        return float(scipy.optimize.brentq(excess, low, high, xtol=1e-15 * low, rtol=1e-15))
 
     def _grows(self) -> bool:
         """C5: the slope is positive on a grid, beyond the end of which both of its terms are."""
@@ -142,7 +141,7 @@ class GNMaxCurve:
         """C6: d curve(B_U(q))/dq >= d curve(q)/dq on a grid below q1, beyond the end of which the margin grows."""
         z1 = self._z(log_q1)[0]
         z = z1 + 20 * (z1 + 1) * _GRID
-        log_q, log_u = (self._log_others + log_ndtr(-at) for at in (z, z - self._shift))
+        log_q, log_u = (self._log_others + scipy.special.log_ndtr(-at) for at in (z, z - self._shift))
         slope, slope_u = self._log_slope(self._y(log_q)), self._log_slope(np.maximum(self._y(log_u), self._y0))
         margin = slope_u + _log_hazard(z - self._shift) - slope - _log_hazard(z)
         return bool((margin >= 0).all())
@@ -166,7 +165,7 @@ class GNMaxCurve:
 
 def _log_hazard(z: Float64[ndarray, " points"]) -> Float64[ndarray, " points"]:
     """ln(phi(z)/Phi(-z)), less a constant: ln q falls at this rate in z."""
-    return -np.log(erfcx(z / np.sqrt(2.0)))
+    return -np.log(scipy.special.erfcx(z / np.sqrt(2.0)))
 
 
 @lru_cache(maxsize=256)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
-from scipy.special import log_ndtr
 
 from protocols.research.smooth_sensitivity.gnmax_curve import CriticalPoints
 
@@ -49,9 +49,9 @@ class SortedHistograms:
         else:
             top, others = self.top + d, self._levelled(d)
         scale = np.sqrt(2.0) * self.sigma
-        log_tails = log_ndtr((others - top[:, None]) / scale)
+        log_tails = scipy.special.log_ndtr((others - top[:, None]) / scale)
         if self.empty:
-            last = np.log(self.empty) + log_ndtr(-top / scale)
+            last = np.log(self.empty) + scipy.special.log_ndtr(-top / scale)
             log_tails = np.concatenate([log_tails, last[:, None]], axis=1)
         largest = log_tails.max(axis=1)
         log_sum = largest + np.log(np.exp(log_tails - largest[:, None]).sum(axis=1))

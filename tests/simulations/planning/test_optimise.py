@@ -20,9 +20,10 @@ from simulations.command import cli, run_command
 from simulations.options import settings_from
 from simulations.planning.batch_costs import batch_costs
 from simulations.planning.frontier_plot import frontier_figure
+from simulations.planning.objectives import OBJECTIVES, information
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes, PilotVotes
-from simulations.planning.predictions import OBJECTIVES, Noise, Planner, asked_more_than, information
+from simulations.planning.predictions import Noise, Planner, asked_more_than
 from simulations.planning.search import GAIN, climb, neighbours, nondominated, optimise
 from simulations.setup.experiment import experiment, make_study
 from simulations.stages.replay import StoredVotes, replay

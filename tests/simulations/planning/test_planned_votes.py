@@ -11,11 +11,11 @@ from scipy.stats import norm
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN, count_votes
+from simulations.planning.concentration import default_concentration
 from simulations.planning.planned_votes import (
     AssumedVotes,
     PilotVotes,
     PlannedHistograms,
-    default_concentration,
     fitted_concentration,
     weighted_counts,
 )

@@ -1,6 +1,6 @@
 """One batch between a coordinator and a guardian's process, over gRPC with mutual TLS on loopback, and the line alone.
 
-    OMP_NUM_THREADS=1 python benchmarks/guardian.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
+    OMP_NUM_THREADS=1 python benchmarks/guardian_batch.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
 
 The guardian is `conclave-guardian serve` in a process of its own, with its ledger on disk; what is timed is what a
 coordinator waits for once every party has answered: submission, check, garbled circuit, the signature. --rtt-ms puts a

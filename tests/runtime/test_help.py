@@ -1,0 +1,47 @@
+"""What --help of every command does without; benchmarks/help_times.py measures the time that it takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# What computes, draws, talks to a network or reads keys. Flags of the simulator name the mechanisms that there are,
+# which need NumPy; those of the other programs need none of it.
+_HEAVY = (
+    "scipy.special scipy.stats scipy.optimize pandas pyarrow torch matplotlib sklearn onnxruntime grpc cryptography "
+    "flwr ray jinja2 pydantic rich sqlite3"
+).split()
+_PROGRAMS = {
+    "party.commands.group": [*_HEAVY, "numpy"],
+    "coordinator.commands.group": [*_HEAVY, "numpy"],
+    "guardian.commands": [*_HEAVY, "numpy"],
+    "simulations.command": _HEAVY,
+}
+_SHOW_EVERY_HELP = """
+import importlib, sys
+import click
+
+def show(command, words):
+    context = click.Context(command, info_name=words)
+    command.get_help(context)
+    shown = [words]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            shown += show(command.get_command(context, name), f"{words} {name}")
+    return shown
+
+print(len(show(importlib.import_module(sys.argv[1]).cli, "program")))
+print(*[name for name in sys.argv[2:] if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("module", _PROGRAMS)
+def test_no_help_imports_what_only_a_run_needs(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SHOW_EVERY_HELP, module, *_PROGRAMS[module]], capture_output=True, text=True, check=True
+    )
+    commands, imported = done.stdout.split("\n")[:2]
+    assert int(commands) > 7
+    assert imported == ""
