@@ -1,6 +1,6 @@
 """The studies that a guardian approved: what approving one means, and each with its ledger, opened when asked for.
 
-The file of the terms and the ledger lie in one folder a study, put there in one step.
+Each study has a folder with its terms and its ledger, created in one step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from runtime.files import make_folder, sync_folder, write
 
 
 def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, source: RandomSource) -> bool:
-    """Checks and keeps a study, with a new ledger; whether it is new. Nothing is kept when anything is wrong.
+    """Checks and stores a study, with a new ledger; returns whether it is new. Stores nothing if anything is wrong.
 
     today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
     """
