@@ -84,7 +84,7 @@ def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Te
 
 
 def describe(study: Study, terms: Terms) -> list[str]:
-    """Lines for people: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
+    """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     noise = f"sigma {study.sigma:g} votes on each label"
@@ -120,7 +120,7 @@ def describe(study: Study, terms: Terms) -> list[str]:
 
 
 class ApprovedStudies:
-    """The studies of a home. Methods may be called from several threads; those approved later are found too."""
+    """The studies of a home. Methods may be called from several threads; later approvals are found too."""
 
     def __init__(self, home: GuardianHome, *, source: RandomSource) -> None:
         """source: of the guardian's randomness; the operating system's where labels are released for real."""
@@ -143,7 +143,7 @@ class ApprovedStudies:
             return self._open[digest][0]
 
     def listed(self) -> list[Study]:
-        """All approved studies, by name. Raises InvalidInput for a file that was changed into none."""
+        """All approved studies, by name. Raises InvalidInput for a file that is no longer a study."""
         files = sorted(self._home.studies.glob("[!.]*/study.toml"))
         return [read_study(file) for file in files]
 
@@ -156,7 +156,7 @@ class ApprovedStudies:
 
 
 def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
-    """How a study stands, from its ledger. Raises StorageFailed."""
+    """A study's figures, from its ledger. Raises StorageFailed."""
     with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
         balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
         while (stored := ledger.stored(number)) is not None:
@@ -190,7 +190,7 @@ def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
 
 
 def _guardian(home: GuardianHome, study: Study, ledger: Ledger, source: RandomSource) -> Guardian:
-    """What speaks in a study; its ledger is closed again where it is of another one."""
+    """The guardian of a study; its ledger is closed again if it belongs to another study."""
     try:
         return Guardian(
             study, ledger=ledger, sealing_key=home.sealing_key(), signing_key=home.signing_key(), source=source

@@ -1,4 +1,4 @@
-"""A program's commands, imported when they are called for, and how errors reach people: a code, and what to do next.
+"""A program's commands, imported when called, and how errors are shown: a code, and what to do next.
 
 A module of commands imports at its top what its flags need, and each command imports in its function what it runs:
 --help of any command needs neither NumPy nor a package for keys, plots or teachers.
@@ -62,7 +62,7 @@ def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Pa
 
 
 class CommandTable(click.Group):
-    """Commands by name, each "module:attribute", which is imported when the command is called for."""
+    """Commands by name, each "module:attribute", imported when the command is called."""
 
     def __init__(self, *args: Any, table: Mapping[str, str], **more: Any) -> None:  # what click passes to a group
         super().__init__(*args, **more)
@@ -82,7 +82,7 @@ class CommandTable(click.Group):
 def run_group(
     group: click.Group, arguments: list[str], *, program: str, show_error: Callable[[ConclaveError], int]
 ) -> int:
-    """Runs a command line; the exit code. show_error: says what went wrong; the exit code of that."""
+    """Runs a command line; returns the exit code. show_error: prints what went wrong; returns its exit code."""
     try:
         result = group.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -99,9 +99,9 @@ def run_group(
 
 
 def show_server_error(error: ConclaveError, *, program: str, steps: Mapping[str, str]) -> int:
-    """Says what went wrong and what to do next, on standard error; the exit code.
+    """Prints what went wrong and what to do next, on standard error; returns the exit code.
 
-    steps: what to do next by code, where a code has a step of its own.
+    steps: what to do next, for codes with a step of their own.
     """
     exit_code, code, step = next(
         (number, name, step) for kind, number, name, step in _ERRORS if isinstance(error, kind)

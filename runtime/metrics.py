@@ -1,4 +1,4 @@
-"""/healthz and /metrics on loopback, for whatever watches the machine. Nothing else can be asked there."""
+"""/healthz and /metrics on loopback, for monitoring. Nothing else is served there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Monitor:
-    """An HTTP server on 127.0.0.1. healthy: whether serve is; metrics: the page, made when it is asked for."""
+    """An HTTP server on 127.0.0.1. healthy: whether serve is healthy; metrics: the page, made on request."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], metrics: Callable[[], str]) -> None:
         """Raises InvalidInput for a port that is taken."""
