@@ -27,6 +27,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.private_files import open_private, tighten
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from runtime.files import make_folder
 from runtime.logs import Log
@@ -67,7 +68,7 @@ class Lock:
             assert self._file is not None  # it was opened, and another holds it
             self._file.close()
             raise Refused(
-                "already_serving", f"another serve runs on {self._path.parent}; allowed: one a home"
+                Code.ALREADY_SERVING, f"another serve runs on {self._path.parent}; allowed: one a home"
             ) from None
         except OSError as error:
             raise StorageFailed(f"cannot open {self._path}: {error.strerror}; check who owns the home") from error

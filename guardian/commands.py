@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from protocols.errors import ConclaveError, Refused
-from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group, show_server_error
+from protocols.errors import Refused
+from protocols.refusals.code import Code
+from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 PROGRAM = "conclave-guardian"
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
 DEFAULT_HOME = Path("~/.conclave-guardian")
-_NEXT = {
-    "already_serving": "stop the other serve, or give another --home",
-    "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
-}
 
 
 def _home(folder: Path) -> GuardianHome:
@@ -146,7 +143,7 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
     if not yes and not click.confirm("Approve?", err=as_json):
-        raise Refused("not_confirmed", "nothing was approved")
+        raise Refused(Code.NOT_CONFIRMED, "nothing was approved")
     new = approve_study(home, study, today=today, source=system_source)
     if as_json:
         print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
@@ -222,10 +219,5 @@ def status(home: GuardianHome, as_json: bool) -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program=PROGRAM, show_error=show_error)
-
-
-def show_error(error: ConclaveError) -> int:
-    """Prints what went wrong and what to do next, on standard error; returns the exit code."""
-    return show_server_error(error, program=PROGRAM, steps=_NEXT)
+    """Runs the command line; the exit code."""
+    return run_group(cli, arguments, program=PROGRAM)

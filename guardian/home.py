@@ -31,6 +31,7 @@ from protocols.crypto.identity import (
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.reading import read_text, read_toml
+from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.files import read, write
 
@@ -62,7 +63,7 @@ class GuardianSettings:
             raise InvalidInput(f"metrics_port is {self.metrics_port}; allowed: 0 to 65535")
         if self.name == self.coordinator:
             raise Refused(
-                "same_organisation", f"guardian and coordinator are both {self.name!r}; allowed: two organisations"
+                Code.SAME_ORGANISATION, f"guardian and coordinator are both {self.name!r}; allowed: two organisations"
             )
 
 
@@ -200,7 +201,7 @@ def accept_certificate(
     identity = check_certificate(home, certificate_from_pem(certificate_pem), authority, now=now)
     if home.authority_file.exists() and certificate_from_pem(read(home.authority_file)) != authority:
         raise Refused(
-            "other_authority",
+            Code.OTHER_AUTHORITY,
             f"{home.authority_file} is another consortium's; allowed: the one that was accepted, or another --home",
         )
     write(home.authority_file, to_pem(authority))
@@ -216,7 +217,7 @@ def check_certificate(
     name = home.settings().name
     if identity.name != name or identity.fingerprint != fingerprint(home.key().public_key()):
         raise Refused(
-            "bad_certificate",
+            Code.BAD_CERTIFICATE,
             f"the certificate is for {identity.name!r} and the key {identity.fingerprint}; allowed: {name!r} and the "
             "key of this home",
         )

@@ -25,6 +25,7 @@ from protocols.errors import (
     Refused,
     StorageFailed,
 )
+from protocols.refusals.code import Code
 from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
 from protocols.wire.guardian.line import SILENCE_S
 from protocols.wire.guardian.stream import STREAM_OPTIONS, GuardianStream
@@ -94,7 +95,7 @@ class GuardianPort:
         """
         open_now = dict(self._open)
         for stream in open_now:
-            stream.say_goodbye("going_away", "the guardian stops; ask again when it is back")
+            stream.say_goodbye(Code.GOING_AWAY, "the guardian stops; ask again when it is back")
         self._server.stop(grace=1.0).wait()
         for holder in open_now.values():
             holder.join(_LAST_WORDS_S)
@@ -143,8 +144,8 @@ class GuardianPort:
             finally:
                 guarded.busy.release()
         else:
-            self._on_event("turned_away", {"address": address, "code": "busy", "study": guarded.study.name})
-            stream.say_goodbye("busy", "another conversation about this study is open; ask again when it has ended")
+            self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
+            stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
 
     def _serve(self, stream: GuardianStream, opening: Opening, guarded: Guarded, address: str) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
@@ -157,14 +158,14 @@ class GuardianPort:
         except (Refused, BudgetExceeded) as error:
             self._on_event("conversation_refused", about | {"code": code_of(error), "reason": str(error)[:200]})
         except MalformedMessage:
-            # A failed check of shares may quote them.
-            self._on_event("conversation_refused", about | {"code": "malformed"})
+            # What a check of shares says may quote them.
+            self._on_event("conversation_refused", about | {"code": Code.MALFORMED})
         except StorageFailed as error:
             self._on_event("storage_failed", about | {"reason": str(error)[:300]})
-            stream.say_goodbye("storage_failed", _said(error))
+            stream.say_goodbye(Code.STORAGE_FAILED, _said(error))
         except Exception as error:  # noqa: BLE001  # its text may hold shares: only its kind is told, to anybody
             self._on_event("conversation_failed", about | {"code": type(error).__name__})
-            stream.say_goodbye("error", "something unexpected happened at the guardian; its log says what kind")
+            stream.say_goodbye(Code.ERROR, "something unexpected happened at the guardian; its log says what kind")
         else:
             self._on_event("conversation_ended", about)
 
@@ -180,17 +181,17 @@ class GuardianPort:
         try:
             peer = identify(certificate, authority=self._authority, now=now, role="coordinator")
         except Refused as refused:
-            if refused.code != "wrong_role":
+            if refused.code != Code.WRONG_ROLE:
                 raise
             # A party may be the querier of a study.
             peer = identify(certificate, authority=self._authority, now=now, role="party")
         if peer.fingerprint == fingerprint(self._key.public_key()):
             raise Refused(
-                "same_organisation", "the coordinator has this guardian's own key; allowed: two that are apart"
+                Code.SAME_ORGANISATION, "the coordinator has this guardian's own key; allowed: two that are apart"
             )
         reason = self._denied(peer)
         if reason is not None:
-            raise Refused("revoked", f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
+            raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
         return peer
 
     def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
@@ -199,12 +200,12 @@ class GuardianPort:
         terms, querier = guarded.study.terms, guarded.study.confidentiality.querier
         role = "coordinator" if querier is None else "party"
         if peer.role != role:
-            raise Refused("wrong_role", f"the certificate is not that of a {role}")
+            raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
         if terms is None or peer.name != (querier or terms.coordinator):
             expected = "none" if terms is None else repr(querier or terms.coordinator)
-            raise Refused("other_coordinator", f"{peer.name!r} asks; allowed: {expected}, as the study says")
+            raise Refused(Code.OTHER_COORDINATOR, f"{peer.name!r} asks; allowed: {expected}, as the study says")
         if terms.ended(datetime.datetime.now(datetime.UTC).date()):
-            raise Refused("study_ended", f"the study ended on {terms.ends}")
+            raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}")
         return guarded
 
 
@@ -214,13 +215,13 @@ def code_of(error: ConclaveError) -> str:
         case Refused():
             return error.code
         case BudgetExceeded():
-            return "budget_exceeded"
+            return Code.BUDGET_EXCEEDED
         case StorageFailed():
-            return "storage_failed"
+            return Code.STORAGE_FAILED
         case MalformedMessage():
-            return "malformed"
+            return Code.MALFORMED
         case _:
-            return "error"
+            return Code.ERROR
 
 
 def _said(error: ConclaveError) -> str:

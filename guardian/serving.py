@@ -18,6 +18,7 @@ from protocols.crypto.identity import Identity
 from protocols.crypto.randomness import system_source
 from protocols.errors import DataCorrupt, Refused, StorageFailed
 from protocols.private_files import open_private, tighten
+from protocols.refusals.code import Code
 from runtime.logs import Log
 from runtime.metrics import Monitor
 
@@ -88,7 +89,7 @@ def _denied(home: GuardianHome, identity: Identity) -> str | None:
     try:
         return "this key is on the guardian's list" if identity.fingerprint in home.denied() else None
     except DataCorrupt as error:
-        raise Refused("data_corrupt", str(error)) from None
+        raise Refused(Code.DATA_CORRUPT, str(error)) from None
 
 
 def _metrics(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
@@ -125,6 +126,6 @@ def _alone(home: GuardianHome) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Refused("already_serving", f"another serve runs on {home.folder}; allowed: one a home") from None
+            raise Refused(Code.ALREADY_SERVING, f"another serve runs on {home.folder}; allowed: one a home") from None
         tighten(home.folder)
         yield

@@ -20,6 +20,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
+from protocols.refusals.code import Code
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Study
 from protocols.study.terms import Terms
@@ -69,14 +70,14 @@ def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Te
     if named.level != "two_server":
         raise InvalidInput(f"level is {named.level!r}; allowed: 'two_server', the one that has a guardian")
     if terms.coordinator != settings.coordinator:
-        raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {settings.coordinator!r}")
+        raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {settings.coordinator!r}")
     if terms.ended(today):
-        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+        raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
     own = {"guardian": settings.name, **home.public_keys()}
     for key, value in own.items():
         if getattr(named, key) != value:
             raise Refused(
-                "wrong_guardian", f"{key} is {getattr(named, key)!r}; allowed: {value!r}, which is this home's"
+                Code.WRONG_GUARDIAN, f"{key} is {getattr(named, key)!r}; allowed: {value!r}, which is this home's"
             )
     check_terms_apart(study)
     _ = study.budgets
@@ -139,7 +140,7 @@ class ApprovedStudies:
                         guardian = _guardian(self._home, study, ledger, self._source)
                         self._open[digest] = (Guarded(study, guardian, threading.Lock()), ledger)
             if digest not in self._open:
-                raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved by this guardian")
+                raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} is not approved by this guardian")
             return self._open[digest][0]
 
     def listed(self) -> list[Study]:

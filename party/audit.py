@@ -18,6 +18,7 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import check_outcome
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
@@ -65,37 +66,41 @@ def audit_seat(
                 kept = ledger.charged(number) if entry.event == "reserved" else ledger.settled(number)
                 if sum(kept.values()) != entry.fields["total"]:
                     findings.append(
-                        Discrepancy("sums_differ", f"batch {number}: {entry.event} at another amount than logged")
+                        Discrepancy(Code.SUMS_DIFFER, f"batch {number}: {entry.event} at another amount than logged")
                     )
     except DataCorrupt as error:
-        findings.append(Discrepancy("chain_broken", str(error)))
+        findings.append(Discrepancy(Code.CHAIN_BROKEN, str(error)))
     batches = sorted(times)
     seen: dict[str, dict[int, VoteRequest | Outcome]] = {"request": {}, "outcome": {}}
     for number, _, kind, signed in ledger.log.evidence():
         try:
             ask, message = _message(signed, study, seat, authority=authority, time_ns=times.get(number))
         except (Refused, MalformedMessage) as error:
-            findings.append(Discrepancy("bad_evidence", f"batch {number}, {kind}: {error}"))
+            findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}, {kind}: {error}"))
             continue
         seen.setdefault(kind, {})[number] = message
         if not ledger.log.contains(ask.seen):
             known = f"entry {ask.seen.count} of this log, which is not here"
             findings.append(
-                Discrepancy("rolled_back", f"batch {number}, {kind}: the coordinator signed that it knows {known}")
+                Discrepancy(Code.ROLLED_BACK, f"batch {number}, {kind}: the coordinator signed that it knows {known}")
             )
         stored = ledger.stored(number)
         digest = message.digest if isinstance(message, VoteRequest) else message.batch_digest
         if stored is None or stored.digest != digest or (kind == "request") != isinstance(message, VoteRequest):
-            findings.append(Discrepancy("bad_evidence", f"batch {number}, {kind}: it is not what this ledger charged"))
+            findings.append(
+                Discrepancy(Code.BAD_EVIDENCE, f"batch {number}, {kind}: it is not what this ledger charged")
+            )
     for number in batches:
         if number not in seen["request"]:
-            findings.append(Discrepancy("no_evidence", f"batch {number}: no signed request is kept for its charge"))
+            findings.append(Discrepancy(Code.NO_EVIDENCE, f"batch {number}: no signed request is kept for its charge"))
     compared = 0
     outcomes = {number: each for number, each in seen["outcome"].items() if isinstance(each, Outcome)}
     for number in batches:
         compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
     if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
-        findings.append(Discrepancy("sums_differ", "the charges of the batches do not add up to what the account says"))
+        findings.append(
+            Discrepancy(Code.SUMS_DIFFER, "the charges of the batches do not add up to what the account says")
+        )
     unsettled = len(ledger.unsettled())
     return LedgerAudit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
 
@@ -109,14 +114,14 @@ def _message(
     try:
         frame, sender = unseal(signed, authority=authority, now=then, role="coordinator")
     except Refused as error:
-        if error.code != "certificate_expired":
+        if error.code != Code.CERTIFICATE_EXPIRED:
             raise
         # The outcome may have come much later than the charge, under a renewed certificate.
         frame, sender = unseal(signed, authority=authority, now=now, role="coordinator")
     if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
         raise MalformedMessage("it is not a request to this seat of this study")
     if study.terms is not None and sender.name != study.terms.coordinator:
-        raise Refused("other_coordinator", f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
+        raise Refused(Code.OTHER_COORDINATOR, f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
     message = decode(frame.envelope)
     if not isinstance(message, VoteRequest | Outcome):
         raise MalformedMessage("it holds no request and no outcome")
@@ -137,7 +142,7 @@ def _check_batch(
     settled = ledger.settled(number)
     if outcome is None:
         if settled:
-            findings.append(Discrepancy("no_evidence", f"batch {number}: settled without a signed outcome"))
+            findings.append(Discrepancy(Code.NO_EVIDENCE, f"batch {number}: settled without a signed outcome"))
         return 0
     if study.confidentiality.signing_key is not None:
         try:
@@ -149,32 +154,36 @@ def _check_batch(
                 answered=outcome.answered,
             )
         except Refused as error:
-            findings.append(Discrepancy("bad_evidence", f"batch {number}: {error}"))
+            findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
-        findings.append(Discrepancy("bad_evidence", f"batch {number}: outcome of {len(outcome.answered)} queries"))
+        findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: outcome of {len(outcome.answered)} queries"))
         return 0
     position = study.seats[seat]
     takes_part = study.participation.of(position).votes(ids)[0]
     amounts = study.budgets.amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
     if settled and settled != {seat: int(amounts[position])}:
-        findings.append(Discrepancy("sums_differ", f"batch {number}: settled at another amount than its outcome says"))
+        findings.append(
+            Discrepancy(Code.SUMS_DIFFER, f"batch {number}: settled at another amount than its outcome says")
+        )
     if labels is None:
         return 0
     inside = ids < len(labels)
     if not inside.all():
-        findings.append(Discrepancy("release_differs", f"batch {number}: the release has only {len(labels)} queries"))
+        findings.append(
+            Discrepancy(Code.RELEASE_DIFFERS, f"batch {number}: the release has only {len(labels)} queries")
+        )
     shown = labels[ids[inside]] >= 0
     said = outcome.answered[inside]
     for query in ids[inside][shown & ~said].tolist():
         findings.append(
             Discrepancy(
-                "outcome_false", f"query {query}: the coordinator signed 'not answered', the release has a label"
+                Code.OUTCOME_FALSE, f"query {query}: the coordinator signed 'not answered', the release has a label"
             )
         )
     for query in ids[inside][said & ~shown].tolist():
         findings.append(
             Discrepancy(
-                "outcome_differs", f"query {query}: the coordinator signed 'answered', the release has no label"
+                Code.OUTCOME_DIFFERS, f"query {query}: the coordinator signed 'answered', the release has no label"
             )
         )
     return int(inside.sum())

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from party.budget.policy import Policy
-from party.connection.dialling import Unreachable, say_hello
+from party.connection.dialling import say_hello
 from party.home import PartyHome
 from party.settings import Invitation
 from party.voting.trained import read_manifest
 from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
-from protocols.errors import ConclaveError, InvalidInput, Refused
+from protocols.errors import ConclaveError, InvalidInput, Refused, Unreachable
 from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
+from protocols.refusals.code import Code
+from protocols.refusals.table import meaning_of
 from protocols.wire.frames import Goodbye
 
 _TIMEOUT_S: Final = 10.0
@@ -116,10 +118,8 @@ def _certificate(home: PartyHome, invitation: Invitation) -> Iterator[Hop]:
         key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     except (ConclaveError, OSError) as error:
         code = error.code if isinstance(error, Refused) else "unreadable"
-        todo = {
-            "certificate_expired": "set the clock if it is wrong; otherwise ask the operator for a new invitation",
-            "wrong_authority": "it is of another consortium: use its own home, or enrol again",
-        }.get(code, "enrol again with a new invitation")
+        known = code in (Code.CERTIFICATE_EXPIRED, Code.WRONG_AUTHORITY)
+        todo = meaning_of(code).next_step if known else "enrol again with a new invitation"
         yield Hop("certificate", False, str(error), todo, 4)
         return
     left = certificate.not_valid_after_utc - now
@@ -148,7 +148,7 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
         yield Hop("session", False, str(error), "see the coordinator's log: it turned this certificate away", 7)
         return
     except ConclaveError as error:
-        if isinstance(error, Refused) and error.code == "already_running":
+        if isinstance(error, Refused) and error.code == Code.ALREADY_RUNNING:
             yield Hop("session", True, "not tried: a node answers from this home; its log says whether it is connected")
             return
         yield Hop("session", False, str(error), "whoever answers is not this consortium's coordinator", 4)

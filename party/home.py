@@ -20,6 +20,7 @@ from party.settings import Invitation, PartySettings, read_invitation, read_sett
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import open_private, private_folder
 from protocols.reading import read_text
+from protocols.refusals.code import Code
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Study
 from runtime.files import write_atomically
@@ -142,7 +143,7 @@ class PartyHome:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise Refused("already_running", f"another node answers from {self.path}; allowed: one") from None
+                raise Refused(Code.ALREADY_RUNNING, f"another node answers from {self.path}; allowed: one") from None
             yield
 
 
@@ -158,7 +159,9 @@ def make_home(path: Path) -> PartyHome:
     except OSError as error:
         raise StorageFailed(f"cannot make {path}: {error.strerror}") from error
     if path.stat().st_mode & 0o077:
-        raise Refused("home_open", f"{path} may be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700")
+        raise Refused(
+            Code.HOME_OPEN, f"{path} may be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700"
+        )
     return PartyHome(path)
 
 

@@ -28,6 +28,7 @@ from protocols.budgets.accountant import GaussianDp, accountant
 from protocols.budgets.filter import NANO, cap_nano, noise_reserve
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
+from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of, votes_per_unit
 
 # What a lifetime filter may count in: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
@@ -86,7 +87,7 @@ class StudyCost:
         value = float(self.nano[position_of(order)])
         if not value < _LARGEST:
             raise Refused(
-                "lifetime_currency",
+                Code.LIFETIME_CURRENCY,
                 f"the study has no bound in {currency_name(order)}, in which this data set's cap counts since its "
                 "first study; allowed: a study of Gaussian noise without secret coins",
             )
@@ -211,7 +212,7 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
     best = int(copies.argmax())
     if not copies[best] >= 1:
         raise Refused(
-            "lifetime_cap",
+            Code.LIFETIME_CAP,
             f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g} "
             f"({float(copies[best]):.3g} of it would fit); allowed: a study with smaller caps, or a larger lifetime "
             "cap in node.toml",

@@ -7,6 +7,7 @@ from pathlib import Path
 from party.home import PartyHome
 from protocols.errors import Refused
 from protocols.private_files import open_to_others, tighten
+from protocols.refusals.code import Code
 
 
 def mend_home(home: PartyHome) -> list[Path]:
@@ -16,5 +17,5 @@ def mend_home(home: PartyHome) -> list[Path]:
     """
     found = open_to_others(home.path)
     if home.path in found and home.key in found:
-        raise Refused("home_open", f"{home.key} could be read by others; allowed: mode 600, in a folder of mode 700")
+        raise Refused(Code.HOME_OPEN, f"{home.key} could be read by others; allowed: mode 600, in a folder of mode 700")
     return tighten(home.path) if found else []

@@ -19,6 +19,7 @@ from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, Malformed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearBallot
 from protocols.levels.level import Ballot
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, check_votes
@@ -113,10 +114,10 @@ class Party:
         except Refused as error:
             refusal = Refusal(error.code, str(error))
         except BudgetExceeded as error:
-            refusal = Refusal("budget_exceeded", str(error))
-        except MalformedMessage as error:  # arrays that a level's step does not accept
-            refusal = Refusal("malformed", str(error))
-        except InvalidInput as error:  # sender and subject are unknown here
+            refusal = Refusal(Code.BUDGET_EXCEEDED, str(error))
+        except MalformedMessage as error:  # arrays of a level's step that are not what the step takes
+            refusal = Refusal(Code.MALFORMED, str(error))
+        except InvalidInput as error:  # by whom, and about what, is not known here
             refusal = self._failed(CannotVote(str(error)))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
@@ -126,10 +127,10 @@ class Party:
         try:
             request = decode(data)
         except MalformedMessage as error:
-            return encode(Refusal("malformed", str(error)))
+            return encode(Refusal(Code.MALFORMED, str(error)))
         if not isinstance(request, VoteRequest | StepRequest | Outcome):
             return encode(
-                Refusal("malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
+                Refusal(Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome")
             )
         return encode(self.handle(request))
 
@@ -138,11 +139,11 @@ class Party:
         self._check_study(request.study)
         if len(batch.ids) > self._study.batch_limit:
             raise Refused(
-                "batch_too_large", f"{len(batch.ids)} queries; allowed: at most {self._study.batch_limit} in a batch"
+                Code.BATCH_TOO_LARGE, f"{len(batch.ids)} queries; allowed: at most {self._study.batch_limit} in a batch"
             )
         limit = self._study.query_limit
         if batch.ids.min() < 0 or batch.ids.max() >= limit:
-            raise Refused("query_limit", f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
+            raise Refused(Code.QUERY_LIMIT, f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
             reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
@@ -159,7 +160,7 @@ class Party:
             )
             return reply
         if stored.digest != request.digest:
-            raise Refused("batch_reused", f"batch {batch.number} was answered before, in another request")
+            raise Refused(Code.BATCH_REUSED, f"batch {batch.number} was answered before, in another request")
         reply_again = decode(stored.payload)
         assert isinstance(reply_again, VoteReply | HiddenVotes)
         return reply_again
@@ -173,10 +174,10 @@ class Party:
         number = self._ledger.number_of(outcome.batch_digest)
         stored = None if number is None else self._ledger.stored(number)
         if number is None or stored is None:
-            raise Refused("unknown_batch", "the outcome is of a batch that was never charged")
+            raise Refused(Code.UNKNOWN_BATCH, "the outcome is of a batch that was never charged")
         asked = stored.queries
         if len(outcome.answered) != asked:
-            raise Refused("bad_outcome", f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
+            raise Refused(Code.BAD_OUTCOME, f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
         self._ballot.settle(outcome)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
@@ -187,7 +188,7 @@ class Party:
     def _check_study(self, digest: bytes) -> None:
         if digest != self._study.digest:
             raise Refused(
-                "other_study", f"digest {digest.hex()[:16]} is not the approved {self._study.digest.hex()[:16]}"
+                Code.OTHER_STUDY, f"digest {digest.hex()[:16]} is not the approved {self._study.digest.hex()[:16]}"
             )
 
     def _amount(self, asked: int, answered: int) -> int:

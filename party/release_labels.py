@@ -21,6 +21,7 @@ from numpy import ndarray
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, identify
 from protocols.errors import DataCorrupt, DataUnavailable, Refused
 from protocols.reading import open_file, parse_json, read_bytes
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.votes import NOT_ASKED
 
@@ -50,7 +51,7 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
     signer = identify(certificate, authority=authority, now=created, role="coordinator")
     signer.verify(_bytes(release / "manifest.sig", PEM_BYTES), _DOMAIN + content)
     if signer.name != coordinator:
-        raise Refused("other_coordinator", f"{signer.name!r} signed the release; allowed: {coordinator!r}")
+        raise Refused(Code.OTHER_COORDINATOR, f"{signer.name!r} signed the release; allowed: {coordinator!r}")
     if hashlib.sha256(_bytes(release / "labels.csv", _BYTES)).hexdigest() != wanted:
         raise DataCorrupt(f"{release / 'labels.csv'} was changed since the release was signed")
     return study

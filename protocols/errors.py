@@ -9,13 +9,17 @@
     │   └── CannotVote      its own teachers or votes failed; what failed stays in its own log
     ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
     ├── ChannelClosed       the other server is gone; what was reserved stands, and nothing was released
+    ├── Unreachable         the other side does not answer; nothing was sent that matters
     ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
-    └── EngineFailed        the engine that runs the parties stopped working
+    ├── EngineFailed        the engine that runs the parties stopped working
+    └── VerificationFailed  something is not as it was signed
 
 Every message gives the value and the allowed range, and never a vote, a share or a seed.
 """
 
 from __future__ import annotations
+
+from protocols.refusals.code import Code
 
 
 class ConclaveError(Exception):
@@ -39,7 +43,7 @@ class BudgetExceeded(ConclaveError):
 
 
 class Refused(ConclaveError):
-    """A party refuses a request; nothing was charged. `code` is stable and machine-readable."""
+    """A request is refused, or a command. `code` is stable: one of `Code`, or what other software said."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -53,7 +57,7 @@ class CannotVote(Refused):
     """
 
     def __init__(self, why: str) -> None:
-        super().__init__("could_not_vote", "the node could not vote; its administrator's log says why")
+        super().__init__(Code.COULD_NOT_VOTE, "the node could not vote; its administrator's log says why")
         self.why = why
 
 
@@ -63,6 +67,10 @@ class MalformedMessage(ConclaveError):
 
 class ChannelClosed(ConclaveError):
     """The other server is gone; what was reserved stands, and nothing more was released."""
+
+
+class Unreachable(ConclaveError):
+    """The other side does not answer; nothing was sent that matters."""
 
 
 class StorageFailed(ConclaveError):

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-from runtime.cli import INTERRUPTED
+from runtime.exits import Exit
 
 
 def until_signalled(work: Callable[[threading.Event], None]) -> int:
@@ -24,4 +24,4 @@ def until_signalled(work: Callable[[threading.Event], None]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return INTERRUPTED if interrupted.is_set() else 0
+    return Exit.INTERRUPTED if interrupted.is_set() else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocols.errors import Refused
+from protocols.refusals.code import Code
 
 TOLERANCE_S = 300.0
 _HELD_S = 600.0
@@ -47,7 +48,7 @@ class SteadyClock:
         jumped_s = self.jumped_s()
         if jumped_s:
             raise Refused(
-                "clock_jumped",
+                Code.CLOCK_JUMPED,
                 f"this machine's clock jumped by {jumped_s:+.0f} s; allowed: {TOLERANCE_S:g} s: certificates are "
                 "issued again once it is set right, or has held its new course for ten minutes",
             )

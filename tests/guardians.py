@@ -79,7 +79,7 @@ class Guardianship:
     denied: dict[str, str] = field(default_factory=dict)
     denied_there: dict[str, str] = field(default_factory=dict)
     events: list = field(default_factory=list)
-    silence_s: float = 20.0
+    silence_s: float = 300.0
     # Of the guardian's certificate.
     since: datetime.datetime = NOW
     days: int = 30
@@ -190,7 +190,7 @@ class TwoOrganisations:
             certificate=self.home.certificate(),
             authority=self.home.authority(),
             denied=lambda identity: None,
-            silence_s=20.0,
+            silence_s=300.0,
         )
         return replace(made, **more)
 
@@ -236,7 +236,7 @@ class TwoOrganisations:
 
     def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
         """The noise seed of each request that a server has noted and not forgotten."""
-        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=20) as database:
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=300) as database:
             return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
 
 

@@ -8,6 +8,7 @@ import click
 
 from coordinator.commands.group import home_option
 from protocols.errors import Refused
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
@@ -53,7 +54,7 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
             )
             click.echo(said, err=as_json)
             if not yes and not click.confirm(f"Give batch {found.number} up for ever?", err=as_json):
-                raise Refused("not_confirmed", f"batch {found.number} of {study!r} stays open")
+                raise Refused(Code.NOT_CONFIRMED, f"batch {found.number} of {study!r} stays open")
         end(store, study, found.number)
     if as_json:
         figures = {"study": study, "batch": found.number, "queries": found.queries, "new": not found.given_up}

@@ -1,4 +1,4 @@
-"""conclave-coordinator: its commands, and how errors reach people: one line with a code, one with the next step."""
+"""conclave-coordinator: its commands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from protocols.errors import ConclaveError
-from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group, show_server_error
+from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -33,20 +32,6 @@ COMMANDS: Final[dict[str, str]] = {
     "release": "coordinator.commands.release:release",
     "verify": "coordinator.commands.release:verify",
     "guardian": "coordinator.commands.certify:guardian",
-}
-_NEXT: Final[dict[str, str]] = {
-    "already_serving": "stop the other serve, or give another --home",
-    "no_request": "ask the hospital to run conclave-party enrol, then see conclave-coordinator requests",
-    "fingerprint_mismatch": "compare again by telephone; if it differs still, revoke the party and invite it again",
-    "revoked_key": "ask the hospital to make a new key with conclave-party init, under a new invitation",
-    "unproven_charges": "keep serve running until those nodes have connected and settled, then release again; where a "
-    "receipt is lost for good, state it: release --unproven SEAT",
-    "labelling_runs": "see conclave-coordinator status; a lower patience_s counts once serve was started again",
-    "no_open_batch": "nothing is to be given up; conclave-coordinator status shows where the study stands",
-    "can_be_finished": "run conclave-coordinator resume; the batch goes on as it was asked, and costs nothing more",
-    "same_organisation": "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
-    "clock_jumped": "set this machine's clock right (NTP), and run the command again",
-    "authority_expired": "begin a new consortium: conclave-coordinator init with another --home",
 }
 
 
@@ -79,10 +64,5 @@ home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, who
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program=PROGRAM, show_error=show_error)
-
-
-def show_error(error: ConclaveError) -> int:
-    """Prints what went wrong and what to do next, on standard error; returns the exit code."""
-    return show_server_error(error, program=PROGRAM, steps=_NEXT)
+    """Runs the command line; the exit code."""
+    return run_group(cli, arguments, program=PROGRAM)

@@ -12,7 +12,9 @@ import click
 from coordinator.commands.group import home_option
 from coordinator.students import STUDENTS
 from protocols.errors import InvalidInput
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.exits import Exit
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.2
 _LINE_EVERY_S = 1.0
-_EXIT_CODES = {"stopped": 7, "failed": 1}
+_STOPPED = {"stopped": (Code.LABELLING_STOPPED, Exit.NETWORK), "failed": (Code.LABELLING_FAILED, Exit.UNEXPECTED)}
 _student_option = click.option(
     "--student", help=f"Student between the rounds of an interactive study: {' | '.join(STUDENTS)}."
 )
@@ -156,8 +158,9 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         print_json(asdict(job))
     else:
         click.echo(job_line(job, pool))
-    if job.state not in _EXIT_CODES:
+    if job.state not in _STOPPED:
         return 0
-    click.echo(f"error [labelling_{job.state}]: {job.message}", err=True)
+    code, exit_code = _STOPPED[job.state]
+    click.echo(f"error [{code}]: {job.message}", err=True)
     click.echo(f"next: mend that, then conclave-coordinator resume {job.study}", err=True)
-    return _EXIT_CODES[job.state]
+    return exit_code

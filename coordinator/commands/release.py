@@ -11,13 +11,13 @@ import click
 
 from coordinator.commands.group import home_option
 from protocols.errors import InvalidInput
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.exits import Exit
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
-
-_FAILED = 8
 
 
 @click.command(epilog=EPILOG)
@@ -121,15 +121,17 @@ def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
     failed = [check for check in checks if not check.passed]
     if as_json:
         print_json({"verified": not failed, "checks": [asdict(check) for check in checks]})
-        return _FAILED if failed else 0
+        return Exit.VERIFICATION if failed else Exit.DONE
     for check in checks:
         click.echo(f"{'holds ' if check.passed else 'FAILED'}  {check.name}: {check.message}", err=not check.passed)
         if check.next_step:
             click.echo(f"        next: {check.next_step}", err=True)
     if failed:
-        click.echo(f"error [verification_failed]: {len(failed)} of {len(checks)} checks failed in {folder}", err=True)
+        click.echo(
+            f"error [{Code.VERIFICATION_FAILED}]: {len(failed)} of {len(checks)} checks failed in {folder}", err=True
+        )
         click.echo(f"next: {failed[0].next_step}", err=True)
-        return _FAILED
+        return Exit.VERIFICATION
     but = "; but see the next step above" if any(check.next_step for check in checks) else ""
     click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
     return 0

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from protocols.errors import MalformedMessage, Refused
+from protocols.refusals.code import Code
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
@@ -35,10 +36,10 @@ class Admission:
     def stream(self, name: str) -> Iterator[None]:
         """Counts a stream of a party while it lasts. Raises Refused: "too_many_streams", "too_many_faults"."""
         if self.streams[name] >= _STREAMS:
-            raise Refused("too_many_streams", f"{name!r} has {_STREAMS} streams; allowed: one, and its successors")
+            raise Refused(Code.TOO_MANY_STREAMS, f"{name!r} has {_STREAMS} streams; allowed: one, and its successors")
         if not self._faults[name].remains(time.monotonic()):
             raise Refused(
-                "too_many_faults",
+                Code.TOO_MANY_FAULTS,
                 f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more each "
                 f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and mend that",
             )
@@ -61,7 +62,7 @@ class Admission:
         fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}
         if name is not None:
             fields["party"] = name
-        if code_of(error) == "another_node":
+        if code_of(error) == Code.ANOTHER_NODE:
             if rivals & (rivals - 1):
                 return
             fields["times"] = rivals
@@ -75,4 +76,4 @@ class Admission:
 
 def code_of(error: Refused | MalformedMessage) -> str:
     """The error's code."""
-    return error.code if isinstance(error, Refused) else "malformed"
+    return error.code if isinstance(error, Refused) else Code.MALFORMED

@@ -32,6 +32,7 @@ from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.enrolment import Enrol, Enrolled
 from protocols.wire.frames import (
@@ -170,7 +171,7 @@ class Hub:
 
     async def _stop(self) -> None:
         for session in list(self._sessions.open.values()):
-            await self._farewell(session, Goodbye("going_away", "the coordinator stops; the node will dial again"))
+            await self._farewell(session, Goodbye(Code.GOING_AWAY, "the coordinator stops; the node will dial again"))
         for server in self._servers:
             await server.stop(grace=1.0)
 
@@ -207,7 +208,7 @@ class Hub:
         tasks = []
         try:
             if older is not None:
-                await self._farewell(older, Goodbye("superseded", "a node of the party that serves seats connected"))
+                await self._farewell(older, Goodbye(Code.SUPERSEDED, "a node of the party that serves seats connected"))
             welcome = Welcome(session.version, session.nonce, time.time_ns() // 1_000_000, refused)
             await session.send(self._seal(welcome))
             self._on_event("connected", {"party": name, "address": session.address})
@@ -244,7 +245,7 @@ class Hub:
         try:
             data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
         except TimeoutError:
-            raise Refused("no_hello", f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+            raise Refused(Code.NO_HELLO, f"no hello within {_HELLO_WAIT_S:g} seconds") from None
         if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
             raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
         hello, _ = self._unseal(data, peer)
@@ -320,7 +321,7 @@ class Hub:
     async def _check_allowed(self, party: Identity) -> None:
         reason = await self._in_callback(self._denied, party)
         if reason is not None:
-            raise Refused("revoked", f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
+            raise Refused(Code.REVOKED, f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
 
     async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
         """Ends a session; the other side may be gone already."""
@@ -342,7 +343,7 @@ class Hub:
             raise MalformedMessage("the stream ended before Hello")
         frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
-            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+            raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
 
 

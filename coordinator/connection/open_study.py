@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from coordinator.connection.receipts import Answered
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of
 from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Outcome, Reply
@@ -54,11 +55,11 @@ def check_askable(study: Study, *, reply_bytes: int) -> None:
 def check_standing(opened: OpenStudy, party: str, standing: SeatHeads) -> None:
     """Raises Refused if the seat is not this party's, or one of the two logs was rolled back."""
     if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
-        raise Refused("wrong_seat", f"the seat {standing.seat!r} is not one of {party!r} in this study")
+        raise Refused(Code.WRONG_SEAT, f"the seat {standing.seat!r} is not one of {party!r} in this study")
     log = opened.ledger.log
     try:
         log.check_known(standing.coordinator, by=standing.seat)
     except Refused as error:
-        opened.fault = Refused("coordinator_rolled_back", f"the coordinator's ledger is not the newest: {error}")
+        opened.fault = Refused(Code.COORDINATOR_ROLLED_BACK, f"the coordinator's ledger is not the newest: {error}")
         raise opened.fault from None
     log.check_newer(standing.seat, standing.own)

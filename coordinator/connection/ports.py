@@ -14,6 +14,7 @@ from coordinator.connection.relaying import Relay
 from coordinator.connection.unfinished import Unfinished
 from protocols.crypto.identity import Identity
 from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.wire.frames import FRAME_BYTES
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
@@ -89,7 +90,7 @@ def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Re
         except Refused as error:
             reply = passed_back(b"", code=error.code, reason=str(error).removeprefix(f"{error.code}: "))
         except MalformedMessage as error:
-            reply = passed_back(b"", code="malformed", reason=str(error))
+            reply = passed_back(b"", code=Code.MALFORMED, reason=str(error))
         for piece in pieces(reply):
             yield piece
 
@@ -114,7 +115,7 @@ async def listen_for_enrolments(
             message = decode_enrol(data if isinstance(data, bytes) else b"")
             answer = await asyncio.get_running_loop().run_in_executor(executor, enrol, message)
         except MalformedMessage as error:
-            answer = Enrolled(b"", "malformed", str(error))
+            answer = Enrolled(b"", Code.MALFORMED, str(error))
         except Refused as error:
             answer = Enrolled(b"", error.code, str(error))
         return encode_enrol(answer)

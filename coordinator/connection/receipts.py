@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import code_of
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.frames import Answer
 from protocols.wire.messages import (
@@ -28,11 +29,11 @@ from protocols.wire.messages import (
 )
 from runtime.logs import Event, printable
 
-BAD_RECEIPT = "bad_receipt"
+BAD_RECEIPT = Code.BAD_RECEIPT
 # The entry of a coordinator's log that names a seat and a batch whose receipt was refused, once.
 RECEIPT_REFUSED = "receipt_refused"
-# Codes that only the coordinator uses for a seat; from a party they become another code.
-_OWN_CODES = frozenset({BAD_RECEIPT, "absent", "bad_reply", "late", "not_read"})
+# What the coordinator alone says of a seat: a party that says it of itself is told apart.
+_OWN_CODES = frozenset({BAD_RECEIPT, Code.ABSENT, Code.BAD_REPLY, Code.LATE, Code.NOT_READ})
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,9 @@ def record(
             if answered is None:
                 continue
             if isinstance(answered, Late):
-                replies[seat] = Refusal("late", f"no answer yet after {answered.deadline_s:g} s, the study's deadline")
+                replies[seat] = Refusal(
+                    Code.LATE, f"no answer yet after {answered.deadline_s:g} s, the study's deadline"
+                )
                 continue
             request = requests[seat]
             bad = False
@@ -82,10 +85,12 @@ def record(
                     _check_receipt(study, ledger, seat, request, answered.answer, reply)
                 # An answer that contains votes is not stored.
                 proof = answered.signed if isinstance(reply, Settled) else b""
-                if not (isinstance(reply, Refusal) and reply.code == "unknown_study"):  # such a node has no log of it
+                if not (
+                    isinstance(reply, Refusal) and reply.code == Code.UNKNOWN_STUDY
+                ):  # such a node has no log of it
                     log.remember(seat, answered.answer.own, proof=proof)
             except MalformedMessage as error:
-                reply = Refusal("malformed", str(error))
+                reply = Refusal(Code.MALFORMED, str(error))
             except Refused as error:
                 reply = Refusal(error.code, str(error))
                 bad = error.code == BAD_RECEIPT

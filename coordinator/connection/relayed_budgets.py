@@ -14,6 +14,7 @@ import numpy as np
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
 from protocols.reading import parse_json
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import VoteRequest
 
@@ -70,9 +71,9 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
     """
     ids, at = request.batch.ids, study.seats[seat]
     if len(ids) > study.batch_limit:
-        raise Refused("batch_too_large", f"{len(ids)} queries asked; allowed: at most {study.batch_limit}")
+        raise Refused(Code.BATCH_TOO_LARGE, f"{len(ids)} queries asked; allowed: at most {study.batch_limit}")
     if int(ids.max()) >= study.query_limit:
-        raise Refused("query_limit", f"query {ids.max()} asked; allowed: 0 to {study.query_limit - 1}")
+        raise Refused(Code.QUERY_LIMIT, f"query {ids.max()} asked; allowed: 0 to {study.query_limit - 1}")
     takes_part = int(study.participation.of(at).votes(ids)[0].sum())
     worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
     with ledger.log.together():

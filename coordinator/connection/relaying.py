@@ -27,6 +27,7 @@ from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import check_outcome
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import (
@@ -57,14 +58,14 @@ _TIDY_EACH = 64
 # Codes with which a party never settles by this outcome; after any other refusal it is told again.
 _FOR_GOOD = frozenset(
     {
-        "unknown_batch",
-        "bad_outcome",
-        "unsigned_outcome",
-        "digest_mismatch",
-        "settled_otherwise",
-        "settles_upwards",
-        "malformed",
-        "withdrawn",
+        Code.UNKNOWN_BATCH,
+        Code.BAD_OUTCOME,
+        Code.UNSIGNED_OUTCOME,
+        Code.DIGEST_MISMATCH,
+        Code.SETTLED_OTHERWISE,
+        Code.SETTLES_UPWARDS,
+        Code.MALFORMED,
+        Code.WITHDRAWN,
     }
 )
 
@@ -98,7 +99,7 @@ class Relay:
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier"), before reading anything, unless an open study names this party."""
         if not any(opened.study.confidentiality.querier == peer.name for opened in list(self._studies.values())):
-            raise Refused("not_querier", f"{peer.name!r} asks; allowed: the querier of a study that is open here")
+            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study that is open here")
 
     async def answer(self, data: bytes, peer: Identity) -> bytes:
         """The answer to one signed Ask of a querying party."""
@@ -110,13 +111,13 @@ class Relay:
             finally:
                 self._ticks(opened, seat).discard(-1 if tick is None else tick)
             if not isinstance(answered, Answered):
-                return passed_back(b"", code="absent", reason="the party gave no answer in time")
+                return passed_back(b"", code=Code.ABSENT, reason="the party gave no answer in time")
             await self._aside(self._keep, opened, peer, seat, request, answered)
             return passed_back(answered.signed)
         except (Refused, MalformedMessage, StorageFailed) as error:
-            code = error.code if isinstance(error, Refused) else "malformed"
+            code = error.code if isinstance(error, Refused) else Code.MALFORMED
             if isinstance(error, StorageFailed):  # its text names files of this machine
-                code, error = "storage_failed", StorageFailed("the operator's disk cannot be written")
+                code, error = Code.STORAGE_FAILED, StorageFailed("the operator's disk cannot be written")
             self._on_event("relay_refused", {"party": peer.name, "code": code})
             return passed_back(b"", code=code, reason=str(error).removeprefix(f"{code}: "))
 
@@ -133,16 +134,16 @@ class Relay:
         now = datetime.datetime.now(datetime.UTC)
         ask, sender = unseal(data, authority=self._authority, now=now, role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
-            raise Refused("wrong_signer", f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
+            raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         if not isinstance(ask, Ask):
             raise MalformedMessage(f"{type(ask).__name__} came to be relayed; allowed: Ask")
         opened = self._studies.get(ask.study)
         if opened is None:
-            raise Refused("unknown_study", f"study {ask.study.hex()[:16]} is not open here")
+            raise Refused(Code.UNKNOWN_STUDY, f"study {ask.study.hex()[:16]} is not open here")
         if opened.study.confidentiality.querier != peer.name:
-            raise Refused("not_querier", f"{peer.name!r} asks; allowed: {opened.study.confidentiality.querier!r}")
+            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: {opened.study.confidentiality.querier!r}")
         if ask.seat not in opened.study.seats:
-            raise Refused("wrong_seat", f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
+            raise Refused(Code.WRONG_SEAT, f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
         request = decode(ask.envelope)
         if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
             raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
@@ -151,7 +152,7 @@ class Relay:
             _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
         if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
             raise Refused(
-                "too_many_refusals",
+                Code.TOO_MANY_REFUSALS,
                 f"{ask.seat!r} refused what {peer.name!r} asks more often than is allowed: {REFUSALS} times a day",
             )
         if isinstance(request, VoteRequest):
@@ -160,7 +161,7 @@ class Relay:
 
     def _keep(self, opened: OpenStudy, peer: Identity, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
-        if isinstance(reply, Refusal) and reply.code != "teachers_late":  # as the node counts them
+        if isinstance(reply, Refusal) and reply.code != Code.TEACHERS_LATE:  # as the node counts them
             self._refusals[peer.name, seat].take(time.monotonic())
         if isinstance(request, Outcome):
             note_told(opened.ledger, opened.study, seat, request, answered, reply)

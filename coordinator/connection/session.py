@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage, Refused
+from protocols.refusals.code import Code
 from protocols.wire.frames import Answer
 
 # Unrequested frames after which a session is ended.
@@ -98,7 +99,7 @@ class Session:
         """Counts an unrequested frame. Raises Refused("unasked_frames") above UNASKED of them."""
         self.unasked += 1
         if self.unasked > UNASKED:
-            raise Refused("unasked_frames", f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
+            raise Refused(Code.UNASKED_FRAMES, f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
 
     async def until_closing(self, reading: Awaitable[object]) -> object:
         """What was read; None if the session should end first."""

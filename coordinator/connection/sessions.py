@@ -20,14 +20,15 @@ from coordinator.connection.places import Places
 from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
 from coordinator.connection.session import Question, Session, SessionEnded
 from protocols.errors import Refused
+from protocols.refusals.code import Code
 from protocols.study.study import party_of
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Request, encode
 from runtime.logs import Event
 
-# Codes that no honest node answers to an outcome: see receipts.record.
-_FAULTS = frozenset({BAD_RECEIPT, "malformed"})
-# A session that its party ends sooner is a fault; an honest node may do so a hundred times.
+# What no honest node answers to an outcome: see receipts.record.
+_FAULTS = frozenset({BAD_RECEIPT, Code.MALFORMED})
+# A session that its party ends before is a fault: an honest node may do so a hundred times.
 _BRIEF_S = 2.0
 
 
@@ -55,7 +56,7 @@ class Sessions:
         if older is not None and (older.serves or not session.serves):
             older.rivals += 1
             raise Refused(
-                "another_node",
+                Code.ANOTHER_NODE,
                 f"another node answers as {name!r}, connected since "
                 f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(older.since))} UTC: stop it, or this one; if it is "
                 "gone, this node is taken within a minute; if nobody knows it, tell the operator",

@@ -24,6 +24,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.levels.table import aggregation_of
+from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of
 from protocols.wire.messages import Reply, Request
 
@@ -52,7 +53,7 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
     if not job.ended:
         how = "wait until it stops" if alive(store) else "start serve, which goes on with it"
         raise Refused(
-            "labelling_runs",
+            Code.LABELLING_RUNS,
             f"the labelling of {name!r} is {job.state}, and may finish its batch by itself: {how}; it waits for "
             "patience_s of coordinator.toml",
         )
@@ -62,7 +63,7 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
             number = unsettled[-1]  # it was given up before, and nothing was asked since
         stored = None if number is None else ledger.stored(number)
         if stored is None:
-            raise Refused("no_open_batch", f"all batches of {name!r} that were asked were released or given up")
+            raise Refused(Code.NO_OPEN_BATCH, f"all batches of {name!r} that were asked were released or given up")
         found = StuckBatch(stored.number, stored.queries, ledger.charged(stored.number), ledger.given_up(stored.number))
         if not found.given_up:
             _check_missing(store, study, job, found.number, openers(ledger, stored.digest))
@@ -79,7 +80,7 @@ def give_up(store: Store, name: str, number: int) -> None:
     with store.together():  # nobody may resume the labelling in between
         found = stuck_batch(store, name)
         if found.number != number:
-            raise Refused("other_batch", f"batch {number} is not the one that is stuck; allowed: {found.number}")
+            raise Refused(Code.OTHER_BATCH, f"batch {number} is not the one that is stuck; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
             coordinator.give_up(number, pool)
         # What a seat may have been charged for it is in the coordinator's ledger too.
@@ -106,7 +107,7 @@ def _check_missing(store: Store, study: Study, job: Job, number: int, openers: l
     able = [seat for seat in needed if seat not in refusing and (seat not in missing or seat in back)]
     if back and len(able) >= study.quorum:
         raise Refused(
-            "can_be_finished",
+            Code.CAN_BE_FINISHED,
             f"batch {number} waited for {', '.join(sorted(back))}, connected again; with them its quorum of "
             f"{study.quorum} is there",
         )

@@ -31,21 +31,18 @@ from protocols.labelling.schedule import StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
+from protocols.refusals.code import Code
+from protocols.refusals.table import meaning_of
 from protocols.study.study import Study, party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-# Codes of an absent seat, and of one that may still answer; any other refusal needs a person.
-AWAY = frozenset({"absent", "unknown_study"})
+# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to mend.
+AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
-# What an operator must do if asking itself is refused.
-_TO_DO = {
-    "coordinator_rolled_back": "stop serve, put the newest copy of the coordinator's home in the place of this one, "
-    "start serve"
-}
-# After this long a round says what it waits for.
+# A round that lasts longer says what it waits for.
 _SAY_AFTER_S = 1.0
 
 
@@ -135,8 +132,8 @@ class ServedStudy:
             raise
         except ConclaveError as error:
             reason = str(error)
-            if isinstance(error, Refused) and error.code in _TO_DO:
-                reason = f"{reason}; {_TO_DO[error.code]}, then run resume {self.name}"
+            if isinstance(error, Refused) and error.code == Code.COORDINATOR_ROLLED_BACK:
+                reason = f"{reason}; {meaning_of(error.code).next_step}, then run resume {self.name}"
             self._store.end_job(job.number, "failed", reason, self._so_far("failed"))
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return

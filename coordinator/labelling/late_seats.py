@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-# Codes for a seat that has the question and needs more time: the hub's, and the node's own.
-LATE = frozenset({"late", "teachers_late"})
-# A late seat is asked again after a tenth of the time it has been late, within these bounds.
+# What a seat is that has the question, and needs more time: said by the hub, and by the node itself.
+LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
+# A seat that was late for so long is asked again after a tenth of that, within these bounds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 # How many deadlines, since it last voted, a seat is waited for that the quorum does not need.
 _SPARED_DEADLINES = 5

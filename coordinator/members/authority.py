@@ -37,6 +37,7 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.errors import InvalidInput, Refused
+from protocols.refusals.code import Code
 from protocols.wire.enrolment import Enrol, Enrolled
 from runtime.files import read, write
 
@@ -100,7 +101,7 @@ class Authority:
             party, pem = check_name(message.party), message.request
             request = request_from_pem(pem)
             if _common_name(request.subject) != party:
-                raise Refused("wrong_name", "the request names another party than the invitation")
+                raise Refused(Code.WRONG_NAME, "the request names another party than the invitation")
             issued = self._store.members.request(
                 party=party,
                 token_hash=_hash(message.token),
@@ -110,13 +111,13 @@ class Authority:
             )
             pem = b"" if issued is None else self._valid_now(issued)
         except InvalidInput as error:
-            return Enrolled(b"", "invalid_input", str(error))
+            return Enrolled(b"", Code.INVALID_INPUT, str(error))
         except Refused as error:
             self._note_refusal("enrol_refused", message.party, error.code)
             return Enrolled(b"", error.code, str(error))
         if issued is None:
             reason = "the operator has not approved yet: read the fingerprint of your key out to them"
-            return Enrolled(b"", "pending", reason)
+            return Enrolled(b"", Code.PENDING, reason)
         return Enrolled(pem, "", "")
 
     def approve(self, party: str, *, key_fingerprint: str) -> Issued:
@@ -127,12 +128,14 @@ class Authority:
         read_out = normal_fingerprint(key_fingerprint)
         requests = [each for each in self._store.members.pending() if each.party == party]
         if not requests:
-            raise Refused("no_request", f"no request of {party[:80]!r} is pending; see conclave-coordinator requests")
+            raise Refused(
+                Code.NO_REQUEST, f"no request of {party[:80]!r} is pending; see conclave-coordinator requests"
+            )
         match = next((each for each in requests if each.fingerprint == read_out), None)
         if match is None:
             self._store.trail.append("fingerprint_mismatch", party=party)
             raise Refused(
-                "fingerprint_mismatch",
+                Code.FINGERPRINT_MISMATCH,
                 f"the pending key of {party!r} is {requests[0].fingerprint}, not {read_out}; "
                 "do not approve: somebody else may have used the invitation; revoke it and invite again",
             )
@@ -153,12 +156,12 @@ class Authority:
         if read_out != print_of_key:
             self._store.trail.append("fingerprint_mismatch", party=name)
             raise Refused(
-                "fingerprint_mismatch",
+                Code.FINGERPRINT_MISMATCH,
                 f"the key of the request of {name!r} is {print_of_key}, not {read_out}; do not certify it: somebody "
                 "may have exchanged the file",
             )
         if name == self._settings.coordinator:
-            raise Refused("same_organisation", f"{name!r} is this coordinator; allowed: another organisation")
+            raise Refused(Code.SAME_ORGANISATION, f"{name!r} is this coordinator; allowed: another organisation")
         key = request.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
         self._store.steady_clock.check()
@@ -176,11 +179,11 @@ class Authority:
         try:
             request = request_from_pem(pem)
         except InvalidInput as error:
-            raise Refused("bad_request", str(error)) from None
+            raise Refused(Code.BAD_REQUEST, str(error)) from None
         if (_common_name(request.subject), request_fingerprint(request)) != (identity.name, identity.fingerprint):
-            self._note_refusal("renewal_refused", identity.name, "other_key")
+            self._note_refusal("renewal_refused", identity.name, Code.OTHER_KEY)
             raise Refused(
-                "other_key", "a renewal keeps name and key; for another key ask the operator for a new invitation"
+                Code.OTHER_KEY, "a renewal keeps name and key; for another key ask the operator for a new invitation"
             )
         newest = self._newest(identity.name, identity.fingerprint)
         if newest is not None:
@@ -190,7 +193,9 @@ class Authority:
             if self._now < half and newest.serial != str(identity.serial):
                 return newest.pem
             if self._now < half:
-                raise Refused("too_early", f"more than half of the certificate's time is left; allowed: from {half} on")
+                raise Refused(
+                    Code.TOO_EARLY, f"more than half of the certificate's time is left; allowed: from {half} on"
+                )
         key = request.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
         certificate = self._certify(key, identity.name)
@@ -303,7 +308,7 @@ def _issue(
     """A certificate that expires no later than the authority's own."""
     left = (authority.not_valid_after_utc - now).days
     if left < 1:
-        raise Refused("authority_expired", f"the consortium's certificate ended on {authority.not_valid_after_utc}")
+        raise Refused(Code.AUTHORITY_EXPIRED, f"the consortium's certificate ended on {authority.not_valid_after_utc}")
     return issue(
         authority=authority,
         authority_key=authority_key,

@@ -16,6 +16,7 @@ from coordinator.release.refused import charged_up_to, confirmed, in_order, refu
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.two_server.conversation import check_outcome
+from protocols.refusals.code import Code
 from protocols.study.stop import check_stop
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
@@ -180,7 +181,9 @@ def check_covered(
         if seat not in unproven and numbers[-1] not in refused.get(seat, ())
     }
     if silent:
-        raise Refused("unproven_charges", f"{in_words(silent)}: no signed receipt covers what these seats were charged")
+        raise Refused(
+            Code.UNPROVEN_CHARGES, f"{in_words(silent)}: no signed receipt covers what these seats were charged"
+        )
     needless = [seat for seat in unproven if seat not in found]
     if needless:
         raise InvalidInput(

@@ -25,6 +25,7 @@ from protocols.ledger.audit_log import AuditLog, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
+from protocols.refusals.code import Code
 from protocols.wire.frames import Answer, Ask, unseal
 from protocols.wire.messages import Outcome, Settled, decode, kind_of
 
@@ -168,7 +169,7 @@ def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) ->
         try:
             ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
         except Refused as error:
-            if error.code != "certificate_expired":
+            if error.code != Code.CERTIFICATE_EXPIRED:
                 raise
             refusal = error
             continue

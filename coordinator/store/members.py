@@ -12,6 +12,7 @@ from typing import Literal
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.database import Database
+from protocols.refusals.code import Code
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS invitation (
@@ -92,15 +93,15 @@ class Membership:
                 "SELECT expires_s, state FROM invitation WHERE token = ? AND party = ?", (token_hash, party)
             )
             if not rows:
-                raise Refused("unknown_invitation", "there is no such invitation; ask the operator for a new one")
+                raise Refused(Code.UNKNOWN_INVITATION, "there is no such invitation; ask the operator for a new one")
             expires_s, state = rows[0]
             if state == "withdrawn":
-                raise Refused("invitation_withdrawn", "the invitation was withdrawn; ask the operator for a new one")
+                raise Refused(Code.INVITATION_WITHDRAWN, "the invitation was withdrawn; ask the operator for a new one")
             if state == "open":
                 if now_s > expires_s:
-                    raise Refused("invitation_expired", "the invitation expired; ask the operator for a new one")
+                    raise Refused(Code.INVITATION_EXPIRED, "the invitation expired; ask the operator for a new one")
                 if self._revoked_key(fingerprint):
-                    raise Refused("revoked_key", "a certificate of this key was revoked; make a new key")
+                    raise Refused(Code.REVOKED_KEY, "a certificate of this key was revoked; make a new key")
                 self._database.execute("UPDATE invitation SET state = 'used' WHERE token = ?", (token_hash,))
                 self._database.execute(
                     "INSERT INTO request (token, party, fingerprint, pem, asked_s) VALUES (?, ?, ?, ?, ?)",
@@ -113,12 +114,12 @@ class Membership:
             )
             if known != fingerprint:
                 raise Refused(
-                    "invitation_used", "the invitation was used by another key; ask the operator for a new one"
+                    Code.INVITATION_USED, "the invitation was used by another key; ask the operator for a new one"
                 )
             if serial is None:
                 return None
             if self._denied(serial):
-                raise Refused("revoked", "the certificate was revoked; ask the operator for a new invitation")
+                raise Refused(Code.REVOKED, "the certificate was revoked; ask the operator for a new invitation")
             return self.certificate(serial)
 
     def pending(self) -> list[Pending]:
@@ -136,9 +137,9 @@ class Membership:
         """
         with self._database.transaction():
             if not any((each.party, each.fingerprint) == (party, issued.fingerprint) for each in self.pending()):
-                raise Refused("no_request", f"no request of {party!r} with the key {issued.fingerprint} is pending")
+                raise Refused(Code.NO_REQUEST, f"no request of {party!r} with the key {issued.fingerprint} is pending")
             if self._revoked_key(issued.fingerprint):
-                raise Refused("revoked_key", "a certificate of this key was revoked; the party must make a new key")
+                raise Refused(Code.REVOKED_KEY, "a certificate of this key was revoked; the party must make a new key")
             self._insert(issued)
             self._database.execute(
                 "UPDATE request SET serial = ? WHERE party = ? AND fingerprint = ? AND serial IS NULL",
@@ -156,9 +157,11 @@ class Membership:
             if instead_of is not None:
                 revoked = self._denied(instead_of) or self._revoked_key(issued.fingerprint)
                 if revoked or self.certificate(instead_of) is None:
-                    raise Refused("revoked", "the certificate that is to be renewed is revoked, or not of this store")
+                    raise Refused(
+                        Code.REVOKED, "the certificate that is to be renewed is revoked, or not of this store"
+                    )
             elif self._revoked_key(issued.fingerprint):
-                raise Refused("revoked_key", "a certificate of this key was revoked; make a new key")
+                raise Refused(Code.REVOKED_KEY, "a certificate of this key was revoked; make a new key")
             self._insert(issued)
             self._trail.append("issued", name=issued.name, serial=issued.serial, until_s=issued.not_after_s)
 
@@ -199,7 +202,7 @@ class Membership:
             (name, key_fingerprint),
         )
         if self._revoked_key(key_fingerprint):
-            raise Refused("revoked", "a certificate of this key was revoked")
+            raise Refused(Code.REVOKED, "a certificate of this key was revoked")
         return [Issued(*row) for row in rows]
 
     def certificates(self) -> list[Issued]:
@@ -228,7 +231,7 @@ class Membership:
         )
         if others and "guardian" in (issued.role, others[0][0]):
             raise Refused(
-                "same_organisation",
+                Code.SAME_ORGANISATION,
                 f"{issued.name!r}, or its key, has a certificate as a {others[0][0]}; allowed: a {issued.role} of "
                 "another name and key, as a guardian is another organisation",
             )

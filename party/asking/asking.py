@@ -20,18 +20,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.connection.dialling import RelayLine, Unreachable, carry_to_guardian
+from party.connection.dialling import RelayLine, carry_to_guardian
 from party.home import PartyHome
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
 from protocols.crypto.randomness import system_source
-from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
+from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused, Unreachable
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.querier import PrivateQueries, check_same_queries
 from protocols.levels.level import code_of
 from protocols.reading import read_bytes
+from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
@@ -58,7 +59,7 @@ class Line:
 def line_of(home: PartyHome, *, guardian: str) -> Line:
     """The line of an enrolled home. Raises InvalidInput, Refused("not_enrolled")."""
     if not home.certificate.exists():
-        raise Refused("not_enrolled", f"{home.path} has no certificate; run: conclave-party enrol")
+        raise Refused(Code.NOT_ENROLLED, f"{home.path} has no certificate; run: conclave-party enrol")
     invitation = home.invitation()
     return Line(
         hub=invitation.address,
@@ -75,9 +76,11 @@ def check_querier(study: Study, party: str) -> None:
     if terms is None:
         raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
     if querier != party:
-        raise Refused("not_querier", f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}")
+        raise Refused(
+            Code.NOT_QUERIER, f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}"
+        )
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
-        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+        raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
 
 
 def ledger_path(home: PartyHome, study: Study) -> Path:
@@ -162,7 +165,7 @@ class Relayed:
         try:
             return self._read(seat, signed)
         except MalformedMessage as error:
-            return Refusal("malformed", str(error))
+            return Refusal(Code.MALFORMED, str(error))
         except Refused as error:
             return Refusal(error.code, str(error))
 
@@ -172,7 +175,7 @@ class Relayed:
         if not isinstance(answer, Answer) or (answer.study, answer.seat) != (self._study.digest, seat):
             raise MalformedMessage("what was passed back is no answer of this seat")
         if sender.name != party_of(seat):
-            raise Refused("wrong_signer", f"an answer of {sender.name!r} came for {seat!r}")
+            raise Refused(Code.WRONG_SIGNER, f"an answer of {sender.name!r} came for {seat!r}")
         reply = decode(answer.envelope)
         if not isinstance(reply, HiddenVotes | StepReply | Settled | Refusal):
             raise MalformedMessage(f"{type(reply).__name__} came as a reply")

@@ -27,6 +27,7 @@ from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.transactions import Transactions
 from protocols.private_files import private_database
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 
 _SCHEMA = """
@@ -114,7 +115,7 @@ class Policy:
         """
         if study.unit not in caps:
             raise Refused(
-                "no_lifetime_cap",
+                Code.NO_LIFETIME_CAP,
                 f"the study protects the unit {study.unit!r}, for which no lifetime cap is set; allowed: set "
                 f"[lifetime.{study.unit}] in node.toml first",
             )
@@ -140,7 +141,7 @@ class Policy:
             forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
             for each in forecasts:
                 if not each.fits:
-                    raise Refused("lifetime_cap", too_much(each))
+                    raise Refused(Code.LIFETIME_CAP, too_much(each))
             self._database.execute(
                 "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
                 (study.digest, data_set, home.identity, str(home.path), party, study.name, self._clock()),
@@ -174,7 +175,7 @@ class Policy:
             return False
         self._check_own(known, home)
         if known.withdrawn:
-            raise Refused("withdrawn", f"study {study.name!r} was withdrawn here, which is for ever")
+            raise Refused(Code.WITHDRAWN, f"study {study.name!r} was withdrawn here, which is for ever")
         return True
 
     def check_newest(self, home: Path) -> None:
@@ -206,7 +207,7 @@ class Policy:
         with self._transaction():
             known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
-                raise Refused("not_withdrawn", f"study {study.name!r} still runs; allowed: after `withdraw`")
+                raise Refused(Code.NOT_WITHDRAWN, f"study {study.name!r} still runs; allowed: after `withdraw`")
             for unit, currency in self._database.execute(
                 "SELECT unit, currency FROM reservation JOIN lifetime USING (data_set, unit) "
                 "WHERE study = ? AND data_set = ?",
@@ -248,7 +249,7 @@ class Policy:
         units = [str(row[0]) for row in rows]
         if units and set(units) != set(caps):
             raise Refused(
-                "lifetime_cap_changed",
+                Code.LIFETIME_CAP_CHANGED,
                 f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: {', '.join(units)}, as when the "
                 f"first study of {data_set!r} was approved",
             )
@@ -256,14 +257,14 @@ class Policy:
     def _known(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:
         known = self.approval(digest, data_set)
         if known is None:
-            raise Refused("unknown_study", f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
+            raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} was not approved here for {data_set!r}")
         self._check_own(known, home)
         return known
 
     def _check_own(self, known: Approval, home: PartyHome) -> None:
         if known.home != home.identity:
             raise Refused(
-                "approved_elsewhere",
+                Code.APPROVED_ELSEWHERE,
                 f"study {known.name!r} was approved by home {known.home}, then at {known.place}; this is home "
                 f"{home.identity}; allowed: that home, which has its ledger (if it is this one and home.id was lost, "
                 "write the first number into it)",
@@ -274,7 +275,7 @@ class Policy:
         for each in self.own_approvals(home):
             if each.study == study.digest and each.data_set != data_set:
                 raise Refused(
-                    "approved_elsewhere",
+                    Code.APPROVED_ELSEWHERE,
                     f"study {study.name!r} was approved here for data set {each.data_set!r}, not {data_set!r}; "
                     "allowed: that name in node.toml",
                 )
@@ -301,7 +302,7 @@ class Policy:
         epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(
-                "lifetime_cap_changed",
+                Code.LIFETIME_CAP_CHANGED,
                 f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
                 f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
             )

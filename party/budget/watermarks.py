@@ -28,6 +28,7 @@ from party.lifetime import seats_of
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY, AuditLog, Head
 from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 
 _SCHEMA: Final = """
@@ -109,7 +110,7 @@ def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
 def rolled_back(seat: str, known: Mark) -> Refused:
     """The message about a ledger that is not the newest."""
     return Refused(
-        "ledger_rolled_back",
+        Code.LEDGER_ROLLED_BACK,
         f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, and here it is missing or "
         "another: the ledger was restored from a backup, or removed, or a copy of it answered; use the newest copy "
         "alone, or withdraw the study",
@@ -174,7 +175,7 @@ def _check_head(known: Head, log: AuditLog) -> None:
 
 def _went_back(what: str) -> Refused:
     return Refused(
-        "policy_rolled_back",
+        Code.POLICY_ROLLED_BACK,
         f"{what}: policy.sqlite was restored from a backup, or is another hospital's; allowed: the newest copy alone, "
         "as an older one would let studies pass the lifetime cap",
     )

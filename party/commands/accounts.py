@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
 
-from party.commands.group import VERIFICATION_FAILED, home_option
+from party.commands.group import home_option
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.exits import Exit
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -139,7 +141,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     if failed:
         click.echo("next: keep this home as it is (it holds the signed proof) and show it to the data-protection "
                    "officers of the consortium", err=True)  # fmt: skip
-        return VERIFICATION_FAILED
+        return Exit.VERIFICATION
     return 0
 
 
@@ -163,7 +165,7 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
-        raise Refused("not_confirmed", f"study {found.name!r} goes on")
+        raise Refused(Code.NOT_CONFIRMED, f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:
         final = end(home, policy, found, data_set=settings.data.name, party=party)
         standings = [each for each in policy.standings() if each.data_set == settings.data.name]

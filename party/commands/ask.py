@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import click
 
 from party.commands.group import home_option
-from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.errors import DataUnavailable, InvalidInput, Refused, Unreachable
 from protocols.private_files import open_private
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
@@ -153,8 +154,7 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
-    """Raises if asking can continue later: Unreachable without the guardian, Refused("quorum_lost")."""
-    from party.connection.dialling import Unreachable
+    """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
 
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
@@ -162,10 +162,10 @@ def check_complete(labelling: Labelling, guardian: str) -> None:
             "was asked stays reserved, and the same command goes on"
         )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
-        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == "absent"]
-        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != "absent"]
+        missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == Code.ABSENT]
+        refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != Code.ABSENT]
         said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not come"), (refusing, "refused")) if who]
-        raise Refused("quorum_lost", f"too few parties answered: {'; '.join(said)[:500]}")
+        raise Refused(Code.QUORUM_LOST, f"too few parties answered: {'; '.join(said)[:500]}")
 
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
@@ -188,5 +188,5 @@ def _alone(home: PartyHome, study: Study) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise Refused("already_running", f"another ask runs in study {study.name!r}; allowed: one") from None
+            raise Refused(Code.ALREADY_RUNNING, f"another ask runs in study {study.name!r}; allowed: one") from None
         yield

@@ -15,6 +15,7 @@ import click
 from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
 from protocols.reading import TOML_BYTES, read_bytes
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
         )
         if reply.certificate:
             break
-        if reply.code != "pending" or time.monotonic() >= deadline:
+        if reply.code != Code.PENDING or time.monotonic() >= deadline:
             raise Refused(reply.code, reply.reason or "the operator has not approved this node yet")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
     _keep(home, invited, reply.certificate)
@@ -219,7 +220,7 @@ def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     own = identify(certificate, authority=authority, now=now, role="party")
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
-        raise Refused("bad_certificate", f"the certificate is for {own.name!r} or another key; allowed: this node's")
+        raise Refused(Code.BAD_CERTIFICATE, f"the certificate is for {own.name!r} or another key; allowed: this node's")
     write_private(home.certificate, pem)
 
 

@@ -16,7 +16,8 @@ from party.commands.accounts import answers_left
 from party.commands.group import home_option
 from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
-from runtime.cli import EPILOG, INTERRUPTED
+from runtime.cli import EPILOG
+from runtime.exits import Exit
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
@@ -104,7 +105,7 @@ def run(home: PartyHome) -> int:
             if not stop.is_set():
                 seats = answering.seats()
         on_event("ended", {})
-    return INTERRUPTED if interrupted.is_set() else 0
+    return Exit.INTERRUPTED if interrupted.is_set() else 0
 
 
 def _watch(

@@ -13,6 +13,7 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
@@ -110,9 +111,9 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
     terms = _terms(study)
     expected = home.invitation().coordinator
     if terms.coordinator != expected:
-        raise Refused("other_coordinator", f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
+        raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
-        raise Refused("study_ended", f"the study ended on {terms.ends}; allowed: one that still runs")
+        raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
     check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
@@ -133,7 +134,7 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
             for line in describe(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(line)
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
-            raise Refused("not_confirmed", f"study {study.name!r} was not approved; nothing was reserved")
+            raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
@@ -160,7 +161,7 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
         known = next((each for each in own if each.data_set == settings.data.name), None)
     if known is None or known.withdrawn:
         state = "was withdrawn" if known is not None else "is not approved by this home"
-        raise Refused("not_approved", f"study {found.name!r} {state} for data set {settings.data.name!r}")
+        raise Refused(Code.NOT_APPROVED, f"study {found.name!r} {state} for data set {settings.data.name!r}")
     seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
     if as_json:
         click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": dict(seats)}, indent=2))

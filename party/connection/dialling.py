@@ -13,7 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import COORDINATOR_HOST, GUARDIAN_HOST, key_to_pem, to_pem
-from protocols.errors import ChannelClosed, ConclaveError, MalformedMessage, Refused
+from protocols.errors import ChannelClosed, MalformedMessage, Refused, Unreachable
+from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
 from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, WIRE_VERSIONS, Goodbye, Hello, Welcome, seal, unseal
 from protocols.wire.guardian.greeting import CONVERSE_METHOD
@@ -47,10 +48,6 @@ _GUARDIAN_OPTIONS = [
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
 ]
-
-
-class Unreachable(ConclaveError):
-    """The other side does not answer; nothing was sent that matters."""
 
 
 def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:
@@ -137,7 +134,7 @@ class RelayLine:
         except grpc.RpcError as error:
             raise _unreachable(self._address, error) from None
         answer, code, reason = read_passed_back(joined.data)
-        if code and code != "absent":
+        if code and code != Code.ABSENT:
             raise Refused(code, f"the operator refuses to pass a request on: {reason}")
         return None if code else answer
 

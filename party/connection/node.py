@@ -29,6 +29,7 @@ from party.connection.seat import COORDINATOR, ServedSeat, standing
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
+from protocols.refusals.code import Code
 from protocols.wire.frames import (
     FRAME_BYTES,
     NONCE_BYTES,
@@ -53,8 +54,8 @@ from runtime.steady_clock import SteadyClock
 
 # What a person must fix: trying again would change nothing.
 _FATAL = frozenset(
-    {"revoked", "wire_version", "wrong_role", "wrong_authority", "ledger_rolled_back"}
-    | {"peer_rolled_back", "too_many_refusals"}
+    {Code.REVOKED, Code.WIRE_VERSION, Code.WRONG_ROLE, Code.WRONG_AUTHORITY, Code.LEDGER_ROLLED_BACK}
+    | {Code.PEER_ROLLED_BACK, Code.TOO_MANY_REFUSALS}
 )
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
 # After a shorter session that asked nothing, the node waits before it dials again.
@@ -151,7 +152,7 @@ class Node:
             self._renewal.check()
         except Refused as error:
             jumped_s = self._clock.jumped_s()
-            if error.code != "certificate_expired" or not jumped_s:
+            if error.code != Code.CERTIFICATE_EXPIRED or not jumped_s:
                 raise
             self._on_event("clock_jumped", {"seconds": round(jumped_s), "reason": str(error)[:200]})
             return False
@@ -256,15 +257,15 @@ class Node:
 
     def _welcome(self, welcome: Welcome, session: _Session) -> None:
         if welcome.session != session.nonce:
-            raise Refused("replayed", "the welcome is of another session")
+            raise Refused(Code.REPLAYED, "the welcome is of another session")
         skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
         self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
         if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
             self._on_event("clock_skew", {"skew_ms": skew_ms})
         for refused in welcome.refused:
             self._on_event("seat_refused", {"seat": refused.seat, "code": refused.code, "reason": refused.reason})
-            if refused.code == "peer_rolled_back":  # the coordinator's peer is this node
-                raise Refused("ledger_rolled_back", refused.reason)
+            if refused.code == Code.PEER_ROLLED_BACK:  # the coordinator's peer is this node
+                raise Refused(Code.LEDGER_ROLLED_BACK, refused.reason)
             if refused.code in _FATAL:
                 raise Refused(refused.code, refused.reason)
 
@@ -278,12 +279,12 @@ class Node:
     ) -> Answer:
         """The answer to one request; all that must survive a crash is on disk when it returns."""
         if ask.session != session.nonce or ask.round <= session.round:
-            raise Refused("replayed", f"round {ask.round} after {session.round}, or of another session")
+            raise Refused(Code.REPLAYED, f"round {ask.round} after {session.round}, or of another session")
         session.round = ask.round
         seat = seats.get((ask.study, ask.seat))
         if seat is None:
             refusal = Refusal(
-                "unknown_study", f"seat {ask.seat!r} of study {ask.study.hex()[:16]} is not approved here"
+                Code.UNKNOWN_STUDY, f"seat {ask.seat!r} of study {ask.study.hex()[:16]} is not approved here"
             )
             self._count_refusal(refusal)
             return Answer(ask.nonce, ask.round, ask.study, ask.seat, EMPTY, EMPTY, encode(refusal))
@@ -294,7 +295,7 @@ class Node:
             # The reason names files of the hospital, so it stays here.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
             said = Refusal(
-                "storage_failed", "storage_failed: the hospital's ledger cannot be written; nothing was answered"
+                Code.STORAGE_FAILED, "storage_failed: the hospital's ledger cannot be written; nothing was answered"
             )
         if isinstance(said, Refusal):
             self._count_refusal(said)
@@ -302,11 +303,12 @@ class Node:
 
     def _count_refusal(self, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
-        if refusal.code == "teachers_late":  # not the coordinator's fault
+        if refusal.code == Code.TEACHERS_LATE:  # which is not the coordinator's fault
             return
         if not self._refusals.take(time.monotonic()):
             raise Refused(
-                "too_many_refusals", f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused"
+                Code.TOO_MANY_REFUSALS,
+                f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused",
             )
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from protocols.errors import Refused
+from protocols.refusals.code import Code
 
 _LAST_WORDS_S = 1.0
 _LOOK_S = 0.1
@@ -38,7 +39,7 @@ class Outgoing:
                 return self._frames.put(frame, timeout=_LOOK_S)
             except queue.Full:
                 if not waits():
-                    raise Refused("not_read", "the coordinator does not read what it asked for") from None
+                    raise Refused(Code.NOT_READ, "the coordinator does not read what it asked for") from None
 
     def close(self) -> None:
         """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""

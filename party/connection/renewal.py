@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import certificate_from_pem, certificate_request, identify, to_pem
 from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.refusals.code import Code
 from protocols.wire.frames import Frame, Renew, Renewed
 
 
@@ -58,13 +59,13 @@ class Renewal:
         try:
             new = identify(certificate, authority=self._authority, now=_now(), role="party")
         except Refused as error:
-            if error.code != "certificate_expired":
+            if error.code != Code.CERTIFICATE_EXPIRED:
                 raise
             self._on_event("renewal_not_valid", {"reason": str(error)[:200]})
             return
         old = identify(self.certificate, authority=self._authority, now=_now(), role="party")
         if (new.name, new.fingerprint) != (old.name, old.fingerprint):
-            raise Refused("bad_certificate", f"the renewed certificate is for {new.name!r} or another key")
+            raise Refused(Code.BAD_CERTIFICATE, f"the renewed certificate is for {new.name!r} or another key")
         self._save(renewed.certificate)
         self.certificate = certificate
         self._on_event("renewed", {"until": str(certificate.not_valid_after_utc)})

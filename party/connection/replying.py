@@ -7,6 +7,7 @@ import datetime
 from party.connection.seat import COORDINATOR, ServedSeat
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage
+from protocols.refusals.code import Code
 from protocols.wire.frames import Ask
 from protocols.wire.messages import Outcome, Refusal, Reply, Settled, StepReply, StepRequest, VoteRequest, decode
 
@@ -21,21 +22,23 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     log.remember(COORDINATOR, ask.own, proof=signed)
     terms = seat.study.terms
     if terms is not None and sender.name != terms.coordinator:
-        return _refuse(seat, "other_coordinator", f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
+        return _refuse(seat, Code.OTHER_COORDINATOR, f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
     if terms is not None and terms.ended(today):
-        return _refuse(seat, "study_ended", f"the study ended on {terms.ends}")
+        return _refuse(seat, Code.STUDY_ENDED, f"the study ended on {terms.ends}")
     try:
         request = decode(ask.envelope)
     except MalformedMessage as error:
-        return _refuse(seat, "malformed", str(error))
+        return _refuse(seat, Code.MALFORMED, str(error))
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
-        return _refuse(seat, "malformed", "a reply was sent as a request; allowed: vote_request, step_request, outcome")
+        return _refuse(
+            seat, Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome"
+        )
     if terms is not None and isinstance(request, VoteRequest):
         # Of hidden queries only the number comes.
         hidden = seat.study.confidentiality.querier is not None
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
         if shape != allowed:
-            return _refuse(seat, "other_shape", f"queries of shape {shape}; allowed: {allowed}")
+            return _refuse(seat, Code.OTHER_SHAPE, f"queries of shape {shape}; allowed: {allowed}")
     reply = seat.party.handle(request)
     if not isinstance(reply, Refusal | StepReply):  # a step charges nothing: it may come before its batch
         digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.terms import Terms
 from runtime.files import write_atomically
@@ -53,4 +54,4 @@ def keep_pool(source: Path, target: Path, terms: Terms) -> None:
 def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
     """Raises Refused("other_pool") unless every query of a batch is the pool's at its position."""
     if batch.ids.min() < 0 or batch.ids.max() >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
-        raise Refused("other_pool", f"batch {batch.number} asks what is not in the study's pool")
+        raise Refused(Code.OTHER_POOL, f"batch {batch.number} asks what is not in the study's pool")

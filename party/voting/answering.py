@@ -29,6 +29,7 @@ from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
 from protocols.levels.table import ballot_of
 from protocols.reading import read_bytes
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 
@@ -87,7 +88,7 @@ class _Voter:
     def _check_approved(self) -> None:
         approval = self.policy.approval(self.study.digest, self.data_set)
         if approval is None or approval.withdrawn:
-            raise Refused("withdrawn", f"study {self.study.name!r} was withdrawn at this node")
+            raise Refused(Code.WITHDRAWN, f"study {self.study.name!r} was withdrawn at this node")
 
 
 class Answering:
@@ -244,6 +245,6 @@ def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedMode
     try:
         return quantise(load_model(file), precision_of(study))
     except (DataUnavailable, DataCorrupt, InvalidInput) as error:
-        # The reason names files of the hospital, so it stays here.
-        on_event("teachers_failed", {"code": "no_teachers", "reason": str(error)[:500]})
-        raise Refused("no_teachers", "there is no private model of this study") from None
+        # The reason names files of the hospital: it stays here.
+        on_event("teachers_failed", {"code": Code.NO_TEACHERS, "reason": str(error)[:500]})
+        raise Refused(Code.NO_TEACHERS, "there is no private model of this study") from None

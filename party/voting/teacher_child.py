@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Final, Never
 
 from protocols.errors import ConclaveError
+from protocols.refusals.code import Code
 from protocols.wire.messages import Message, Refusal, VoteReply, VoteRequest, decode, encode
 
 LENGTH_BYTES: Final = 8
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
     try:
         teachers = load_teachers(Path(arguments[0]), study=bytes.fromhex(arguments[1]), loaded=loaded)
     except ConclaveError as error:
-        say(Refusal("teachers_failed", str(error)))
+        say(Refusal(Code.TEACHERS_FAILED, str(error)))
         return 1
     request: VoteRequest | None = None
     number = 0
@@ -70,7 +71,7 @@ def main(arguments: list[str]) -> int:
             votes = teachers[number].predict(request.batch.inputs)
             say(VoteReply(request.digest, votes[None]))
         except ConclaveError as error:
-            say(Refusal("teachers_failed", str(error)))
+            say(Refusal(Code.TEACHERS_FAILED, str(error)))
         number += 1
 
 

@@ -20,6 +20,7 @@ from numpy import ndarray
 
 from party.voting.teacher_pipe import LOG, TeacherPipe
 from protocols.errors import CannotVote, MalformedMessage, Refused
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 
@@ -107,7 +108,7 @@ class TeacherProcess:
                 request = VoteRequest(self._study, b"", batch)
                 task = _Task(batch.digest, len(batch.ids), request, self._clock())
                 if self._wishes.task is not None:
-                    self._wishes.task.refused = Refused("teachers_late", "a newer batch was asked")
+                    self._wishes.task.refused = Refused(Code.TEACHERS_LATE, "a newer batch was asked")
                 self._wishes.task = task
                 self._wake()
             by_s = self._deadline_s - min(_SAY_LATE_S, self._deadline_s / 5)
@@ -120,7 +121,7 @@ class TeacherProcess:
             so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and goes on"
             reason = f"{so_far}; {self._advice()}; the votes are for the next time the batch is asked"
         self._on_event("teachers_late", {"reason": reason})
-        raise Refused("teachers_late", reason)
+        raise Refused(Code.TEACHERS_LATE, reason)
 
     @property
     def process_id(self) -> int | None:
@@ -268,7 +269,7 @@ class TeacherProcess:
             raise self._failed(
                 "there are no teachers of this study",
                 f"{self._folder} does not exist; run: conclave-party train STUDY",
-                code="no_teachers",
+                code=Code.NO_TEACHERS,
             )
         began = self._clock()
         try:
@@ -291,10 +292,10 @@ class TeacherProcess:
         self._on_event("teachers_ready", {"teachers": teachers, "seconds": round(self._clock() - began)})
         return pipe
 
-    def _failed(self, what: str, detail: str, *, code: str = "teachers_failed") -> Refused:
-        """The refusal, which goes to the coordinator; both texts go only to the hospital's log."""
+    def _failed(self, what: str, detail: str, *, code: Code = Code.TEACHERS_FAILED) -> Refused:
+        """The refusal, which goes to the coordinator; both texts go to the hospital's log alone."""
         self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
-        if code == "no_teachers":
+        if code == Code.NO_TEACHERS:
             return Refused(code, "there are no teachers of this study; the hospital's own log says more")
         return CannotVote(f"{what}: {detail}")
 

@@ -20,6 +20,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from protocols.errors import InvalidInput, Refused
+from protocols.refusals.code import Code
 
 Role = Literal["authority", "coordinator", "guardian", "party"]
 ROLES: tuple[Role, ...] = ("authority", "coordinator", "guardian", "party")
@@ -67,7 +68,7 @@ class Identity:
         try:
             _public_key(self.certificate).verify(signature, message, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
-            raise Refused("bad_signature", f"the signature is not that of {self.name!r}") from None
+            raise Refused(Code.BAD_SIGNATURE, f"the signature is not that of {self.name!r}") from None
 
 
 def check_name(name: str) -> str:
@@ -232,10 +233,10 @@ def identify(
     try:
         certificate.verify_directly_issued_by(authority)
     except (*_UNREADABLE, InvalidSignature):
-        raise Refused("wrong_authority", "the certificate is not of this consortium's authority") from None
+        raise Refused(Code.WRONG_AUTHORITY, "the certificate is not of this consortium's authority") from None
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise Refused(
-            "certificate_expired",
+            Code.CERTIFICATE_EXPIRED,
             f"the certificate is valid from {certificate.not_valid_before_utc} to {certificate.not_valid_after_utc}; "
             f"it is {now}: check the clock, or renew",
         )
@@ -247,7 +248,7 @@ def identify(
         or [str(each.value) for each in roles] != [role]
         or not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1))
     ):
-        raise Refused("wrong_role", f"the certificate is not that of a {role}")
+        raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
     return Identity(str(names[0].value), role, certificate)
 
 

@@ -19,6 +19,7 @@ from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
@@ -172,7 +173,7 @@ class Coordinator:
         """
         stored = self._ledger.stored(number)
         if stored is None:
-            raise Refused("unknown_batch", f"batch {number} was never charged")
+            raise Refused(Code.UNKNOWN_BATCH, f"batch {number} was never charged")
         self._ledger.give_up(number, stored.digest)
         self._forget(stored, inputs)
 

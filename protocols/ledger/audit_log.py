@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from protocols.errors import DataCorrupt, Refused
 from protocols.reading import parse_json
+from protocols.refusals.code import Code
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS audit (count INTEGER PRIMARY KEY, entry TEXT NOT NULL, hash BLOB NOT NULL) STRICT;
@@ -108,7 +109,7 @@ class AuditLog:
         """Raises Refused("ledger_rolled_back") if `by` knows a head of this log that this log does not contain."""
         if not self.contains(head):
             raise Refused(
-                "ledger_rolled_back",
+                Code.LEDGER_ROLLED_BACK,
                 f"{by} knows entry {head.count} of this ledger's log, and here it is missing or another "
                 f"(there are {self.head().count}): the ledger was restored from a backup, or a copy of it is in use; "
                 "use the newest copy alone",
@@ -136,7 +137,7 @@ class AuditLog:
         known = self.peer(name)
         if head.count < known.count or (head.count == known.count and head.hash != known.hash):
             raise Refused(
-                "peer_rolled_back",
+                Code.PEER_ROLLED_BACK,
                 f"the log of {name!r} has {head.count} entries, and {known.count} were seen before: it was restored "
                 "from a backup, or a copy of it is in use; use the newest copy alone",
             )

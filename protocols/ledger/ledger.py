@@ -24,6 +24,7 @@ from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.ledger_schema import LEDGER_SCHEMA
 from protocols.ledger.transactions import Transactions
 from protocols.private_files import private_database
+from protocols.refusals.code import Code
 
 # The note of a batch that was given up.
 _GIVEN_UP = "given_up"
@@ -140,10 +141,12 @@ class Ledger:
         """
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
-                raise Refused("batch_reused", f"batch {number} was charged before; allowed: a new number")
+                raise Refused(Code.BATCH_REUSED, f"batch {number} was charged before; allowed: a new number")
             (asked,) = self._rows("SELECT count(*) FROM asked", ())[0]
             if asked + len(queries) > limit or not all(0 <= query < limit for query in queries):
-                raise Refused("query_limit", f"{len(queries)} queries after {asked}; allowed: {limit}, each below it")
+                raise Refused(
+                    Code.QUERY_LIMIT, f"{len(queries)} queries after {asked}; allowed: {limit}, each below it"
+                )
             columns = (number, digest, payload)
             self._database.execute("INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", columns)
             try:
@@ -152,7 +155,7 @@ class Ledger:
                 )
             except sqlite3.IntegrityError:
                 raise Refused(
-                    "query_repeated", f"batch {number} asks a query again; allowed: each query once"
+                    Code.QUERY_REPEATED, f"batch {number} asks a query again; allowed: each query once"
                 ) from None
             for name, amount in amounts.items():
                 balance = self.balance(name)
@@ -177,18 +180,18 @@ class Ledger:
         with self._transaction():
             stored = self._charged_under(number, digest)
             if self.given_up(number):
-                raise Refused("given_up", f"batch {number} was given up; its reservations stand")
+                raise Refused(Code.GIVEN_UP, f"batch {number} was given up; its reservations stand")
             charges = self.charged(number)
             if set(charges) != set(amounts):
-                raise Refused("settled_otherwise", f"batch {number} was charged to {len(charges)} other accounts")
+                raise Refused(Code.SETTLED_OTHERWISE, f"batch {number} was charged to {len(charges)} other accounts")
             if stored.settled:
                 if self.settled(number) != dict(amounts):
-                    raise Refused("settled_otherwise", f"batch {number} was settled before, with other amounts")
+                    raise Refused(Code.SETTLED_OTHERWISE, f"batch {number} was settled before, with other amounts")
                 return
             for name, amount in amounts.items():
                 if not 0 <= amount <= charges[name]:
                     raise Refused(
-                        "settles_upwards", f"batch {number} settles at {amount}; allowed: 0 to {charges[name]}"
+                        Code.SETTLES_UPWARDS, f"batch {number} settles at {amount}; allowed: 0 to {charges[name]}"
                     )
                 self._database.execute(
                     "UPDATE account SET reserved = reserved - ?, settled = settled + ? WHERE name = ?",
@@ -210,7 +213,7 @@ class Ledger:
         """
         with self._transaction():
             if self._charged_under(number, digest).settled:
-                raise Refused("settled_otherwise", f"batch {number} was settled before")
+                raise Refused(Code.SETTLED_OTHERWISE, f"batch {number} was settled before")
             if not self.given_up(number):
                 self.note(digest, _GIVEN_UP, b"")
                 self._log_amounts("given_up", number, digest, self.charged(number))
@@ -310,9 +313,9 @@ class Ledger:
     def _charged_under(self, number: int, digest: bytes) -> StoredBatch:
         stored = self.stored(number)
         if stored is None:
-            raise Refused("unknown_batch", f"batch {number} was never charged")
+            raise Refused(Code.UNKNOWN_BATCH, f"batch {number} was never charged")
         if stored.digest != digest:
-            raise Refused("digest_mismatch", f"batch {number} was charged under another digest")
+            raise Refused(Code.DIGEST_MISMATCH, f"batch {number} was charged under another digest")
         return stored
 
     def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, int]) -> None:

@@ -9,6 +9,7 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
+from protocols.refusals.code import Code
 from protocols.votes import ABSTAIN, check_votes, count_votes
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest
 
@@ -64,9 +65,9 @@ def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers qu
     """The votes in a reply. Raises LeftOut("bad_votes") when there is nothing to count."""
     shape = (asked.study.teachers, len(asked.request.batch.ids))
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
-        raise LeftOut("bad_votes")
+        raise LeftOut(Code.BAD_VOTES)
     try:
         check_votes(reply.votes, classes=asked.study.classes)
     except InvalidInput:
-        raise LeftOut("bad_votes") from None
+        raise LeftOut(Code.BAD_VOTES) from None
     return reply.votes

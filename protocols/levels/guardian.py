@@ -42,6 +42,7 @@ from protocols.levels.two_server.shares import GuardianShare, check_guardian_sha
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.weighted_sums import guardian_sums
 from protocols.noise import lattice_noise
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 
 _COORDINATOR = "coordinator"
@@ -98,9 +99,9 @@ class Guardian:
             shares, faulty = self._open(submission)
             self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:
-            code = error.code if isinstance(error, Refused) else "budget_exceeded"
+            code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
-            send(channel, (), code="malformed" if isinstance(error, MalformedMessage) else code)
+            send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
         send(channel, (faulty, head_array(self._ledger.log.head())))
         self._answer(channel, submission, shares, faulty)
@@ -109,11 +110,11 @@ class Guardian:
         """The shares of the seats whose seal and form are valid, and the seats whose shares are not."""
         study = self._study
         if submission.study != study.digest:
-            raise Refused("unknown_study", f"study {submission.study.hex()[:16]} is not one of this guardian's")
+            raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
         if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
-            raise Refused("query_limit", "a seat or query is beyond the study's roster or limit")
+            raise Refused(Code.QUERY_LIMIT, "a seat or query is beyond the study's roster or limit")
         if study.round_one is not None and (submission.ids >= study.round_one).any() != submission.second_round:
-            raise Refused("other_round", "the batch is not of the round that it is submitted for")
+            raise Refused(Code.OTHER_ROUND, "the batch is not of the round that it is submitted for")
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
@@ -137,9 +138,9 @@ class Guardian:
             ledger.log.check_known(submission.seen, by="the coordinator")
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
             if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
-                raise Refused("other_submission", "labels were computed of other shares of this batch")
+                raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
-                raise Refused("too_many_attempts", f"labels of the batch were computed {_ATTEMPTS} times")
+                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
             ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(asked, asked)
@@ -148,12 +149,12 @@ class Guardian:
                 ids, limit = submission.ids.tolist(), study.query_limit
                 ledger.reserve(submission.number, digest, amounts, b"", queries=ids, limit=limit)
             elif ledger.number_of(digest) != submission.number:
-                raise Refused("batch_reused", f"batch {submission.number} was asked in another request")
+                raise Refused(Code.BATCH_REUSED, f"batch {submission.number} was asked in another request")
             elif (ledger.charged(submission.number), ledger.queries(submission.number)) != (
                 amounts,
                 submission.ids.tolist(),
             ):
-                raise Refused("other_submission", "the batch was reserved for other queries or members")
+                raise Refused(Code.OTHER_SUBMISSION, "the batch was reserved for other queries or members")
 
     def _answer(
         self,
@@ -212,7 +213,7 @@ class Guardian:
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
             if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
-                raise Refused("other_submission", "labels were computed of other shares of this batch")
+                raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
             number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:

@@ -18,6 +18,7 @@ from numpy import ndarray
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
@@ -48,7 +49,7 @@ class Ballot(ABC):
 
     def step(self, request: StepRequest) -> StepReply:
         """One step around a batch; costs no budget. Raises Refused."""
-        raise Refused("no_such_step", f"step {request.step!r}; allowed: none at this level")
+        raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: none at this level")
 
     @abstractmethod
     def settle(self, outcome: Outcome) -> None:
@@ -105,17 +106,17 @@ class Aggregation(ABC):
 def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
     """The reply to a batch. Raises LeftOut with a code when there is nothing to count."""
     if reply is None:
-        raise LeftOut("absent")
+        raise LeftOut(Code.ABSENT)
     if isinstance(reply, Refusal):
         raise LeftOut(code_of(reply))
     if not isinstance(reply, VoteReply | HiddenVotes) or reply.batch_digest != request.digest:
-        raise LeftOut("bad_reply")
+        raise LeftOut(Code.BAD_REPLY)
     return reply
 
 
 def code_of(refusal: Refusal) -> str:
     """The code of a refusal, if it is one; it appears in tables and logs."""
-    return refusal.code if re.fullmatch("[a-z_]{1,40}", refusal.code) else "refused"
+    return refusal.code if re.fullmatch("[a-z_]{1,40}", refusal.code) else Code.REFUSED
 
 
 class LeftOut(Exception):

@@ -19,6 +19,7 @@ from protocols.crypto.identity import PEM_BYTES, Identity, Role, certificate_fro
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import Head
 from protocols.ranges import MESSAGE_BYTES, parse
+from protocols.refusals.code import Code
 from protocols.wire import wire_pb2
 
 # The wire versions that this software speaks, newest first; one version back stays supported.
@@ -137,7 +138,7 @@ def agree_version(offered: Sequence[int]) -> int:
     common = set(offered) & set(WIRE_VERSIONS)
     if not common:
         raise Refused(
-            "wire_version",
+            Code.WIRE_VERSION,
             f"the other side speaks wire versions {sorted(offered)[:8]}; allowed: {sorted(WIRE_VERSIONS)}: "
             "update the older software",
         )

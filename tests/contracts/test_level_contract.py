@@ -25,10 +25,7 @@ from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise
 from protocols.study.level_terms import Confidentiality
 from protocols.votes import count_votes
-from simulations.engines import ENGINES, open_engine
-from simulations.engines.party_host import EngineTransport, party_host
 from tests.contracts.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
-from tests.studies import make_votes
 
 POOL = np.zeros((40, 2), np.float32)
 ROUND_TWO = {
@@ -135,26 +132,6 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     assert (got.labels >= 0).any()
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_engine_carries_shares(name, tmp_path, monkeypatch):
-    study = lattice_study(two_server(), classes=10)
-    votes, _ = make_votes(6, 40)
-    total = TotalNoise(monkeypatch)
-    with Ledger(":memory:") as guardians:
-        here = GuardianHere(study, guardians, seeded_source(5))
-        got, _ = open_engine(name, workers=2).run(
-            party_host(tmp_path, study, votes),
-            [seat.party for seat in study.roster],
-            lambda exchange: labelled(
-                study, votes, TwoServer(here.dial, source=seeded_source(6)), exchange=EngineTransport(exchange)
-            ),
-        )
-    expected, _ = labelled(in_clear(study), votes, Clear(total.again()))
-    np.testing.assert_array_equal(got.labels, expected.labels)
-    assert got.spent.tolist() == expected.spent.tolist()
-    assert not got.ledger_differences
-
-
 SUMS = {
     "confident": lattice_study(secure_sum()),
     "gnmax": lattice_study(secure_sum(), mechanism="gnmax", threshold=None),
@@ -219,20 +196,3 @@ def test_the_noise_in_a_sum_is_that_of_all_who_are_in_it(monkeypatch):
     # Six shares where the three honest parties of a quorum of five add up to sigma: variance 2 sigma^2. The sample
     # variance of 2,000 draws is within 16 % (five standard errors) but for 1 in 1,700,000.
     assert noise.var() == pytest.approx(2 * (400.0 * UNITS) ** 2, rel=0.16)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_engine_carries_masked_sums(name, tmp_path, monkeypatch):
-    study = lattice_study(secure_sum(), classes=10)
-    votes, _ = make_votes(6, 40)
-    opened = Opened(monkeypatch)
-    got, _ = open_engine(name, workers=2).run(
-        party_host(tmp_path, study, votes, keys=SEAT_KEYS),
-        [seat.party for seat in study.roster],
-        lambda exchange: labelled(study, votes, SecureSum(), exchange=EngineTransport(exchange)),
-    )
-    everyone = {seat.party for seat in study.roster}
-    expected, _ = labelled(in_clear(study), votes, Clear(opened.noise(study, votes, everyone)))
-    np.testing.assert_array_equal(got.labels, expected.labels)
-    assert got.spent.tolist() == expected.spent.tolist()
-    assert not got.ledger_differences

@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges.
+"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges, codes.
 
 python tests/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -14,6 +14,7 @@ from coordinator.commands.group import cli as coordinator_cli
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
 from protocols.ranges import RANGES
+from protocols.refusals.table import SECTIONS
 from simulations.command import cli
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -22,11 +23,13 @@ _REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
 ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
 WIRE_PAGE = _REFERENCE / "wire.md"
+ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -67,6 +70,18 @@ def page_with_accountants(text: str) -> str:
 def page_with_ranges(text: str) -> str:
     """The page with the table of ranges between its marks as the program has it now."""
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
+
+
+def page_with_codes(text: str) -> str:
+    """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
+    return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
+
+
+def _codes(section: str) -> str:
+    lines = ["| code | what it means | what to do | what it cost | seen by |", "|---|---|---|---|---|"]
+    for code, said in SECTIONS[section].items():
+        lines.append(f"| `{code}` | {said.means} | {said.next_step} | {said.cost} | {said.seen_by.words} |")
+    return "\n".join(lines) + "\n"
 
 
 def _ranges() -> str:
@@ -164,3 +179,4 @@ if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     WIRE_PAGE.write_text(page_with_ranges(WIRE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    ERRORS_PAGE.write_text(page_with_codes(ERRORS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

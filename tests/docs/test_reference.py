@@ -10,17 +10,21 @@ import tomllib
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.refusals.code import Code
+from runtime.exits import Exit
 from simulations.audit.command import EXIT_REFUTED
 from simulations.command import EXIT_CODES, cli, run_command
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
 from tests.docs.flag_tables import (
     ACCOUNTANTS_PAGE,
+    ERRORS_PAGE,
     HOST,
     PAGE,
     WIRE_PAGE,
     options,
     page_with_accountants,
+    page_with_codes,
     page_with_ranges,
     page_with_tables,
 )
@@ -54,6 +58,12 @@ def test_the_table_of_ranges_is_that_of_the_program() -> None:
     assert text.count("| `Settled` | `spent` |") == 1
 
 
+def test_the_tables_of_codes_are_those_of_the_program() -> None:
+    text = ERRORS_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_codes(text), "run: python tests/docs/flag_tables.py"
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)) == set(Code)
+
+
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
@@ -66,6 +76,8 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
         for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
     }
     assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
+    of_programs = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", of_programs, re.MULTILINE)} == set(Exit)
 
 
 @pytest.mark.slow

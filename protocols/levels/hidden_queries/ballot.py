@@ -34,12 +34,13 @@ from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.aggregation import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes, seal
 from protocols.ranges import integer
+from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import HiddenVotes, StepReply, StepRequest, VoteRequest, encode_arrays
 
 ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
-NO_INFERENCE = "no_inference"
+NO_INFERENCE = Code.NO_INFERENCE
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,7 @@ class PrivateBallot(SharedBallot):
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
         """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
         if request.batch.inputs.shape[1:] != (0,):
-            raise Refused("other_shape", "queries came in the clear; allowed: none, as the study hides them")
+            raise Refused(Code.OTHER_SHAPE, "queries came in the clear; allowed: none, as the study hides them")
         known = self._of(request.digest)
         if known.answerer is None or known.queries != len(request.batch.ids):
             raise Refused(NO_INFERENCE, "the batch has other queries, or none that were computed")
@@ -119,7 +120,7 @@ class PrivateBallot(SharedBallot):
         elif request.step == INFERENCE:
             known.reply = self._infer(known, request.arrays)
         else:
-            raise Refused("no_such_step", f"step {request.step!r}; allowed: {ARCHITECTURE}, {DEALT}, {INFERENCE}")
+            raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: {ARCHITECTURE}, {DEALT}, {INFERENCE}")
         self._under_way = known
         return known
 
@@ -129,7 +130,7 @@ class PrivateBallot(SharedBallot):
             raise MalformedMessage("the question for an architecture is malformed; allowed: the number of queries")
         queries = integer("StepRequest architecture", "queries", request.arrays[0])
         if queries > study.batch_limit:
-            raise Refused("batch_too_large", f"{queries} queries; allowed: 1 to {study.batch_limit} in a batch")
+            raise Refused(Code.BATCH_TOO_LARGE, f"{queries} queries; allowed: 1 to {study.batch_limit} in a batch")
         model = self._private.load()
         try:
             check_architecture(model.architecture, study)

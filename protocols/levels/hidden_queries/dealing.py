@@ -35,6 +35,7 @@ from protocols.levels.hidden_queries.inference.message_sizes import check_sizes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
 from protocols.ranges import integer
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 
 KEY_BYTES = 32
@@ -144,11 +145,11 @@ def serve_deals(
     Raises Refused or MalformedMessage; nothing is charged by this conversation, and nothing is kept.
     """
     if study.confidentiality.querier is None:
-        raise Refused("no_querier", f"study {study.name!r} hides no queries; nothing is dealt")
+        raise Refused(Code.NO_QUERIER, f"study {study.name!r} hides no queries; nothing is dealt")
     if len(arrays) != 4 or arrays[3].ndim != 1:
         raise MalformedMessage("a request to deal is malformed; allowed: study, request, queries and seats")
     if check_bytes(arrays[1], 32) != study.digest:
-        raise Refused("unknown_study", "the request to deal is of a study that is not one of this guardian's")
+        raise Refused(Code.UNKNOWN_STUDY, "the request to deal is of a study that is not one of this guardian's")
     request = check_bytes(arrays[2], 32)
     queries, seats = integer("deal", "queries", arrays[3][:1]), integer("deal", "seats", arrays[3][1:])
     if not (1 <= queries <= study.batch_limit and 0 <= seats <= len(study.roster)):
@@ -206,7 +207,7 @@ def opened_part(
             check_bytes(arrays[1], SIGNATURE_BYTES), _dealt_statement(sealed, public, study, request, seat)
         )
     except InvalidSignature:
-        raise Refused("bad_signature", "the dealt part is not signed by the study's guardian for this key") from None
+        raise Refused(Code.BAD_SIGNATURE, "the dealt part is not signed by the study's guardian for this key") from None
     return unseal(sealed, key=key, study=study, request=request, seat=seat, purpose=_PURPOSE)
 
 

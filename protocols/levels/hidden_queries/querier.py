@@ -37,6 +37,7 @@ from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import TwoServer
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
@@ -111,7 +112,7 @@ class PrivateQueries(TwoServer):
                 except LeftOut as error:
                     left_out[seat] = error.code
                 except MalformedMessage:
-                    left_out[seat] = "bad_votes"
+                    left_out[seat] = Code.BAD_VOTES
             # The party neither has the computation nor stored a reply to it, so it may start again.
             waiting = tuple(seat for seat in computed if left_out.get(seat) == NO_INFERENCE)
             for seat in waiting:
@@ -192,7 +193,7 @@ def _stepped(asked: ReservedBatch, steps: Mapping[str, StepRequest], left_out: d
         elif isinstance(reply, Refusal):
             left_out[seat] = code_of(reply)
         else:
-            left_out[seat] = "absent" if reply is None else "bad_reply"
+            left_out[seat] = Code.ABSENT if reply is None else Code.BAD_REPLY
     return given_arrays
 
 

@@ -32,6 +32,7 @@ from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.opening import open_sum
 from protocols.levels.secure_sum.terms import context_of, roster_verifier
 from protocols.noise import LatticeNoise
+from protocols.refusals.code import Code
 from protocols.wire.messages import (
     HiddenVotes,
     Refusal,
@@ -92,7 +93,9 @@ class SecureSum(Aggregation):
             arrays = (keys.present, keys.table, shared.present, shared.sealed, shared.receipts)
             noted = asked.ledger.note(asked.request.digest, _SHARED, encode_arrays(arrays))
         present, table, sharers, sealed, receipts = decode_arrays(noted)
-        absent = {name: "absent" for name, there in zip(context.members, sharers.tolist(), strict=True) if not there}
+        absent: dict[str, str] = {
+            name: Code.ABSENT for name, there in zip(context.members, sharers.tolist(), strict=True) if not there
+        }
         return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
 
     def _masked(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
@@ -103,7 +106,9 @@ class SecureSum(Aggregation):
             noted = asked.ledger.note(asked.request.digest, _MASKED, encode_arrays((masked.present, masked.total)))
         present, total = decode_arrays(noted)
         members = shared.keys.context.members
-        absent = {name: "absent" for name, there in zip(members, present.tolist(), strict=True) if not there}
+        absent: dict[str, str] = {
+            name: Code.ABSENT for name, there in zip(members, present.tolist(), strict=True) if not there
+        }
         return Masked(shared, present, total.copy(), absent)
 
     def _votes(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:

@@ -18,6 +18,7 @@ from protocols.levels.secure_sum.authenticator import PairwiseAuthenticator
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.terms import context_of, noise_share, roster_keys
 from protocols.ranges import integer
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.votes import count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
@@ -66,14 +67,14 @@ class SummedBallot(Ballot):
             "sum_open": self._open,
         }
         if request.step not in steps:
-            raise Refused("no_such_step", f"step {request.step!r}; allowed: {', '.join(steps)}")
+            raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: {', '.join(steps)}")
         return StepReply(request.batch_digest, request.step, steps[request.step](request))
 
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
         study, digest = self._study, request.digest
         queries = len(request.batch.ids).to_bytes(8, "big")
         if self._ledger.note(digest, _CELLS, queries) != queries:
-            raise Refused("other_shape", "the batch has another number of queries than its keys were asked for")
+            raise Refused(Code.OTHER_SHAPE, "the batch has another number of queries than its keys were asked for")
         context, secret = self._context(digest), self._secret(digest)
         note = self._ledger.note(digest, _MASKING, party.masking_note(context, self._index, request.relayed))
         # Of the batch's secret, as the masks are: a ledger that was restored to before its last charge masks the same
@@ -96,7 +97,9 @@ class SummedBallot(Ballot):
     def _advertise(self, request: StepRequest) -> tuple[ndarray, ...]:
         queries = _queries(request.arrays)
         if queries > self._study.batch_limit:
-            raise Refused("batch_too_large", f"{queries} queries; allowed: 1 to {self._study.batch_limit} in a batch")
+            raise Refused(
+                Code.BATCH_TOO_LARGE, f"{queries} queries; allowed: 1 to {self._study.batch_limit} in a batch"
+            )
         if self._ledger.number_of(request.batch_digest) is None:
             self._ledger.note(request.batch_digest, _SECRET, self._source(_SECRET_BYTES))
             self._ledger.note(request.batch_digest, _CELLS, queries.to_bytes(8, "big"))
@@ -129,7 +132,7 @@ class SummedBallot(Ballot):
         digest, context = request.batch_digest, self._context(request.batch_digest)
         noted = self._ledger.noted(digest, _SURVIVORS)
         if noted is None:
-            raise Refused("other_survivors", "this party signed no set of survivors for the batch")
+            raise Refused(Code.OTHER_SURVIVORS, "this party signed no set of survivors for the batch")
         return party.unmask(
             self._secret(digest),
             context,
@@ -144,19 +147,19 @@ class SummedBallot(Ballot):
         """The sharers for which this party's stored reply is masked; none before there is a reply."""
         noted = self._ledger.noted(digest, _MASKING)
         if noted is None or self._ledger.number_of(digest) is None:
-            raise Refused("unknown_batch", "this party has not voted on the batch")
+            raise Refused(Code.UNKNOWN_BATCH, "this party has not voted on the batch")
         return noted
 
     def _secret(self, digest: bytes) -> bytes:
         secret = self._ledger.noted(digest, _SECRET)
         if secret is None:
-            raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
+            raise Refused(Code.UNKNOWN_BATCH, "the batch was settled, or its keys were never asked for")
         return secret
 
     def _context(self, digest: bytes) -> Context:
         noted = self._ledger.noted(digest, _CELLS)
         if noted is None:
-            raise Refused("unknown_batch", "the batch was settled, or its keys were never asked for")
+            raise Refused(Code.UNKNOWN_BATCH, "the batch was settled, or its keys were never asked for")
         queries = int.from_bytes(noted, "big")
         latest = self._latest  # the five steps of a batch share one shuffled graph
         if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):

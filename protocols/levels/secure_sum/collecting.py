@@ -29,6 +29,7 @@ from protocols.levels.secure_sum.wire import (
     survivors_statement,
     unpadded,
 )
+from protocols.refusals.code import Code
 
 # Replies by index; None, or no entry, for a party that gave none.
 Replies = Mapping[int, Arrays | None]
@@ -156,7 +157,7 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
             ("tags", "|u1", (degree, TAG_BYTES)),
         )
         statement = keys_statement(context.digest, index, table[index])
-        return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
+        return None if verify(context.members[index], statement, unpadded(signatures[index])) else Code.BAD_SIGNATURE
 
     everyone = np.ones(context.parties, dtype=bool)
     present, left_out = _collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
@@ -207,7 +208,7 @@ def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> A
         signatures[index], tags[index] = checked(
             reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
         )
-        return None if verify(context.members[index], statement, unpadded(signatures[index])) else "bad_signature"
+        return None if verify(context.members[index], statement, unpadded(signatures[index])) else Code.BAD_SIGNATURE
 
     present, left_out = _collect(
         context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
@@ -240,8 +241,8 @@ def _collect(
 def reply_fault(reply: Arrays | None, index: int, take: Callable[[int, Arrays], str | None]) -> str | None:
     """The code of what is wrong with a reply, None if `take` accepts it."""
     if reply is None:
-        return "absent"
+        return Code.ABSENT
     try:
         return take(index, reply)
     except MalformedMessage:
-        return "malformed"
+        return Code.MALFORMED

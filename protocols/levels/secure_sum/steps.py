@@ -53,6 +53,7 @@ from protocols.levels.secure_sum.wire import (
     table_of,
     unpadded,
 )
+from protocols.refusals.code import Code
 
 
 def advertise(batch_secret: bytes, context: Context, index: int, *, authenticator: Authenticator) -> Arrays:
@@ -123,7 +124,7 @@ def mask(
     asked, secrets = _Masking.read(context, index, request), Secrets(batch_secret, context, index)
     about = context.mask_context(asked.sharers)
     if not same(about, noted):
-        raise Refused("other_sharers", "the batch was masked before, for another set of sharers")
+        raise Refused(Code.OTHER_SHARERS, "the batch was masked before, for another set of sharers")
     asked.keys.recall(secrets)
     masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), asked.keys.neighbours
     own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(asked.keys.table[:, 1])
@@ -261,7 +262,7 @@ class _Masking:
         sharers = flags(there, "sharers")
         _enough(int(sharers.sum()), context.fewest, "sharers")
         if not sharers[index]:
-            raise Refused("not_a_sharer", "this party is not among the sharers")
+            raise Refused(Code.NOT_A_SHARER, "this party is not among the sharers")
         keys = _Keys.read(context, index, present, table, receipt)
         keys.check_cover(sharers)
         _enough(int(sharers[keys.neighbours].sum()), context.threshold, "neighbours that shared")
@@ -276,7 +277,7 @@ def _sets(context: Context, index: int, request: Arrays) -> tuple[Bool[ndarray, 
         raise MalformedMessage("survivors: one of them did not share; allowed: sharers only")
     _enough(int(survivors.sum()), context.fewest, "survivors")
     if not survivors[index]:
-        raise Refused("not_a_survivor", "this party is not among the survivors")
+        raise Refused(Code.NOT_A_SURVIVOR, "this party is not among the survivors")
     return sharers, survivors
 
 
@@ -288,9 +289,9 @@ def _check_notes(
     noted: bytes,
 ) -> None:
     if not same(context.mask_context(sharers), masked):
-        raise Refused("other_sharers", "this party masked its votes for another set of sharers")
+        raise Refused(Code.OTHER_SHARERS, "this party masked its votes for another set of sharers")
     if not same(_statement_digest(context, sharers, survivors), noted):
-        raise Refused("other_survivors", "this party signed another set of survivors")
+        raise Refused(Code.OTHER_SURVIVORS, "this party signed another set of survivors")
 
 
 def _signers(context: Context, survivors: Bool[ndarray, " parties"], signed: Bool[ndarray, " parties"]) -> list[int]:
@@ -322,4 +323,4 @@ def _verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neigh
 
 def _enough(count: int, needed: int, what: str) -> None:
     if count < needed:
-        raise Refused("too_few_parties", f"{count} {what}; allowed: at least {needed}")
+        raise Refused(Code.TOO_FEW_PARTIES, f"{count} {what}; allowed: at least {needed}")

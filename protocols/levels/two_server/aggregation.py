@@ -45,6 +45,7 @@ from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import lattice_noise
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
@@ -123,7 +124,7 @@ class TwoServer(Aggregation):
         seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
         names = [asked.study.roster[seat].party for seat in seats.tolist()]
         # Whoever answered before a restart is not asked again, and must not be left out.
-        left_out |= {seat: "absent" for seat in asked.seats if seat not in names and seat not in left_out}
+        left_out |= {seat: Code.ABSENT for seat in asked.seats if seat not in names and seat not in left_out}
         with self._dial() as channel:
             return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
 
@@ -136,12 +137,12 @@ class TwoServer(Aggregation):
                 if not isinstance(reply, HiddenVotes) or not reply.arrays:
                     raise MalformedMessage("votes of another level")
                 if reply.arrays[0].size != sealed_bytes(asked.study):
-                    raise LeftOut("bad_seal")
+                    raise LeftOut(Code.BAD_SEAL)
                 received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
             except LeftOut as error:
                 left_out[seat] = error.code
             except MalformedMessage:
-                left_out[seat] = "bad_votes"
+                left_out[seat] = Code.BAD_VOTES
         return received
 
     def _converse(
@@ -172,7 +173,7 @@ class TwoServer(Aggregation):
         send(channel, submission.arrays())
         faulty, known = _accepted(receive(channel), len(seats))
         log.remember(_GUARDIAN, head_of(known), proof=b"")
-        left_out |= {study.roster[seat].party: "bad_seal" for seat in seats[faulty].tolist()}
+        left_out |= {study.roster[seat].party: Code.BAD_SEAL for seat in seats[faulty].tolist()}
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
         if len(seats) < study.quorum:
@@ -184,7 +185,7 @@ class TwoServer(Aggregation):
             channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, asked.ledger, request.digest)
         )
         valid = whole_seats(study, voters)
-        left_out |= {study.roster[seat].party: "bad_votes" for seat in seats[~valid].tolist()}
+        left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
         if valid.sum() < study.quorum:
             return self._give_up(asked, left_out)
         sums = coordinator_sums(

@@ -28,6 +28,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.sketch import Ballots
 from protocols.noise import LatticeNoise
 from protocols.ranges import MESSAGE_BYTES, check, integer, integers, positions
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import decode_arrays, encode_arrays
 
@@ -81,7 +82,7 @@ def check_outcome(
         Ed25519PublicKey.from_public_bytes(key).verify(signature, outcome_statement(study, request, answered))
     except InvalidSignature:
         raise Refused(
-            "unsigned_outcome", "the outcome does not bear the guardian's signature; the reservation stands"
+            Code.UNSIGNED_OUTCOME, "the outcome does not bear the guardian's signature; the reservation stands"
         ) from None
 
 
@@ -114,7 +115,7 @@ def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
     Opened under two coins, what the servers exchange would reveal the votes (sketch.py).
     """
     if ledger.note(request, _COIN, coin) != coin:
-        raise Refused("other_coin", "the batch was checked before, under another coin")
+        raise Refused(Code.OTHER_COIN, "the batch was checked before, under another coin")
 
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
@@ -142,8 +143,8 @@ def receive(channel: Channel) -> tuple[ndarray, ...]:
         raise MalformedMessage(f"message of {len(data)} bytes between the servers; allowed: a code and arrays")
     code = data[1 : 1 + data[0]].decode("ascii", errors="replace")
     if code:
-        said = code if re.fullmatch("[a-z_]{1,40}", code) else "refused"
-        raise Refused("guardian_refuses", f"the other server refuses: {said}; its operator's log says more")
+        said = code if re.fullmatch("[a-z_]{1,40}", code) else Code.REFUSED
+        raise Refused(Code.GUARDIAN_REFUSES, f"the other server refuses: {said}; its operator's log says more")
     return decode_arrays(data[1 + data[0] :])
 
 

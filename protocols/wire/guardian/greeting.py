@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_der, identify, sign
 from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of
 
 CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
@@ -64,7 +65,7 @@ class Opening:
 def read_opening(data: bytes) -> Opening:
     """Raises Refused("wire_version"), MalformedMessage."""
     if data and data[0] != VERSION:
-        raise Refused("wire_version", f"version {data[0]} of the guardian's wire; allowed: {VERSION}")
+        raise Refused(Code.WIRE_VERSION, f"version {data[0]} of the guardian's wire; allowed: {VERSION}")
     if len(data) != OPENING_BYTES or data[1] >= len(_PURPOSES):
         raise MalformedMessage(f"{len(data)} bytes are no opening; allowed: {OPENING_BYTES}")
     return Opening(data[2 + NONCE_BYTES :], _PURPOSES[data[1]], data[2 : 2 + NONCE_BYTES])
@@ -96,7 +97,7 @@ def check_terms_apart(study: Study) -> None:
     names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
     if guardian in names:
         raise Refused(
-            "same_organisation",
+            Code.SAME_ORGANISATION,
             f"the guardian {guardian!r} is also the coordinator or a party of study {study.name!r}; allowed: another "
             "organisation, as both shares of a vote together are the vote",
         )

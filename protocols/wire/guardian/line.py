@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import Identity, Role, certificate_from_der, fingerprint, identify
 from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
 from protocols.wire.guardian.stream import EndedByPeer, GuardianStream
@@ -25,8 +26,8 @@ from protocols.wire.guardian.stream import EndedByPeer, GuardianStream
 _WELCOME_WAIT_S = 20.0
 _LAST_WORDS_S = 5.0
 _PROBE_S = 5.0
-# Refusals that pass by themselves: asking again is right and costs nothing.
-_PASSING = frozenset({"busy", "going_away", "storage_failed"})
+# Refusals that pass by themselves: asking again is right, and costs nothing.
+_PASSING = frozenset({Code.BUSY, Code.GOING_AWAY, Code.STORAGE_FAILED})
 SILENCE_S = 120.0
 
 
@@ -103,13 +104,13 @@ def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: st
     _check_apart(guardian, line)
     if guardian.name != study.confidentiality.guardian:
         raise Refused(
-            "wrong_guardian",
+            Code.WRONG_GUARDIAN,
             f"the guardian at {line.address} is {guardian.name!r}; allowed: {study.confidentiality.guardian!r}, as the "
             "study says",
         )
     reason = line.denied(guardian)
     if reason is not None:
-        raise Refused("revoked", f"the guardian {guardian.name!r} is denied: {reason}")
+        raise Refused(Code.REVOKED, f"the guardian {guardian.name!r} is denied: {reason}")
     return guardian
 
 
@@ -129,7 +130,7 @@ def _check_study(study: Study, line: GuardianLine) -> None:
 def _check_apart(guardian: Identity, line: GuardianLine) -> None:
     if guardian.fingerprint == fingerprint(line.key.public_key()):
         raise Refused(
-            "same_organisation",
+            Code.SAME_ORGANISATION,
             f"the guardian {guardian.name!r} has the key of who dials; allowed: another organisation, with a key "
             "of its own",
         )
@@ -155,7 +156,7 @@ def _look_who_answers(line: GuardianLine) -> None:
     now = datetime.datetime.now(datetime.UTC)
     if _is(certificate, "coordinator", line, now) or _is(certificate, "party", line, now):
         raise Refused(
-            "wrong_role",
+            Code.WRONG_ROLE,
             f"whoever answers at {line.address} shows the certificate of a coordinator or a party; allowed: a "
             "guardian, which is another organisation with a certificate and a key of its own",
         )

@@ -317,18 +317,19 @@ def test_a_stop_in_any_round_is_gone_on_with_without_another_charge(bench, round
     job = made.store.ask_job("test", student=None)
     opened = made.open()
     send = opened._send
-    left = [rounds]
+    left, ended = [rounds], threading.Event()
 
     def stop_in_round(requests):
         replies = send(requests)
         left[0] -= 1
         if left[0] == 0:
             made.stop.set()
-            threading.Event().wait(0.1)
+            ended.wait(300)  # the stop is seen in this round, not after it
         return replies
 
     opened._send = stop_in_round
     opened.run(job, patience_s=120.0)
+    ended.set()
     opened.close()
     assert made.store.job("test").state == "running"
     made.stop.clear()

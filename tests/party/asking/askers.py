@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import note_told, relayed_outcome
 from guardian.port import GuardianPort
 from party.asking.asking import Line
@@ -26,9 +25,8 @@ from protocols.study.level_checks import NO_POOL
 from protocols.study.level_terms import Confidentiality
 from protocols.study.study import Study
 from protocols.study.terms import Terms
-from protocols.wire.enrolment import Enrolled
 from protocols.wire.guardian.greeting import Guarded
-from tests.consortium import Consortium
+from tests.consortium import DEADLINE_S, Consortium
 from tests.contracts.levels import SEALING_KEY, SIGNING_KEY
 from tests.party.homes import FEATURES
 from tests.studies import make_study
@@ -37,7 +35,7 @@ KEYS = {f"hospital-{number}": new_key() for number in range(3)}
 
 
 def asked_study(
-    *, querier: str = "asker", name: str = "heart", deadline_s: float = 2.0, epsilon: float = 45.0, **more
+    *, querier: str = "asker", name: str = "heart", deadline_s: float = DEADLINE_S, epsilon: float = 45.0, **more
 ) -> Study:
     """A study in which `querier` asks three parties about tables; nine of ten labels are right."""
     level = Confidentiality(
@@ -114,19 +112,8 @@ class AskedConsortium(Consortium):
         )
         self.guardian = f"127.0.0.1:{self.port.start(listen)}"
 
-    def start_hub(self, ledger: str = "coordinator.sqlite") -> None:
-        self.hub = Hub(
-            key=self.key,
-            certificate=self.certificate,
-            authority=self.authority,
-            denied=lambda identity: self.denied.get(identity.name),
-            renew=self.renew,
-            enrol=lambda message: Enrolled(b"", "pending", message.party),
-            on_event=lambda event, fields: self.events.append((event, fields)),
-        )
-        port, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
-        self.ledger = Ledger(self.folder / ledger)
+    def open_study(self) -> None:
+        """Opens the study at the hub, which relays what the querying party asks."""
         self.ledger.bind(study=self.study.digest, run=b"")
         self.hub.open_study(
             self.study,

@@ -23,7 +23,7 @@ def run_python(program: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return result.stdout + result.stderr
 

@@ -1,0 +1,243 @@
+"""What the codes of commands, enrolment, connections and restored ledgers mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocols.refusals.code import Code
+from protocols.refusals.meaning import ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, Cost, Meaning
+
+CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
+    "Any command": {
+        Code.INVALID_INPUT: Meaning(
+            "a value, key or argument is not allowed", "correct the value and run the command again", COMMAND
+        ),
+        Code.DATA_UNAVAILABLE: Meaning(
+            "a file is not there", "put it there, or correct the path, and run the command again", COMMAND
+        ),
+        Code.DATA_CORRUPT: Meaning(
+            "a file is not what it should be",
+            "correct the file, or fetch it again, and run the command again",
+            COMMAND | GUARDIAN,
+        ),
+        Code.BUDGET_EXCEEDED: Meaning(
+            "a charge would pass a cap",
+            "nothing: the study has had what it may have; conclave-party budget show has the figures",
+            COMMAND | NODE | OPERATOR,
+        ),
+        Code.STORAGE_FAILED: Meaning(
+            "the disk is full, or a file cannot be written",
+            "mend that and run the same command again; nothing is lost",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.ENGINE_FAILED: Meaning("a process that was started ended", "run the command again", COMMAND),
+        Code.MALFORMED: Meaning(
+            "bytes that are no message, or an integer outside its [range](wire.md#ranges-of-integers)",
+            "check the address, and that both sides run versions that fit",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.REFUSED: Meaning(
+            "a refusal without a code of its own",
+            "see the message; conclave-party doctor, and status of a server, say more",
+            COMMAND | OPERATOR,
+        ),
+        Code.ERROR: Meaning(
+            "something unexpected",
+            "run the command again; if it fails again, report it",
+            COMMAND | OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.UNREACHABLE: Meaning("the coordinator does not answer", "run: conclave-party doctor", COMMAND),
+    },
+    "Enrolment and membership": {
+        Code.PENDING: Meaning(
+            "the operator has not approved the key",
+            "read the fingerprint to the operator, who approves it; then run conclave-party enrol again",
+            COMMAND,
+        ),
+        Code.UNKNOWN_INVITATION: Meaning(
+            "the token is not of this coordinator", "ask for a new invitation", COMMAND | OPERATOR
+        ),
+        Code.INVITATION_EXPIRED: Meaning("it was not used in time", "ask for a new invitation", COMMAND | OPERATOR),
+        Code.INVITATION_WITHDRAWN: Meaning("the operator withdrew it", "ask the operator", COMMAND | OPERATOR),
+        Code.INVITATION_USED: Meaning(
+            "another key used the token",
+            "tell the operator: somebody may have had your invitation",
+            COMMAND | OPERATOR,
+        ),
+        Code.WRONG_NAME: Meaning(
+            "the request names another party", "use the invitation as it came", COMMAND | OPERATOR
+        ),
+        Code.NO_REQUEST: Meaning(
+            "`approve`: nobody with that name waits",
+            "ask the hospital to run conclave-party enrol, then see conclave-coordinator requests",
+            COMMAND,
+        ),
+        Code.FINGERPRINT_MISMATCH: Meaning(
+            "`approve`: another key than was read out",
+            "compare again by telephone; if it differs still, revoke the party and invite it again",
+            COMMAND | OPERATOR,
+        ),
+        Code.REVOKED_KEY: Meaning(
+            "a certificate of this key was revoked",
+            "ask the hospital to make a new key with conclave-party init, under a new invitation",
+            COMMAND | OPERATOR,
+        ),
+        Code.AUTHORITY_EXPIRED: Meaning(
+            "the consortium's certificate ended",
+            "begin a new consortium: conclave-coordinator init with another --home",
+            COMMAND | OPERATOR,
+        ),
+        Code.BAD_CERTIFICATE: Meaning(
+            "the certificate that came is for another name or key", "tell the operator", COMMAND | NODE
+        ),
+        Code.BAD_REQUEST: Meaning("a renewal that cannot be read", "update the node", BOTH),
+        Code.OTHER_KEY: Meaning("a renewal with another key", "another key needs a new invitation", BOTH),
+        Code.SAME_ORGANISATION: Meaning(
+            "a guardian that is also the coordinator or a party, by name or by key",
+            "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
+            COMMAND | OPERATOR | GUARDIAN,
+        ),
+        Code.OTHER_AUTHORITY: Meaning(
+            "`conclave-guardian accept`: another consortium than before", "use another `--home`", COMMAND
+        ),
+        Code.TOO_EARLY: Meaning(
+            "a renewal while more than half of the certificate's time is left",
+            "nothing: the node asks again later",
+            BOTH,
+        ),
+    },
+    "The connection": {
+        Code.REVOKED: Meaning(
+            "the party is denied",
+            "ask the consortium's operator why; a new key needs a new invitation",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.WRONG_AUTHORITY: Meaning(
+            "a certificate of another consortium",
+            "use that consortium's own home, or enrol again",
+            COMMAND | NODE | OPERATOR,
+        ),
+        Code.CERTIFICATE_EXPIRED: Meaning(
+            "expired, or not yet valid",
+            "set the clock if it is wrong; otherwise ask the operator for a new invitation. A node whose own "
+            "certificate is valid dials again",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.CLOCK_JUMPED: Meaning(
+            "the clock is more than 5 minutes away from where it would be, had it gone on steadily: nothing is "
+            "dated by it",
+            "set this machine's clock right (NTP), and run the command again; `run` and `serve` take a course "
+            "that holds for ten minutes",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.WRONG_ROLE: Meaning(
+            "a party's certificate in the place of a coordinator's, or the reverse",
+            "correct the address: somebody else than who should be there answers at it",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.BAD_SIGNATURE: Meaning(
+            "a signature that does not verify", "somebody altered a frame: tell the operator", BOTH
+        ),
+        Code.WRONG_SIGNER: Meaning(
+            "a frame signed by somebody else than the peer",
+            "somebody altered a frame: tell the operator",
+            NODE | OPERATOR | ASKER,
+        ),
+        Code.REPLAYED: Meaning(
+            "a frame of another session, or of an earlier round",
+            "nothing: it was not answered. Often: tell the operator",
+            BOTH,
+        ),
+        Code.WIRE_VERSION: Meaning(
+            "no common version of the wire",
+            "install a version of conclave that the coordinator also speaks",
+            NODE | OPERATOR | GUARDIAN,
+        ),
+        Code.NO_HELLO: Meaning("the first frame was not a Hello", "update the node", BOTH),
+        Code.ANOTHER_NODE: Meaning(
+            "a living node answers as this party; the newcomer is refused, and dials ever more seldom",
+            "stop one of the two. If the other one is gone: nothing, within a minute this one is taken. If nobody"
+            " knows it: tell the operator",
+            BOTH,
+        ),
+        Code.TOO_MANY_STREAMS: Meaning(
+            "a party has 4 streams already", "if nobody restarted the node, a copy of it runs", BOTH
+        ),
+        Code.TOO_MANY_FAULTS: Meaning(
+            "sessions of the party ended by its own fault, or by itself within 2 s, 100 times, and more often "
+            "than once a minute since",
+            "the operator's log says what it was: mend that",
+            BOTH,
+        ),
+        Code.UNASKED_FRAMES: Meaning(
+            "more than 16 frames came in a session that nobody asked for", "update the node", BOTH
+        ),
+        Code.NOT_READ: Meaning(
+            "the coordinator asks and does not read the answers",
+            "nothing: the node dials again. Often: tell the operator",
+            BOTH,
+        ),
+        Code.SUPERSEDED: Meaning(
+            "this node serves no seat, and one of the party that does connected",
+            "stop this one: a copy of the home elsewhere serves nothing",
+            NODE,
+        ),
+        Code.GOING_AWAY: Meaning("the coordinator stops", "nothing: the node dials again", BOTH),
+        Code.TOO_MANY_REFUSALS: Meaning(
+            "the coordinator sent more than 1,000 requests a day that had to be refused, in whatever session; or,"
+            " said to a hospital that asks: this seat refused 100 of its requests in a day, and is passed no more"
+            " of them",
+            "tell the consortium's operator: the coordinator asks for what may not be answered. Who asks: see what "
+            "the seat refused",
+            NODE | OPERATOR | ASKER,
+        ),
+        Code.WRONG_GUARDIAN: Meaning(
+            "another guardian, or other keys of it, than the study names",
+            "give the address of the guardian that the study names, or correct the study",
+            COMMAND | OPERATOR | GUARDIAN | ASKER,
+        ),
+        Code.BUSY: Meaning(
+            "an older conversation with the guardian about this study is still open",
+            "nothing: it is asked again",
+            OPERATOR | GUARDIAN,
+        ),
+        Code.ALREADY_RUNNING: Meaning(
+            "another `run` uses this home", "stop the other conclave-party run, or see its log", COMMAND
+        ),
+        Code.ALREADY_SERVING: Meaning(
+            "another `serve` uses this home", "stop the other serve, or give another --home", COMMAND
+        ),
+        Code.HOME_OPEN: Meaning(
+            "others may read the home, or could read its key",
+            "chmod 700 that folder, after asking who may have read the key in it",
+            COMMAND,
+        ),
+    },
+    "Ledgers that went back": {
+        Code.LEDGER_ROLLED_BACK: Meaning(
+            "the other side, or `policy.sqlite`, knows an entry that is not in this ledger",
+            "use the newest copy of this home alone; see conclave-party audit verify",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.POLICY_ROLLED_BACK: Meaning(
+            "a ledger of this home knows more than `policy.sqlite`",
+            "put the newest policy.sqlite back; if it is lost, approve nothing more for this data set",
+            COMMAND | NODE,
+            Cost.STANDS,
+        ),
+        Code.PEER_ROLLED_BACK: Meaning(
+            "the log that was shown is older than one that was seen before",
+            "ask the operator to use the newest copy of the coordinator's files",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.COORDINATOR_ROLLED_BACK: Meaning(
+            "the node knows an entry of the coordinator's log that is not there",
+            "stop serve, put the newest copy of the coordinator's home in the place of this one, start serve",
+            BOTH,
+            Cost.STANDS,
+        ),
+    },
+}

@@ -1,0 +1,54 @@
+"""What is said of a code: what it means, what to do next, who sees it, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, StrEnum, auto
+from typing import Final
+
+
+class Reader(Flag):
+    """In whose log, terminal or release a code stands; several may be."""
+
+    COMMAND = auto()
+    NODE = auto()
+    OPERATOR = auto()
+    GUARDIAN = auto()
+    ASKER = auto()
+    RELEASE = auto()
+
+    @property
+    def words(self) -> str:
+        """In the order of the class, with commas between."""
+        return ", ".join(_WORDS[each] for each in self)
+
+
+_WORDS: Final = {
+    Reader.COMMAND: "who runs the command",
+    Reader.NODE: "the hospital",
+    Reader.OPERATOR: "the operator",
+    Reader.GUARDIAN: "the guardian",
+    Reader.ASKER: "the hospital that asks",
+    Reader.RELEASE: "readers of the release",
+}
+COMMAND, NODE, OPERATOR, GUARDIAN, ASKER, RELEASE = Reader
+BOTH: Final = NODE | OPERATOR
+
+
+class Cost(StrEnum):
+    """What it cost the budgets of those whom it concerns."""
+
+    NOTHING = "nothing"
+    STANDS = "nothing new; what was reserved stands"
+    UNDERCOUNTED = "more than the ledger says"
+    OVERCHARGED = "more than it had to; the charge stands"
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """means: in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it stands."""
+
+    means: str
+    next_step: str
+    seen_by: Reader
+    cost: Cost = Cost.NOTHING

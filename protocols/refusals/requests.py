@@ -1,0 +1,211 @@
+"""What the codes of a batch mean: what a server or a node refuses, and how a seat stands in a log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocols.refusals.code import Code
+from protocols.refusals.meaning import ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, RELEASE, Cost, Meaning
+
+REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
+    "Coordinator and guardian": {
+        Code.GUARDIAN_REFUSES: Meaning(
+            "the other server gave one of the codes here, or a node's",
+            "its operator's log says more",
+            OPERATOR | ASKER,
+            Cost.STANDS,
+        ),
+        Code.OTHER_SUBMISSION: Meaning(
+            "a batch was submitted to the guardian before, with other shares",
+            "the coordinator's ledger is not the newest: use that",
+            OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.OTHER_COIN: Meaning(
+            "a batch's votes were to be checked under a second coin, which would show them",
+            "keep the log: with honest servers this does not happen",
+            OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.TOO_MANY_ATTEMPTS: Meaning(
+            "the labels of one batch were to be computed more than 16 times",
+            "ask why: with honest servers and lines that hold now and then this does not happen",
+            OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.OTHER_ROUND: Meaning(
+            "a batch of one round was submitted for the other",
+            "the operator's software is at fault",
+            OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.BAD_SEAL: Meaning(
+            "a party's share does not open with the guardian's key",
+            "that party has another version of the study, or its software is at fault; the others' votes count",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.BAD_VOTES: Meaning(
+            "a party's shares are not one vote a query",
+            "that party has another version of the study, or its software is at fault; the others' votes count",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+    },
+    "What a node refuses to answer": {
+        Code.UNKNOWN_STUDY: Meaning(
+            "the study is not approved here", "`conclave-party approve`", COMMAND | NODE | OPERATOR | GUARDIAN
+        ),
+        Code.NOT_APPROVED: Meaning("`train` of a study that is not approved", "approve it first", COMMAND),
+        Code.OTHER_STUDY: Meaning(
+            "a request under another digest than was approved", "the two sides have different files", BOTH
+        ),
+        Code.OTHER_COORDINATOR: Meaning(
+            "another coordinator than the one agreed", "ask who asks", COMMAND | NODE | OPERATOR | GUARDIAN
+        ),
+        Code.STUDY_ENDED: Meaning("its last day is over", "nothing", COMMAND | NODE | OPERATOR | GUARDIAN | ASKER),
+        Code.WRONG_SEAT: Meaning("the seat is not this party's", "correct the roster", NODE | OPERATOR | ASKER),
+        Code.OTHER_POOL: Meaning(
+            "a query is not the one of the approved pool", "tell the operator: the pool is fixed", BOTH
+        ),
+        Code.OTHER_SHAPE: Meaning("queries of another shape than agreed", "the operator has another pool", BOTH),
+        Code.BATCH_TOO_LARGE: Meaning(
+            "more queries than the batch limit", "the operator's software is at fault", NODE | OPERATOR | ASKER
+        ),
+        Code.QUERY_LIMIT: Meaning(
+            "a query beyond the study's limit, or more of them than the limit in the study's life",
+            "the operator's software is at fault",
+            NODE | OPERATOR | GUARDIAN | ASKER,
+        ),
+        Code.QUERY_REPEATED: Meaning(
+            "a query of an earlier batch, in a new one",
+            "the operator's software is at fault, or a second coordinator",
+            BOTH,
+        ),
+        Code.NOT_QUERIER: Meaning(
+            "another hospital asks than the study's `querier`",
+            "ask in the study whose [confidentiality] names this hospital as its querier",
+            COMMAND | OPERATOR | ASKER,
+        ),
+        Code.NOT_ENROLLED: Meaning("`ask` before there is a certificate", "run: conclave-party enrol", COMMAND),
+        Code.QUORUM_LOST: Meaning(
+            "too few parties answered `ask`",
+            "run the same command again when those that did not come are back, and those that refused have mended"
+            " what they name; what was asked costs nobody anything more",
+            COMMAND,
+            Cost.STANDS,
+        ),
+        Code.NO_QUERIER: Meaning(
+            "a guardian was asked to deal in a study whose queries are public",
+            "ask in the study that names a `querier`",
+            GUARDIAN | ASKER,
+        ),
+        Code.NO_INFERENCE: Meaning(
+            "a party was asked for hidden votes that it did not compute, or forgot in a restart",
+            "nothing to do: the next attempt computes them again",
+            NODE | ASKER,
+        ),
+        Code.OTHER_SHARERS: Meaning(
+            "a coordinator asked to mask or open a sum among other parties than before",
+            "keep the log: with an honest coordinator this does not happen",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.OTHER_SURVIVORS: Meaning(
+            "a coordinator asked to sign or open a sum over other parties than before",
+            "keep the log: with an honest coordinator this does not happen",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.NOT_A_SHARER: Meaning(
+            "a sum was to be masked by a party that is not in it", "the operator's log names who was left out", BOTH
+        ),
+        Code.NOT_A_SURVIVOR: Meaning(
+            "a sum was to be signed or opened by a party that is not in it",
+            "the operator's log names who was left out",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.TOO_FEW_PARTIES: Meaning(
+            "fewer parties are left in a masked sum than the study allows",
+            "the batch waits until more are back",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.UNSIGNED_OUTCOME: Meaning(
+            "an outcome without the guardian's signature",
+            "ask the operator why the guardian did not sign",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.NO_SUCH_STEP: Meaning(
+            "a coordinator sent a step that the study's level of confidentiality does not have",
+            "ask the operator for the versions of both sides",
+            BOTH,
+        ),
+        Code.BATCH_REUSED: Meaning(
+            "a batch number that was answered in another request",
+            "a second coordinator, or one without its ledger",
+            NODE | OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.UNKNOWN_BATCH: Meaning("an outcome of a batch that was never charged", "nothing was lost", BOTH),
+        Code.BAD_OUTCOME: Meaning(
+            "an outcome of another length", "the operator's software is at fault", BOTH, Cost.STANDS
+        ),
+        Code.DIGEST_MISMATCH: Meaning(
+            "an outcome under another digest", "the operator's software is at fault", BOTH, Cost.STANDS
+        ),
+        Code.SETTLED_OTHERWISE: Meaning(
+            "a batch was settled before, at another amount", "keep the log: two outcomes were signed", BOTH, Cost.STANDS
+        ),
+        Code.SETTLES_UPWARDS: Meaning(
+            "an amount above what was reserved", "the operator's software is at fault", BOTH, Cost.STANDS
+        ),
+        Code.WITHDRAWN: Meaning(
+            "the study was withdrawn here",
+            "nothing: it is for ever; the operator may make a new study",
+            COMMAND | NODE | OPERATOR,
+        ),
+        Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | NODE),
+        Code.COULD_NOT_VOTE: Meaning(
+            "the node's own teachers or votes failed; whoever asks hears no more, as the reason may tell of records",
+            "the log of `run` says why, and `teacher_process.log` beside the teachers",
+            BOTH,
+        ),
+        Code.TEACHERS_FAILED: Meaning(
+            "in the node's own log: why its teachers could not be used; whoever asks hears `could_not_vote`",
+            "the entry names the file; `conclave-party train STUDY` makes teachers again",
+            NODE,
+        ),
+        Code.LATE: Meaning(
+            "said by the coordinator of a seat that was asked and had not answered at the deadline",
+            "it is asked again; a longer `deadline_s` or a smaller `batch_limit` in the next study",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.BAD_RECEIPT: Meaning(
+            "a seat's receipt for an outcome cannot be true",
+            "ask that hospital what its ledger says; the release names it",
+            OPERATOR | RELEASE,
+            Cost.STANDS,
+        ),
+        Code.TEACHERS_LATE: Meaning(
+            "no votes yet, shortly before the deadline; the reason says for how long they have predicted. They go"
+            " on, and the coordinator asks again",
+            "nothing; a longer `deadline_s` or a smaller `batch_limit` in the next study",
+            BOTH,
+        ),
+        Code.ABSENT: Meaning(
+            "said by the coordinator of a seat that was not connected before the deadline",
+            "nothing: it is asked again when its node is back",
+            OPERATOR,
+        ),
+        Code.BAD_REPLY: Meaning(
+            "said by the coordinator of a seat whose reply is none that the step may have",
+            "update the node's software, or the operator's",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+    },
+}

@@ -1,0 +1,123 @@
+"""What the codes of a study around its batches mean: caps and approvals, labellings, audits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocols.refusals.code import Code
+from protocols.refusals.meaning import COMMAND, NODE, OPERATOR, Cost, Meaning
+
+STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
+    "Lifetime caps and approvals": {
+        Code.LIFETIME_CAP: Meaning(
+            "the study does not fit into what is left",
+            "see conclave-party budget show; a withdrawn study gives back what it never spent",
+            COMMAND,
+        ),
+        Code.NO_LIFETIME_CAP: Meaning(
+            "no cap is set for the study's unit", "set it in node.toml and approve again", COMMAND
+        ),
+        Code.LIFETIME_CAP_CHANGED: Meaning(
+            "`node.toml` has another cap than was promised", "put the promised cap back into node.toml", COMMAND
+        ),
+        Code.LIFETIME_CURRENCY: Meaning(
+            "the study has no bound in what the cap counts in", "it cannot share this data set's cap", COMMAND
+        ),
+        Code.APPROVED_ELSEWHERE: Meaning(
+            "another home approved it for this data set, and has its ledger",
+            "answer from that home: two would spend twice",
+            COMMAND | NODE,
+        ),
+        Code.NOT_WITHDRAWN: Meaning("only a withdrawn study gives back", "withdraw it first", COMMAND),
+        Code.NOT_CONFIRMED: Meaning(
+            "the question was not answered with yes", "nothing was approved; run the command again to approve", COMMAND
+        ),
+    },
+    "A labelling": {
+        Code.LABELLING_STOPPED: Meaning(
+            "too few parties answered, or the guardian is gone",
+            "mend what the message names, then `resume`; `give-up` where they never come back",
+            COMMAND | OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.LABELLING_FAILED: Meaning(
+            "an error ended it",
+            "mend what the message names, then `resume`; `give-up` where they never come back",
+            COMMAND | OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.LABELLING_RUNS: Meaning(
+            "`give-up` while the labelling is under way",
+            "see conclave-coordinator status; a lower patience_s counts once serve was started again",
+            COMMAND,
+            Cost.STANDS,
+        ),
+        Code.CAN_BE_FINISHED: Meaning(
+            "`give-up` of a batch whose missing hospitals are connected again",
+            "run conclave-coordinator resume; the batch goes on as it was asked, and costs nothing more",
+            COMMAND,
+            Cost.STANDS,
+        ),
+        Code.NO_OPEN_BATCH: Meaning(
+            "`give-up`, and every batch was released or given up",
+            "nothing is to be given up; conclave-coordinator status shows where the study stands",
+            COMMAND,
+        ),
+        Code.OTHER_BATCH: Meaning(
+            "another batch is stuck by now than the one that was shown",
+            "run `give-up` again, and read what it shows",
+            COMMAND,
+            Cost.STANDS,
+        ),
+        Code.GIVEN_UP: Meaning(
+            "a batch was given up while its labels were computed",
+            "`resume`: the labels are dropped, and the next batch is asked",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+    },
+    "Findings of an audit": {
+        Code.UNPROVEN_CHARGES: Meaning(
+            "`release`: seats were charged, and no signed receipt covers it; that one of an earlier batch was "
+            "refused is no excuse",
+            "keep serve running until those nodes have connected and settled, then release again; where a receipt"
+            " is lost for good, state it: release --unproven SEAT",
+            COMMAND,
+            Cost.STANDS,
+        ),
+        Code.VERIFICATION_FAILED: Meaning(
+            "a check of a release failed", "do not use the release; the line says which check", COMMAND
+        ),
+        Code.NOT_VERIFIED: Meaning(
+            "a release whose signature or files do not hold", "get the release again from the coordinator", COMMAND
+        ),
+        Code.CHAIN_BROKEN: Meaning(
+            "an entry of this node's log was changed or removed", "somebody altered the ledger's file", COMMAND
+        ),
+        Code.SUMS_DIFFER: Meaning(
+            "charges, log and account do not agree", "somebody altered the ledger's file", COMMAND
+        ),
+        Code.BAD_EVIDENCE: Meaning(
+            "a kept frame is not what was charged, or does not verify", "somebody altered the ledger's file", COMMAND
+        ),
+        Code.NO_EVIDENCE: Meaning(
+            "a charge without the signed request for it", "somebody altered the ledger's file", COMMAND
+        ),
+        Code.ROLLED_BACK: Meaning(
+            "the coordinator signed that it knew an entry that is not here", "this is an older copy", COMMAND
+        ),
+        Code.OUTCOME_FALSE: Meaning(
+            'signed "not answered", and the release has a label',
+            "a lie, and its proof: keep the home, show it to the consortium",
+            COMMAND,
+            Cost.UNDERCOUNTED,
+        ),
+        Code.OUTCOME_DIFFERS: Meaning(
+            'signed "answered", and the release has no label',
+            "it cost this hospital too much; ask the operator",
+            COMMAND,
+            Cost.OVERCHARGED,
+        ),
+        Code.RELEASE_DIFFERS: Meaning("the release has fewer queries than were asked", "ask the operator", COMMAND),
+    },
+}

@@ -1,0 +1,72 @@
+"""How an error reaches the person at a command line: two lines on standard error, and an exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+import click
+
+from protocols.errors import (
+    BudgetExceeded,
+    ConclaveError,
+    DataCorrupt,
+    DataUnavailable,
+    EngineFailed,
+    InvalidInput,
+    MalformedMessage,
+    Refused,
+    StorageFailed,
+    Unreachable,
+    VerificationFailed,
+)
+from protocols.refusals.code import Code
+
+
+class Exit(IntEnum):
+    """The exit codes of conclave-party, conclave-coordinator and conclave-guardian."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    WRONG_USE = 2
+    INVALID_INPUT = 3
+    REFUSED = 4
+    BUDGET = 5
+    STORAGE = 6
+    NETWORK = 7
+    VERIFICATION = 8
+    INTERRUPTED = 130
+
+
+_ERRORS: Final[tuple[tuple[type[ConclaveError], Exit, Code], ...]] = (
+    (InvalidInput, Exit.INVALID_INPUT, Code.INVALID_INPUT),
+    (DataUnavailable, Exit.INVALID_INPUT, Code.DATA_UNAVAILABLE),
+    (DataCorrupt, Exit.INVALID_INPUT, Code.DATA_CORRUPT),
+    (Refused, Exit.REFUSED, Code.REFUSED),
+    (BudgetExceeded, Exit.BUDGET, Code.BUDGET_EXCEEDED),
+    (StorageFailed, Exit.STORAGE, Code.STORAGE_FAILED),
+    (EngineFailed, Exit.NETWORK, Code.ENGINE_FAILED),
+    (MalformedMessage, Exit.NETWORK, Code.MALFORMED),
+    (Unreachable, Exit.NETWORK, Code.UNREACHABLE),
+    (VerificationFailed, Exit.VERIFICATION, Code.NOT_VERIFIED),
+    (ConclaveError, Exit.UNEXPECTED, Code.ERROR),
+)
+_BUDGET_CODES: Final = frozenset(
+    {Code.LIFETIME_CAP, Code.NO_LIFETIME_CAP, Code.LIFETIME_CAP_CHANGED, Code.LIFETIME_CURRENCY}
+)
+
+
+def show_error(error: ConclaveError) -> Exit:
+    """Says what went wrong and what to do next, on standard error; the exit code."""
+    from protocols.refusals.table import meaning_of  # texts that most commands never need
+
+    exit_code, known = next((number, code) for kind, number, code in _ERRORS if isinstance(error, kind))
+    code, text = str(known), str(error)
+    if isinstance(error, Refused):
+        code, prefix = error.code, f"{error.code}: "
+        while text.startswith(prefix):  # a reason that the other side sent may name its code again
+            text = text.removeprefix(prefix)
+        exit_code = Exit.BUDGET if code in _BUDGET_CODES else exit_code
+    click.echo(f"error [{code}]: {text}", err=True)
+    click.echo(f"next: {meaning_of(code).next_step}", err=True)
+    return exit_code
