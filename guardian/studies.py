@@ -61,7 +61,7 @@ def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Te
     """The terms of a study that this guardian may serve in. today: in UTC.
 
     Raises InvalidInput for another level or without terms; Refused: "other_coordinator", "study_ended",
-    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
+    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget cannot pay for one query.
     """
     settings, named, terms = home.settings(), study.confidentiality, study.terms
     check_name(study.name)

@@ -46,7 +46,7 @@ def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
         invitation = home.invitation()
         settings = home.settings()
     except InvalidInput as error:
-        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
+        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or fix the file", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
     yield _permissions(home)

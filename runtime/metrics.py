@@ -78,7 +78,7 @@ def prometheus(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
         family(f"conclave_study_{key}", "gauge", text, known)
     for key, text in (
         ("connected", "Whether the seat's party has an open stream."),
-        ("answers_left", "Answers that the seat's budget still bears, in the worst case."),
+        ("answers_left", "Answers that the seat's budget can still pay for, in the worst case."),
         ("epsilon_used", "The ledger at the seat's own order: a reading, not a guarantee."),
         ("epsilon_guaranteed", "The epsilon that the seat's cap guarantees."),
         ("left_out", "Batches of which the seat was left out."),

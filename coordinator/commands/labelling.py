@@ -162,5 +162,5 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         return 0
     code, exit_code = _STOPPED[job.state]
     click.echo(f"error [{code}]: {job.message}", err=True)
-    click.echo(f"next: mend that, then conclave-coordinator resume {job.study}", err=True)
+    click.echo(f"next: fix that, then conclave-coordinator resume {job.study}", err=True)
     return exit_code

@@ -41,7 +41,7 @@ class Admission:
             raise Refused(
                 Code.TOO_MANY_FAULTS,
                 f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more each "
-                f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and mend that",
+                f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and fix that",
             )
         self.streams[name] += 1
         try:

@@ -38,7 +38,7 @@ from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to mend.
+# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to fix.
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
@@ -179,7 +179,7 @@ class ServedStudy:
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
-                return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
+                return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
             named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
             if late:
                 came = "answer" if "(late)" in named else "come"
@@ -340,8 +340,8 @@ def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, reque
 
 _END = {
     "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a budget does not bear one more query",
-    "all_budgets_exhausted": "no budget bears one more query",
+    "budget_exhausted": "a budget cannot pay for one more query",
+    "all_budgets_exhausted": "no budget can pay for one more query",
     "guardian_lost": "the guardian is gone",
-    "quorum_lost": "too few budgets bear one more query",
+    "quorum_lost": "too few budgets can pay for one more query",
 }

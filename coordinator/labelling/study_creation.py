@@ -28,7 +28,7 @@ def create_study(
 ) -> Study:
     """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
-    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
+    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
     """
     study = read_study(file, keys=lambda party: _signing_key(store, party))
     check_name(study.name)
@@ -101,13 +101,13 @@ def _signing_key(store: Store, party: str) -> str | None:
 
 
 def _check_budgets(study: Study) -> None:
-    """Raises BudgetExceeded, naming the seat, unless every budget bears one query."""
+    """Raises BudgetExceeded, naming the seat, unless every budget can pay for one query."""
     nothing_spent = np.zeros(len(study.roster), dtype=np.int64)
     poor = study.budgets.affordable(nothing_spent, limit=1) < 1
     if poor.any():
         seat = study.roster[int(poor.argmax())]
         raise BudgetExceeded(
-            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, does not bear one query; "
+            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for one query; "
             "allowed: a larger epsilon, more noise, or a smaller weight"
         )
 

@@ -20,8 +20,8 @@ Figures = Mapping[str, Any]
 
 _STOPPED = {
     "pool_exhausted": "every record was asked about",
-    "budget_exhausted": "a hospital's budget does not bear one more query",
-    "all_budgets_exhausted": "no hospital's budget bears one more query",
+    "budget_exhausted": "a hospital's budget cannot pay for one more query",
+    "all_budgets_exhausted": "no hospital's budget can pay for one more query",
     "quorum_lost": "too few hospitals answer",
     "guardian_lost": "the guardian is gone",
 }
