@@ -14,6 +14,7 @@ import click
 from protocols.errors import Refused
 from protocols.refusals.code import Code
 from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
+from runtime.distribution import DISTRIBUTION
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
@@ -36,7 +37,7 @@ _guardian_home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT
 
 
 @click.group(epilog=EPILOG, context_settings=CONTEXT)
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """Hold the second share of every vote, for a coordinator of another organisation.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import os
 import shutil
 import tempfile
@@ -35,6 +34,7 @@ from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.votes import ABSTAIN
+from runtime.distribution import installed_version
 
 
 def make_release(
@@ -109,7 +109,7 @@ def _write(
     before = [_earlier(path, authority, now) for path in earlier]
     stated = stated_facts(
         created=now.isoformat(),
-        software=importlib.metadata.version("conclave"),
+        software=installed_version(),
         stop=labelled.stop,
         left_out=labelled.refusals,
         differences=labelled.differences,

@@ -148,7 +148,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.WIRE_VERSION: Meaning(
             "no common version of the wire",
-            "install a version of conclave that speaks the coordinator's wire version",
+            "install a version of conclave-pate that speaks the coordinator's wire version",
             NODE | OPERATOR | GUARDIAN,
         ),
         Code.NO_HELLO: Meaning("the first frame was not a Hello", "update the node", BOTH),
