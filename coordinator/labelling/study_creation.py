@@ -107,7 +107,7 @@ def _check_budgets(study: Study) -> None:
     if poor.any():
         seat = study.roster[int(poor.argmax())]
         raise BudgetExceeded(
-            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for one query; "
+            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for a query; "
             "allowed: a larger epsilon, more noise, or a smaller weight"
         )
 

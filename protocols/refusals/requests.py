@@ -169,7 +169,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | NODE),
         Code.COULD_NOT_VOTE: Meaning(
-            "the node's own teachers or votes failed; whoever asks is told no more, because the reason may reveal records",
+            "the node's own teachers or votes failed; who asks is told no more, because the reason may reveal records",
             "the log of `run` says why, and `teacher_process.log` beside the teachers",
             BOTH,
         ),
