@@ -138,9 +138,9 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     """
     from guardian.studies import approve_study, check_study, describe
     from protocols.crypto.randomness import system_source
-    from protocols.study.file import read_study
+    from protocols.study.file import read_deployed
 
-    study, today = read_study(study_file), datetime.datetime.now(datetime.UTC).date()
+    study, today = read_deployed(study_file), datetime.datetime.now(datetime.UTC).date()
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
     if not yes and not click.confirm("Approve?", err=as_json):

@@ -22,11 +22,12 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
-from protocols.levels.table import ballot_of
+from protocols.levels.clear import ClearAggregation
+from protocols.levels.table import Means, ballot_of
 from protocols.noise import simulated
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
-from protocols.study.study import Study, party_of
+from protocols.study.study import party_of
 from protocols.study.terms import Terms
 from protocols.wire.enrolment import Enrolled
 from tests.clocks import LoopClock
@@ -37,7 +38,9 @@ NOW = datetime.datetime.now(datetime.UTC)
 DEADLINE_S = 600.0
 
 
-def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = DEADLINE_S, **more) -> Study:
+def deployed_study(
+    parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = DEADLINE_S, **more
+) -> DeployedStudy:
     """A study with terms; its pool is `pool_of` it."""
     defaults = {
         "sigma": 6.0,
@@ -60,7 +63,7 @@ def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return replace(base, roster=roster, terms=terms)
+    return deployed(replace(base, roster=roster), terms)
 
 
 def pool_of(pool: int, features: int) -> np.ndarray:
@@ -82,7 +85,7 @@ def voter(name: str, teachers: int = 1) -> Callable:
 class Consortium:
     """The parts, and what happened. Use as a context manager."""
 
-    study: Study
+    study: DeployedStudy
     folder: Path
     denied: dict[str, str] = field(default_factory=dict)
     # Seats for which no round waits: its deadline passes as soon as all others have answered.
@@ -91,7 +94,7 @@ class Consortium:
     renew_days_left: int = 0
     keys: dict = field(default_factory=dict)
     # Made anew at each start of the hub.
-    aggregation: Callable = lambda: Clear(simulated(np.random.default_rng(1)))
+    aggregation: Callable = lambda: ClearAggregation(simulated(np.random.default_rng(1)))
     days: int = 30
 
     def __enter__(self):
@@ -212,6 +215,7 @@ class Consortium:
             self.certificates[name] = self.certify(self.keys[name], name)
         ledger = Ledger(self.folder / (file or f"{name}.sqlite"))
         self.ledgers[name] = ledger
+        means = Means(key=lambda: self.keys[name])
         self.parties[name] = Party(
             name,
             study=self.study,
@@ -219,7 +223,7 @@ class Consortium:
             voter=vote or voter(name, self.study.teachers),
             coins_from=None,
             settles=settles,
-            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, key=self.keys[name]),
+            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, means=means),
         )
         return self.parties[name]
 

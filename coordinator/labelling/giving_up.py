@@ -25,7 +25,8 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import party_of
 from protocols.wire.messages import Reply, Request
 
 
@@ -90,7 +91,7 @@ def give_up(store: Store, name: str, number: int) -> None:
             store.trail.append("batch_given_up", study=name, batch=number)
 
 
-def _check_missing(store: Store, study: Study, job: Job, number: int, openers: list[int] | None) -> None:
+def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, openers: list[int] | None) -> None:
     """Raises Refused if the seats for which the batch last waited are back and complete its quorum.
 
     A late seat does not count as back: the labelling already waited for it. openers: the only seats that can open it,
@@ -114,7 +115,7 @@ def _check_missing(store: Store, study: Study, job: Job, number: int, openers: l
 
 
 @contextmanager
-def _opened(store: Store, study: Study) -> Iterator[tuple[Ledger, Coordinator]]:
+def _opened(store: Store, study: DeployedStudy) -> Iterator[tuple[Ledger, Coordinator]]:
     """A study's ledger, with a coordinator that asks nobody."""
 
     def nobody(requests: Mapping[str, Request]) -> dict[str, Reply | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from protocols.study.levels import Guarded, SecureSum
 from protocols.study.study import ADJACENCY, Study
 
 UNIT = {
@@ -75,7 +76,7 @@ def receipt_refused(seat: str, batch: int, *, confirmed: bool) -> str:
 
 def not_covered(study: Study) -> list[str]:
     """What the figures do not cover at the study's level of confidentiality."""
-    return [COORDINATOR_NOT_COVERED[study.confidentiality.level], *NOT_COVERED]
+    return [COORDINATOR_NOT_COVERED[study.confidentiality.name], *NOT_COVERED]
 
 
 def who_saw_what(study: Study, *, coordinator: str) -> list[dict[str, str]]:
@@ -103,16 +104,17 @@ def who_saw_what(study: Study, *, coordinator: str) -> list[dict[str, str]]:
 def _servers(study: Study, coordinator: str) -> list[dict[str, str]]:
     who = f"the coordinator, {coordinator}"
     public = f"as the public; unit {study.unit}, adjacency {ADJACENCY}, view {study.view}"
-    if study.confidentiality.level == "secure_sum":
+    level = study.confidentiality
+    if isinstance(level, SecureSum):
         return [
             {
                 "who": who,
                 "saw": "for each query the noisy histogram of all votes together; which party was absent or refused; "
                 "sizes of ledgers. No vote of a single party.",
-                "protection": f"{public}, if at most {study.confidentiality.colluders} hospitals collude with it",
+                "protection": f"{public}, if at most {level.colluders} hospitals collude with it",
             }
         ]
-    if study.confidentiality.level == "two_server":
+    if isinstance(level, Guarded):
         return [
             {
                 "who": who,
@@ -121,7 +123,7 @@ def _servers(study: Study, coordinator: str) -> list[dict[str, str]]:
                 "protection": f"{public}; computational, if it does not collude with the guardian",
             },
             {
-                "who": f"the guardian, {study.confidentiality.guardian}",
+                "who": f"the guardian, {level.guardian}",
                 "saw": "which parties took part, which queries were refused. Of every vote the other share, and no "
                 "label.",
                 "protection": f"{public}; computational, if it does not collude with the coordinator",

@@ -25,7 +25,8 @@ from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import PARAMETERS, check_view
-from protocols.study.study import ADJACENCY, Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"
@@ -38,7 +39,7 @@ class Facts:
     stated: what only the coordinator asserts, see `stated_facts`; earlier: statements of earlier releases.
     """
 
-    study: Study
+    study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     evidence: ReleaseEvidence
@@ -77,8 +78,6 @@ def statement(facts: Facts) -> dict[str, Any]:
     """The statement. Raises InvalidInput for a named hospital that is not on the roster."""
     study = facts.study
     terms = study.terms
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
     labels = facts.labels
     made = {
         "format": FORMAT,
@@ -102,7 +101,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "adjacency": ADJACENCY,
             "view": study.view,
             "view_in_words": words.VIEW[study.view],
-            "confidentiality": study.confidentiality.level,
+            "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
             "name": study.mechanism_name,
@@ -145,7 +144,7 @@ def statement(facts: Facts) -> dict[str, Any]:
     return made
 
 
-def noise_distance(study: Study) -> float:
+def noise_distance(study: DeployedStudy) -> float:
     """Total variation distance of all labels that may be released from those of ideal noise."""
     if study.view == "histogram" and study.lattice is None:
         return 0.0

@@ -13,7 +13,8 @@ from numpy import ndarray
 
 from party.asking.improvement import Improvement
 from protocols.labelling.coordinator import Labelling
-from protocols.study.study import ADJACENCY, Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
 
 Figures = Mapping[str, Any]
@@ -37,7 +38,7 @@ ELSEWHERE = (
 
 
 def ask_figures(
-    study: Study,
+    study: DeployedStudy,
     labelling: Labelling,
     improved: Improvement | None,
     *,
@@ -46,7 +47,6 @@ def ask_figures(
 ) -> dict[str, Any]:
     """All figures of a report, as in the JSON file. reserved: nano-units of `labelling.spent` that are not settled."""
     terms = study.terms
-    assert terms is not None  # a study without terms has no querier
     most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
     labels = labelling.labels
     answered = labels[labels >= 0]

@@ -8,7 +8,9 @@ from party.budget.standing import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.study.study import ADJACENCY, Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import Guarded, SecureSum
+from protocols.study.study import ADJACENCY
 from protocols.study.terms import Terms
 
 _UNITS = {
@@ -20,43 +22,43 @@ _VIEWS = {
     "histogram": "the noisy vote counts of every query",
 }
 
-_SERVERS_NOT_COVERED = {
+_NOT_COVERED = {
     "clear": "Against the coordinator itself votes are not protected: it sees them in the clear and is trusted with "
     "them.",
     "secure_sum": "Against the coordinator together with more parties than that, nothing is promised.",
     "two_server": "Against coordinator and guardian together votes are not protected.",
+    "hidden_queries": "Against {0} and the guardian together votes are not protected, nor is your model against the "
+    "guardian together with {0} or with the operator. Other hospitals may ask in studies of their own: all count "
+    "against the cap above.",
 }
-_QUERIER_NOT_COVERED = (
-    "Against {0} and the guardian together votes are not protected, nor is your model against the guardian together "
-    "with {0} or with the operator. Other hospitals may ask in studies of their own: all count against the cap above."
-)
 
 
-def _who_sees(study: Study) -> list[str]:
+def _who_sees(study: DeployedStudy) -> list[str]:
     """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
-    terms = study.confidentiality
-    if terms.level == "secure_sum":
+    level = study.confidentiality
+    if isinstance(level, SecureSum):
         return [
             "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds some noise",
-            f"             as long as at most {terms.colluders} parties collude with it; your node signs with its key",
+            f"             as long as at most {level.colluders} parties collude with it; your node signs with its key",
         ]
-    if terms.level == "two_server":
-        first = "the coordinator" if terms.querier is None else terms.querier
+    if isinstance(level, Guarded):
+        first = level.who_asks("the coordinator")
         return [
-            f"Who sees     nobody sees a vote, unless {first} and the guardian {terms.guardian} collude; each",
+            f"Who sees     nobody sees a vote, unless {first} and the guardian {level.guardian} collude; each",
             "             adds noise. Compare the guardian's keys, or the digest, with the guardian by telephone: a",
             "             coordinator that put keys of its own in their place would see every vote.",
-            f"             sealing_key {terms.sealing_key}",
-            f"             signing_key {terms.signing_key}",
+            f"             sealing_key {level.sealing_key}",
+            f"             signing_key {level.signing_key}",
         ]
     return ["Who sees     the coordinator sees every vote, draws the noise, and is trusted with both"]
 
 
-def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[str]:
+def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) -> list[str]:
     """Who asks what, what this hospital does for it, and what comes out."""
-    querier, batches = study.confidentiality.querier, f"in batches of up to {study.batch_limit}, until {terms.ends}"
+    level, batches = study.confidentiality, f"in batches of up to {study.batch_limit}, until {terms.ends}"
     roster = f"{len(study.roster)} seats take part, {study.quorum} needed for each batch"
-    if querier is not None:
+    if level.hides_queries:
+        querier = level.who_asks(terms.coordinator)
         return [
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
@@ -77,11 +79,10 @@ def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[st
 
 
 def describe(
-    study: Study, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
+    study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
-    assert terms is not None  # approve lets no other through
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
@@ -110,10 +111,10 @@ def describe(
     return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
 
 
-def _not_covered(study: Study, settings: PartySettings) -> list[str]:
-    querier = study.confidentiality.querier
+def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
+    level = study.confidentiality
     lines = [
-        _SERVERS_NOT_COVERED[study.confidentiality.level] if querier is None else _QUERIER_NOT_COVERED.format(querier),
+        _NOT_COVERED[level.name].format(level.who_asks("the coordinator")),
         "A patient who is known to several hospitals costs more than any one of them counts; the release's statement "
         "says how much.",
         "Other releases about these data that do not go through this node.",

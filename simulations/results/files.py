@@ -90,7 +90,7 @@ def summary(result: RunResult) -> Summary:
         },
         "individualization": result.settings.individualization,
         "participation": study.participation_name,
-        "confidentiality": study.confidentiality.level,
+        "confidentiality": study.confidentiality.name,
         "units": study.confidentiality.units,
         "pooled_teachers": study.pooled_teachers,
         "weights": result.settings.weights if result.settings.individualization == "weighting" else None,

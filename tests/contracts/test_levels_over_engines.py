@@ -7,9 +7,9 @@ import pytest
 
 from protocols.crypto.randomness import seeded_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
-from protocols.levels.secure_sum.aggregation import SecureSum
-from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.clear import ClearAggregation
+from protocols.levels.secure_sum.aggregation import SummedAggregation
+from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.party_host import EngineTransport, party_host
 from tests.contracts.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
@@ -28,10 +28,10 @@ def test_every_engine_carries_shares(name, tmp_path, monkeypatch):
             party_host(tmp_path, study, votes),
             [seat.party for seat in study.roster],
             lambda exchange: labelled(
-                study, votes, TwoServer(here.dial, source=seeded_source(6)), exchange=EngineTransport(exchange)
+                study, votes, SharedAggregation(here.dial, source=seeded_source(6)), exchange=EngineTransport(exchange)
             ),
         )
-    expected, _ = labelled(in_clear(study), votes, Clear(total.again()))
+    expected, _ = labelled(in_clear(study), votes, ClearAggregation(total.again()))
     np.testing.assert_array_equal(got.labels, expected.labels)
     assert got.spent.tolist() == expected.spent.tolist()
     assert not got.ledger_differences
@@ -45,10 +45,10 @@ def test_every_engine_carries_masked_sums(name, tmp_path, monkeypatch):
     got, _ = open_engine(name, workers=2).run(
         party_host(tmp_path, study, votes, keys=SEAT_KEYS),
         [seat.party for seat in study.roster],
-        lambda exchange: labelled(study, votes, SecureSum(), exchange=EngineTransport(exchange)),
+        lambda exchange: labelled(study, votes, SummedAggregation(), exchange=EngineTransport(exchange)),
     )
     everyone = {seat.party for seat in study.roster}
-    expected, _ = labelled(in_clear(study), votes, Clear(opened.noise(study, votes, everyone)))
+    expected, _ = labelled(in_clear(study), votes, ClearAggregation(opened.noise(study, votes, everyone)))
     np.testing.assert_array_equal(got.labels, expected.labels)
     assert got.spent.tolist() == expected.spent.tolist()
     assert not got.ledger_differences

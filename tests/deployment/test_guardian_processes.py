@@ -21,7 +21,7 @@ from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise, lattice_noise
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import TwoServer
 from tests.guardians import TwoOrganisations, free_port
 
 START_S, TIME_S = 300.0, 600.0
@@ -139,8 +139,7 @@ class GuardedConsortium(LocalConsortium):
                 "--listen", f"127.0.0.1:{port}", "--metrics-port", "0", "--json",
             )
         )  # fmt: skip
-        terms = Confidentiality(
-            level="two_server",
+        terms = TwoServer(
             units=64,
             abstention=False,
             guardian="notary",

@@ -11,8 +11,8 @@ from party.audit import audit_seat
 from protocols.crypto.identity import new_key
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.secure_sum.aggregation import SecureSum
-from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.secure_sum.aggregation import SummedAggregation
+from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.votes import NOT_ASKED
 from protocols.wire.messages import StepRequest
 from tests.consortium import Consortium, deployed_study, pool_of
@@ -49,7 +49,9 @@ def test_shares_over_sessions_release_labels_and_everybody_settles_alike(tmp_pat
     study = study_of(two_server())
     with Ledger(tmp_path / "guardian.sqlite") as guardians:
         here = GuardianHere(study, guardians, system_source)
-        with Consortium(study, tmp_path, aggregation=lambda: TwoServer(here.dial, source=system_source)) as made:
+        with Consortium(
+            study, tmp_path, aggregation=lambda: SharedAggregation(here.dial, source=system_source)
+        ) as made:
             made.start_all()
             got = made.label()
             assert (got.labels >= 0).any()
@@ -62,7 +64,7 @@ def test_shares_over_sessions_release_labels_and_everybody_settles_alike(tmp_pat
 def test_masked_sums_over_sessions_release_labels_without_one_hospital(tmp_path):
     keys = seat_keys()
     study = study_of(secure_sum(colluders=1), keys)
-    with Consortium(study, tmp_path, keys=keys, aggregation=SecureSum, unawaited={"hospital-4"}) as made:
+    with Consortium(study, tmp_path, keys=keys, aggregation=SummedAggregation, unawaited={"hospital-4"}) as made:
         for number in range(PARTIES - 1):
             made.add_node(f"hospital-{number}")
             made.start_node(f"hospital-{number}")
@@ -79,7 +81,7 @@ def test_a_sum_that_is_given_up_is_told_charged_and_proved_alike_by_everybody(tm
     keys = seat_keys()
     study = study_of(secure_sum(colluders=1), keys, pool=20, batch_limit=10, sigma=4.0)
     pool = pool_of(20, 4)
-    with Consortium(study, tmp_path, keys=keys, aggregation=SecureSum, unawaited={"hospital-4"}) as made:
+    with Consortium(study, tmp_path, keys=keys, aggregation=SummedAggregation, unawaited={"hospital-4"}) as made:
         for number in range(PARTIES):
             made.add_node(f"hospital-{number}")
         for number in range(PARTIES - 1):

@@ -25,7 +25,7 @@ from protocols.crypto.masks import MaskSum
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum import batch_secret
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.study.file import write_study
 from protocols.wire.messages import HiddenVotes, StepReply
 from tests.consortium import Consortium, deployed_study
@@ -189,7 +189,7 @@ def test_a_study_of_masked_sums_writes_no_secret_down(tmp_path, secrets, caplog,
         return reply
 
     monkeypatch.setattr(Party, "handle", faulty)
-    with Consortium(study, tmp_path, keys=keys, aggregation=SecureSum) as made:
+    with Consortium(study, tmp_path, keys=keys, aggregation=SummedAggregation) as made:
         for seat in study.roster:
             party = made.add_node(seat.party)
             party._voter = recorded(party._voter, secrets)

@@ -18,7 +18,7 @@ from protocols.crypto.identity import COORDINATOR_HOST, Identity, issue, key_to_
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, Renew
@@ -41,7 +41,7 @@ def in_one_process(study):
     coordinator = Coordinator(
         study,
         ledger=Ledger(":memory:"),
-        aggregation=Clear(simulated(np.random.default_rng(1))),
+        aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
         exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"run",
     )
