@@ -9,7 +9,7 @@ import click
 from coordinator.commands.group import home_option
 from protocols.errors import Refused
 from protocols.refusals.code import Code
-from protocols.study.levels import Guarded, Level
+from protocols.study.levels import GuardedLevel, Level
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
@@ -69,6 +69,6 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
 def _why(study: str, message: str, level: Level) -> str:
     """Why the labelling stopped; a person must check whether a guardian is back."""
     said = f"its labelling stopped: {message}\n"
-    if not isinstance(level, Guarded):
+    if not isinstance(level, GuardedLevel):
         return said
     return f"{said}If it waited for the guardian {level.guardian} and that is back, run resume {study}: that is free.\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.study.levels import Guarded, SecureSum
+from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study
 
 UNIT = {
@@ -114,7 +114,7 @@ def _servers(study: Study, coordinator: str) -> list[dict[str, str]]:
                 "protection": f"{public}, if at most {level.colluders} hospitals collude with it",
             }
         ]
-    if isinstance(level, Guarded):
+    if isinstance(level, GuardedLevel):
         return [
             {
                 "who": who,

@@ -9,7 +9,7 @@ from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import Guarded, SecureSum
+from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY
 from protocols.study.terms import Terms
 
@@ -41,7 +41,7 @@ def _who_sees(study: DeployedStudy) -> list[str]:
             "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds some noise",
             f"             as long as at most {level.colluders} parties collude with it; your node signs with its key",
         ]
-    if isinstance(level, Guarded):
+    if isinstance(level, GuardedLevel):
         first = level.who_asks("the coordinator")
         return [
             f"Who sees     nobody sees a vote, unless {first} and the guardian {level.guardian} collude; each",
