@@ -1,4 +1,4 @@
-"""A node's home: its key, settings, approvals and studies.
+"""A node's home: where its key, settings, approvals and studies lie.
 
 node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  home.id  policy.sqlite
 studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
@@ -57,15 +57,15 @@ class PartyHome:
 
     @property
     def invitation_file(self) -> Path:
-        """The invitation, as received."""
+        """The invitation, as it came."""
         return self.path / "invitation.toml"
 
     @property
     def identity(self) -> str:
-        """The identity of this home, wherever it is: 32 hexadecimal digits in home.id, drawn on first use.
+        """Which home this is, wherever it lies: 32 hexadecimal digits in home.id, drawn when first asked for.
 
-        A moved home keeps it. A copy has it too, and only one of the two may continue (party.budget.watermarks). Raises
-        StorageFailed; InvalidInput for a file that holds something else.
+        A home that was moved has it still; so has a copy, and only one of the two may go on (party.budget.watermarks).
+        Raises StorageFailed; InvalidInput for a file that holds something else.
         """
         path = self.path / "home.id"
         if not path.exists():
@@ -84,7 +84,7 @@ class PartyHome:
         return read_invitation(self.invitation_file)
 
     def study_folder(self, digest: bytes) -> Path:
-        """The folder of a study's files."""
+        """Where a study's files lie."""
         return self.path / "studies" / digest.hex()[:16]
 
     def ledger(self, digest: bytes, seat: str) -> Path:
@@ -108,7 +108,7 @@ class PartyHome:
             keep_pool(pool, self.pool(study.digest), study.terms)
 
     def study(self, digest: bytes) -> DeployedStudy:
-        """A stored study. Raises InvalidInput if its file is absent or was changed."""
+        """A kept study. Raises InvalidInput if its file is absent or was changed."""
         study = read_deployed(self.study_folder(digest) / "study.toml")
         if study.digest != digest:
             raise InvalidInput(
@@ -118,7 +118,7 @@ class PartyHome:
         return study
 
     def find_study(self, name: str) -> DeployedStudy:
-        """A stored study by name, file or first digits of its digest.
+        """A kept study by name, file or first digits of its digest.
 
         Raises DataUnavailable for a file that is not there, InvalidInput for no such study, or two.
         """
@@ -138,7 +138,7 @@ class PartyHome:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Locks the home while a node answers from it. Raises Refused("already_running")."""
+        """Holds the home while a node answers from it. Raises Refused("already_running")."""
         with open_private(self.path / "run.lock", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +166,7 @@ def make_home(path: Path) -> PartyHome:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Atomically writes a file that only its owner may read. Raises StorageFailed."""
+    """Writes a file that its owner alone may read, whole or not at all. Raises StorageFailed."""
     part = path.with_name(f".{path.name}.new")
     try:
         part.unlink(missing_ok=True)
@@ -181,7 +181,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Creates a private file; the first of two processes wins. Raises StorageFailed."""
+    """Writes a private file that is not there yet; the first of two processes stands. Raises StorageFailed."""
     own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_private(own, content)
     try:

@@ -1,7 +1,7 @@
-"""A node's log: one JSON object per line on standard error, with an allow-list of fields.
+"""A node's log: one JSON object a line on standard error, of an allow-list of events' fields.
 
-Fields not on the list are left out, so that no careless event can log a vote, a record, its path or a seed; texts are
-cut and made printable.
+A field that is not on the list is left out, so that no vote, record, path of a record or seed can reach a log by a
+careless event; texts are cut and made printable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Atomic writes: write a temporary file, fsync, rename."""
+"""Writing files so that nothing half-written is ever found: write beside, fsync, rename."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def write(path: Path, content: bytes | str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder that only its owner may enter; an existing one is unchanged. Raises StorageFailed."""
+    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
     private_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder survive a crash of the machine."""
+    """Makes names in a folder outlive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,7 +85,7 @@ _RECEIVED_BYTES = 2**20
 
 
 def read_received(path: Path) -> bytes:
-    """A file from somebody else. Raises DataUnavailable, InvalidInput if it is far too large."""
+    """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
     if path.exists() and path.stat().st_size > _RECEIVED_BYTES:
         raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_RECEIVED_BYTES}")
     return read(path)

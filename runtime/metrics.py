@@ -1,4 +1,4 @@
-"""/healthz and /metrics on loopback, for monitoring. Nothing else is served there."""
+"""/healthz and /metrics on loopback, for whatever watches the machine. Nothing else can be asked there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Monitor:
-    """An HTTP server on 127.0.0.1. healthy: whether serve is healthy; metrics: the page, made on request."""
+    """An HTTP server on 127.0.0.1. healthy: whether serve is; metrics: the page, made when it is asked for."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], metrics: Callable[[], str]) -> None:
         """Raises InvalidInput for a port that is taken."""
@@ -78,7 +78,7 @@ def prometheus(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
         family(f"conclave_study_{key}", "gauge", text, known)
     for key, text in (
         ("connected", "Whether the seat's party has an open stream."),
-        ("answers_left", "Answers that the seat's budget can still pay for, in the worst case."),
+        ("answers_left", "Answers that the seat's budget still bears, in the worst case."),
         ("epsilon_used", "The ledger at the seat's own order: a reading, not a guarantee."),
         ("epsilon_guaranteed", "The epsilon that the seat's cap guarantees."),
         ("left_out", "Batches of which the seat was left out."),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# Flags that are not settings of the experiment: paths, and how things are shown.
+# Flags that are not settings of the experiment: where things lie and how they are shown.
 _HOST = ("data_dir", "cache_dir", "engine", "workers")
 
 
@@ -32,7 +32,7 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
 
 
-# Settings of how votes are made, which stored votes do not need.
+# Settings that say how votes come about; stored votes have come about.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
     "privacy_groups".split()
@@ -126,7 +126,7 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
 
 
 def settings_from(flags: dict[str, object]) -> Experiment:
-    """The experiment from the flags. Raises InvalidInput, also for flags without effect."""
+    """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
     from simulations.setup.experiment import experiment
 
     given = given_settings(flags)
@@ -138,7 +138,7 @@ def settings_from(flags: dict[str, object]) -> Experiment:
 
 
 def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes: bool) -> None:
-    """Raises InvalidInput for a setting of analysing accountants if none of them is used.
+    """Raises InvalidInput for a setting of accountants that analyse, given where none of them is asked for.
 
     votes: whether there will be votes to analyse; a plan has none.
     """
@@ -153,7 +153,7 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
 
 def host_from(flags: dict[str, object]) -> Host:
-    """Where this run finds data and caches, and what it runs on."""
+    """Where this run finds data and caches, and on what it runs."""
     import platformdirs
 
     from simulations.stages.inputs import Host

@@ -1,4 +1,4 @@
-"""give-up: ends a batch that nobody can finish any more, so that its study can continue."""
+"""give-up: ends a batch that nobody can finish any more, so that its study goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @home_option
 @json_option
 def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
-    """Give up the batch of STUDY that cannot be finished: it gets no labels, and its charges stand.
+    """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
 
     \b
     Example:
@@ -67,7 +67,7 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
 
 
 def _why(study: str, message: str, level: Level) -> str:
-    """Why the labelling stopped; a person must check whether a guardian is back."""
+    """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
     said = f"its labelling stopped: {message}\n"
     if not isinstance(level, GuardedLevel):
         return said

@@ -141,8 +141,8 @@ def _servers(study: Study, coordinator: str) -> list[dict[str, str]]:
 
 STOP = {
     "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a party's budget could not pay for one more query",
-    "all_budgets_exhausted": "no party's budget could pay for one more query",
+    "budget_exhausted": "a party's budget did not bear one more query",
+    "all_budgets_exhausted": "no party's budget bore one more query",
     "quorum_lost": "too few parties were left to answer",
     "guardian_lost": "the guardian did not come back",
     "failed": "the labelling failed before its end, for a reason that its operator knows",

@@ -63,9 +63,8 @@ def ask(
 ) -> None:
     """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
 
-    STUDY: a study's file or, once it was asked in, its name. Nobody else sees a record or a label, and this hospital
-    sees no vote and no model. After Ctrl-C, the same command continues; records added at the end of the file are then
-    asked too.
+    STUDY: a study's file, or its name once it was asked in. Nobody else sees a record or a label, and this hospital no
+    vote and no model. After Ctrl-C, the same command goes on; more records at the end of the file are asked then.
 
     \b
     Examples:
@@ -90,7 +89,7 @@ def ask(
     check_querier(found, home.invitation().party)
     terms = found.terms
     line = line_of(home, guardian=check_address(guardian))
-    # Whatever could fail later is tried before anything is asked.
+    # Whatever could fail afterwards is tried before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.path)
     queries = read_queries(queries_file, settings.data, terms)
     if len(queries) > terms.pool_size:
@@ -140,7 +139,7 @@ def _report(out: Path, ending: str) -> Path:
 
 
 def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) -> None:
-    """Raises DataUnavailable for missing records, InvalidInput for an output path that cannot be used."""
+    """Raises DataUnavailable for records that are not there, InvalidInput for a place that will not do."""
     for flag, path in (("--queries", queries), ("--test", test)):
         if path is not None and not path.is_file():
             raise DataUnavailable(f"{flag} {path} does not exist or is no file; allowed: a file of records")
@@ -182,7 +181,7 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
 
 @contextmanager
 def _alone(home: PartyHome, study: DeployedStudy) -> Iterator[None]:
-    """Only one `ask` per study at a time. Raises Refused("already_running")."""
+    """One ask a study at a time. Raises Refused("already_running")."""
     with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -34,7 +34,7 @@ _APPROVALS_S: Final = 2.0
 def run(home: PartyHome) -> int:
     """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
 
-    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; charges are on disk at all times.
+    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; what was charged is on disk at any time.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def run(home: PartyHome) -> int:
         seats = answering.seats()
         on_event("started", {"studies": len(seats), "metrics_port": settings.metrics_port})
         while not stop.is_set():
-            # After a later approval or withdrawal the node connects again.
+            # A study that is approved or withdrawn later is taken up by connecting again.
             again = threading.Event()
             watch = threading.Thread(
                 target=_watch, args=(answering, policy, policy.approvals(), stop, again), daemon=True
@@ -111,7 +111,7 @@ def run(home: PartyHome) -> int:
 def _watch(
     answering: Answering, policy: Policy, first: list[Approval], stop: threading.Event, again: threading.Event
 ) -> None:
-    """Sets `again` when the node should stop, or when approvals differ from `first`: votes are not waited for."""
+    """Sets `again` when the node is to stop, or when approvals are others than `first`: no vote is waited for then."""
     waited = 0.0
     while not again.is_set():
         if stop.wait(_LOOK_S):
@@ -120,7 +120,7 @@ def _watch(
         waited += _LOOK_S
         if waited >= _APPROVALS_S:
             waited = 0.0
-            # If the file cannot be read for a moment nothing changes: votes check it themselves.
+            # A file that cannot be read for a moment changes nothing: votes look at it themselves.
             with suppress(StorageFailed):
                 if policy.approvals() != first:
                     answering.end_withdrawn()
@@ -128,7 +128,7 @@ def _watch(
 
 
 def _samples(answering: Answering, policy: Policy, counts: Counts) -> dict[str, list[tuple[Mapping[str, str], float]]]:
-    """Counts of events, what each seat may still answer, and how full lifetime caps are."""
+    """The events counted, what each seat may still answer, and how full lifetime caps are."""
     samples = counts.samples()
     left: list[tuple[Mapping[str, str], float]] = []
     used: list[tuple[Mapping[str, str], float]] = []

@@ -1,4 +1,4 @@
-"""The sub-command audit: prints what was shown against what is claimed; exit code 8 if a claim is refuted."""
+"""The sub-command audit: prints what was shown beside what is claimed; exit code 8 if a claim is refuted."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EXIT_REFUTED = 8
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.pass_context
 def audit_flags(context: click.Context, /, **flags: Any) -> None:
-    """Run each mechanism on worst-case neighbouring votes; show a lower bound on epsilon beside the claimed one.
+    """Run each mechanism on worst-case neighbouring votes; a lower bound on epsilon beside the claimed one.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def _check_idle(settings: AuditSettings, given: list[str]) -> None:
     if any(isinstance(mechanism, GaussianMechanism) for mechanism, _ in audited):
         taken.add("rate")
     if "gamma" in taken and "gamma" not in given:
-        # The default of gamma.
+        # What gamma is where it is not given.
         taken.add("sigma")
     for name in ("sigma", "sigma_threshold", "gamma", "rate"):
         if name in given and name not in taken:

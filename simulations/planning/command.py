@@ -45,7 +45,7 @@ _FLAGS = [
     click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and figure."),
 ]  # fmt: skip
 _NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
-# Settings that --optimise chooses, and those that it cannot plan.
+# What --optimise decides, and what it cannot plan.
 _CHOSEN = ("sigma", "sigma_threshold", "threshold")
 _PLANNED = {
     "mechanism": "confident_gnmax",
@@ -103,7 +103,7 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
 
 
 def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
-    """The command for the chosen settings: everything given, then what was chosen."""
+    """The command that runs the chosen settings: everything that was given, then what was chosen."""
     chosen = found.chosen
     values = {key: value for key, value in given.items() if key not in ("queries", "answer_rate", "seeds")}
     values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets}
@@ -122,7 +122,7 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
 
 
 def _settings(flags: dict[str, Any]) -> Experiment:
-    """The settings, after checking that they can be planned."""
+    """The settings, once they are known to be of a kind that can be planned."""
     settings = settings_from(flags)
     for name in _CHOSEN:
         if name in settings.model_fields_set:

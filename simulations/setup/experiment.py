@@ -1,7 +1,7 @@
 """Experiment: everything that repeats a run, as one validated value; its TOML file; and the study it makes.
 
-Only the simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise
-and threshold scale with the number of votes unless they are given.
+The simulator's command line, and it alone, has defaults for unit, view and delta; they stand here and are printed
+first. Noise and threshold scale with the number of votes unless they are given.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simulations.setup.record_budgets import group_budgets, upsampling
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
 # Round two of Interactive-GNMax asks where half of the votes differ from the student's prediction.
 SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8, "interactive_threshold": 0.5}
-# Default confidence from which the student's own label is reinforced.
+# The student's confidence from which its own label is reinforced, unless it is said otherwise.
 REINFORCE = 0.95
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
@@ -146,7 +146,7 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
-    """Every seat's budget; names: the parties' names, if any.
+    """Every seat's budget; names: what the parties are called, if they have names.
 
     A seat is a party, its budget assigned from the data seed; with privacy groups one for each party and budget;
     with upsampling a group of all records.
