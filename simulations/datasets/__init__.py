@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from protocols.errors import InvalidInput
+from protocols.plugins import Parts
 from simulations.datasets.request import DatasetRequest
 
 if TYPE_CHECKING:
@@ -14,8 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "DatasetRequest", "load"]
 
+
+def _check(name: str, loaded: object) -> Callable[[DatasetRequest], Dataset]:
+    if not callable(loaded):
+        raise InvalidInput(f"it is {loaded!r}; allowed: a function of a DatasetRequest")
+    return cast("Callable[[DatasetRequest], Dataset]", loaded)  # what it returns is checked by whoever uses it
+
+
 # Each entry is a function of a DatasetRequest that returns a Dataset, imported when it is asked for.
-DATASETS: dict[str, str] = {
+_BUILT_IN: dict[str, Callable[[DatasetRequest], Dataset] | str] = {
     "glyphs": "simulations.datasets.glyphs:load",
     "digits": "simulations.datasets.digits:load",
     "breast_cancer": "simulations.datasets.breast_cancer:load",
@@ -27,6 +35,9 @@ DATASETS: dict[str, str] = {
     "pneumoniamnist": "simulations.datasets.pneumoniamnist:load",
     "breastmnist": "simulations.datasets.breastmnist:load",
 }
+DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
+    "dataset", _BUILT_IN, group="conclave.datasets", check=_check
+)
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
@@ -50,7 +61,7 @@ def load(name: str, request: DatasetRequest) -> Dataset:
             f"imbalance is {request.imbalance:g} and mislabelled {request.mislabelled:g} for {name}; "
             f"allowed: 1 and 0 for any data set but glyphs"
         )
-    dataset: Dataset = load_file(Path(name), request) if is_file else resolve_name(DATASETS[name])(request)
+    dataset: Dataset = load_file(Path(name), request) if is_file else DATASETS[name](request)
     if request.classes not in (None, dataset.classes):
         raise InvalidInput(f"classes is {request.classes}; allowed: {dataset.classes}, the classes of {name}")
     return dataset
