@@ -19,7 +19,7 @@ from protocols.crypto.identity import issue, new_authority, new_key
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import ClearAggregation
+from protocols.levels.clear.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.deployed import deployed
 from protocols.study.queries import pool_digest
