@@ -22,10 +22,10 @@ from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
 from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
+from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
-from protocols.study.level_checks import NO_POOL
-from protocols.study.level_terms import Confidentiality
-from protocols.study.study import Seat, Study
+from protocols.study.levels import NO_POOL, HiddenQueries
+from protocols.study.study import Seat
 from protocols.study.terms import Feature, Terms
 
 ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
@@ -86,7 +86,7 @@ class AskedProcesses:
         text = settings.read_text(encoding="utf-8")
         settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian}"'), encoding="utf-8")
 
-    def _agree(self, study: Study) -> None:
+    def _agree(self, study: DeployedStudy) -> None:
         """The study is created; guardian and parties approve it, and the parties train."""
         draft = self.folder / "draft.toml"
         draft.write_text(write_study(study), encoding="utf-8")
@@ -96,7 +96,7 @@ class AskedProcesses:
             self.party(name, "approve", str(self.study_file), "--yes")
             self.party(name, "train", "asked")
 
-    def _study(self, queries: int, batch: int, deadline_s: float, quorum: int) -> Study:
+    def _study(self, queries: int, batch: int, deadline_s: float, quorum: int) -> DeployedStudy:
         terms = Terms(
             task="benchmark",
             class_names=CLASSES,
@@ -112,7 +112,7 @@ class AskedProcesses:
             ends="2999-12-31",
         )
         keys = {name: self.keys[name] for name in ("sealing_key", "signing_key")}
-        return Study(
+        return DeployedStudy(
             name="asked",
             classes=len(CLASSES),
             mechanism_name="gnmax",
@@ -129,19 +129,15 @@ class AskedProcesses:
             stop="first-exhausted",
             quorum=quorum,
             participation_name="all",
-            confidentiality=Confidentiality(
-                level="two_server",
+            confidentiality=HiddenQueries(
                 units=64,
-                abstention=False,
                 guardian="notary",
                 querier=ASKER,
                 input_bound=8.0,
+                seat_keys=tuple(map(self._key, self.names)),
                 **keys,
             ),
-            roster=tuple(
-                Seat(party=name, epsilon=EPSILON, delta=1e-5, weight=1.0, rate=1.0, signing_key=self._key(name))
-                for name in self.names
-            ),
+            roster=tuple(Seat(party=name, epsilon=EPSILON, delta=1e-5, weight=1.0, rate=1.0) for name in self.names),
             terms=terms,
         )
 

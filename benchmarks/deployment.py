@@ -42,13 +42,13 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import cryptographic
-from protocols.study.file import read_study, write_study
-from protocols.study.level_terms import CLEAR
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed, write_study
+from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.study import Seat as StudySeat
-from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.enrolment import Enrolled
 from protocols.wire.messages import VoteRequest
@@ -56,7 +56,7 @@ from protocols.wire.messages import VoteRequest
 FEATURES, QUERIES, ROUNDS = 16, 1000, 8
 
 
-def study_of(parties: int, pool: np.ndarray) -> Study:
+def study_of(parties: int, pool: np.ndarray) -> DeployedStudy:
     """Noise so large that a batch of 1,000 queries fits every budget: rounds are what is measured."""
     seats = (StudySeat(party=f"h{i}", epsilon=4.0, delta=1e-5, weight=1.0, rate=1.0) for i in range(parties))
     terms = Terms(
@@ -70,7 +70,7 @@ def study_of(parties: int, pool: np.ndarray) -> Study:
         coordinator="centre",
         ends="2999-12-31",
     )
-    return Study(
+    return DeployedStudy(
         name="benchmark",
         classes=2,
         mechanism_name="confident_gnmax",
@@ -87,7 +87,7 @@ def study_of(parties: int, pool: np.ndarray) -> Study:
         stop="first-exhausted",
         quorum=parties,
         participation_name="all",
-        confidentiality=CLEAR,
+        confidentiality=Clear(),
         roster=tuple(seats),
         terms=terms,
     )
@@ -99,7 +99,7 @@ def vote(batch: QueryBatch) -> np.ndarray:
 
 def serve_nodes(folder: Path, first: int, last: int) -> None:
     """Runs the nodes of some parties until standard input is closed."""
-    study, stop = read_study(folder / "study.toml"), threading.Event()
+    study, stop = read_deployed(folder / "study.toml"), threading.Event()
     authority = certificate_from_pem((folder / "authority.pem").read_bytes())
     threads = []
     for number in range(first, last):
@@ -178,7 +178,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             coordinator = Coordinator(
                 study,
                 ledger=ledger,
-                aggregation=Clear(cryptographic(system_source)),
+                aggregation=ClearAggregation(cryptographic(system_source)),
                 exchange=_timed(transport, votes),
                 run=os.urandom(16),
             )
@@ -219,7 +219,7 @@ def _timed(transport, votes):
     return exchange
 
 
-def in_process(study: Study, pool: np.ndarray) -> float:
+def in_process(study: DeployedStudy, pool: np.ndarray) -> float:
     """Median seconds of the same rounds with parties as objects and ledgers in memory."""
     parties = {
         seat.party: Party(seat.party, study=study, ledger=Ledger(":memory:"), voter=vote, coins_from=None)
@@ -229,7 +229,7 @@ def in_process(study: Study, pool: np.ndarray) -> float:
     Coordinator(
         study,
         ledger=Ledger(":memory:"),
-        aggregation=Clear(cryptographic(system_source)),
+        aggregation=ClearAggregation(cryptographic(system_source)),
         exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"",
     ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))

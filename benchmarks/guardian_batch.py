@@ -38,11 +38,12 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import ReservedBatch
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.study.file import read_study
-from protocols.study.level_terms import Confidentiality
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
+from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
-from protocols.study.study import Seat, Study
+from protocols.study.study import Seat
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded
 from protocols.wire.messages import VoteRequest
@@ -80,10 +81,10 @@ class Counting:
         return data
 
 
-def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) -> Study:
+def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) -> DeployedStudy:
     """As many parties and queries as are asked for, in one batch."""
     names = tuple(f"class-{number}" for number in range(classes))
-    return Study(
+    return DeployedStudy(
         name="benchmark",
         classes=classes,
         mechanism_name="confident_gnmax",
@@ -100,9 +101,7 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
         stop="first-exhausted",
         quorum=1,
         participation_name="all",
-        confidentiality=Confidentiality(
-            level="two_server", units=64, abstention=False, guardian="notary", **home.public_keys()
-        ),
+        confidentiality=TwoServer(units=64, abstention=False, guardian="notary", **home.public_keys()),
         roster=tuple(Seat(party=f"p{n}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0) for n in range(parties)),
         terms=Terms(
             task="benchmark",
@@ -142,7 +141,7 @@ def run_guardian(folder: Path, ports: Connection) -> None:
     """The guardian's process: `conclave-guardian serve`, and a port for the line alone. Ends when `ports` is closed."""
     guardian, stop = GuardianHome(folder), threading.Event()
     (approved,) = (each.name for each in guardian.studies.iterdir())
-    study = read_study(guardian.studies / approved / "study.toml")
+    study = read_deployed(guardian.studies / approved / "study.toml")
     line = GuardianPort(
         key=guardian.key(),
         certificate=guardian.certificate(),
@@ -219,7 +218,7 @@ def process(target: Callable[..., None], *arguments: object) -> Iterator[Connect
         running.kill()
 
 
-def measure_line(study: Study, line: GuardianLine) -> tuple[float, float, float]:
+def measure_line(study: DeployedStudy, line: GuardianLine) -> tuple[float, float, float]:
     """MB/s to the guardian, MB/s from it, and milliseconds there and back, after one of each to warm up."""
     with dial(study, line) as channel:
         rates = []
@@ -238,7 +237,7 @@ def measure_line(study: Study, line: GuardianLine) -> tuple[float, float, float]
     return rates[0], rates[1], ping_ms
 
 
-def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, float, int]:
+def measure_batch(study: DeployedStudy, line: GuardianLine, run: int) -> tuple[float, float, int]:
     """Seconds of one whole batch, megabytes between the servers, and messages."""
     queries = np.arange(study.query_limit)
     request = VoteRequest(
@@ -265,7 +264,7 @@ def measure_batch(study: Study, line: GuardianLine, run: int) -> tuple[float, fl
         names = tuple(seat.party for seat in study.roster)
         asked = ReservedBatch(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
         began = time.monotonic()
-        found = TwoServer(counted, source=system_source).count(asked)
+        found = SharedAggregation(counted, source=system_source).count(asked)
         seconds = time.monotonic() - began
     assert found.labels is not None
     return seconds, channels[0].moved / 1e6, channels[0].messages

@@ -3,14 +3,15 @@
     OMP_NUM_THREADS=1 python benchmarks/secure_sum.py [--parties 250] [--dropouts 25] [--colluders 25 13]
         [--queries 1000] [--classes 10] [--round-trip-ms 0 40] [--batches 3] [--hosts 2]
 
-One process is the coordinator (SecureSum), the others host the parties (Party, SummedBallot, a ledger in memory), over
+One process is the coordinator (SummedAggregation), the others host the parties (Party, SummedBallot, a ledger in
+memory), over
 TCP. A message is read half a round trip after it was sent. Drop-outs leave before their masked votes, which costs the
 coordinator most. Milliseconds of a step are of the processor. "level" is what secure_sum does for a party, on average,
 for the least and for the most; "noise" the drawing of its share of the noise; "rest" messages, charge and ledger, which
 every level has. The first batch is apart: in it the key of each pair is agreed on, once a process. "X25519" is the mean
 of one agreement in microseconds, timed between requests; a party makes two a neighbour, and a machine that does other
-things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked.
-Half a minute a case.
+things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked. Half a minute a
+case.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Ballot, ReservedBatch
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum import ballot as summed_ballot
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import context_of
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import SecureSum
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
@@ -74,18 +75,16 @@ class Case:
     def study(self) -> Study:
         """Loose budgets and little noise: neither changes what a sum costs."""
         roster = tuple(
-            Seat(
-                party=f"hospital-{position}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0,
-                signing_key=encoded_point(self.key(position).public_key()),
-            )
+            Seat(party=f"hospital-{position}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0)
             for position in range(self.parties)
-        )  # fmt: skip
+        )
+        keys = tuple(encoded_point(self.key(position).public_key()) for position in range(self.parties))
         return Study(
             name="benchmark", classes=self.classes, mechanism_name="gnmax", sigma=40.0, unit="record",
             view="histogram", accountant_name="gaussian", teachers=1, query_limit=self.batches * self.queries,
             batch_limit=self.queries, answer_rate=1.0, stop="first-exhausted", quorum=self.parties - self.dropouts,
             participation_name="all", roster=roster,
-            confidentiality=Confidentiality(level="secure_sum", units=64, colluders=self.colluders),
+            confidentiality=SecureSum(units=64, colluders=self.colluders, seat_keys=keys),
         )  # fmt: skip
 
     def seats(self, host: int) -> range:
@@ -278,7 +277,7 @@ def run_batch(case: Case, study: Study, hosts: Hosts, number: int) -> None:
     with Ledger(":memory:") as ledger, patch.object(summed_votes, "open_sum", heard):
         asked = ReservedBatch(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
         hosts.start()
-        counted = SecureSum().count(asked)
+        counted = SummedAggregation().count(asked)
         hosts.stop()
     assert counted.labels is not None, counted.left_out
     assert len(counted.voted) == case.parties - case.dropouts, counted.left_out

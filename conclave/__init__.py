@@ -1,1 +1,82 @@
-"""The public Python interface of Conclave."""
+"""Conclave for researchers: private labels from votes, under each party's own budget, and what they cost.
+
+    own votes and budgets      label, replay, Labels, Replay
+    a study                    define_study, run, plan, read_study, write_study, Study, Run, StudyPlan
+    accounting alone           rdp_curve, epsilon_after, queries_afforded, mechanisms, accountants, RdpCurve
+    errors                     ConclaveError, InvalidInput, BudgetExceeded, DataUnavailable, DataCorrupt
+
+Everything else in the packages of this distribution is internal. Names are loaded when they are first used, so that
+importing this takes no time; labels and studies need the packages of the extra [sim].
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from conclave.accounting import accountants, epsilon_after, mechanisms, queries_afforded, rdp_curve
+    from conclave.labelling import Labels, Replay, label, replay
+    from conclave.studies import Run, define_study, plan, read_study, run, write_study
+    from protocols.bounds.rdp import RdpCurve
+    from protocols.errors import BudgetExceeded, ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
+    from protocols.study.study import Study
+    from protocols.votes import ABSTAIN, NOT_ASKED
+    from simulations.planning.plan import StudyPlan
+
+__all__ = [
+    "ABSTAIN",
+    "NOT_ASKED",
+    "BudgetExceeded",
+    "ConclaveError",
+    "DataCorrupt",
+    "DataUnavailable",
+    "InvalidInput",
+    "Labels",
+    "RdpCurve",
+    "Replay",
+    "Run",
+    "Study",
+    "StudyPlan",
+    "accountants",
+    "define_study",
+    "epsilon_after",
+    "label",
+    "mechanisms",
+    "plan",
+    "queries_afforded",
+    "rdp_curve",
+    "read_study",
+    "replay",
+    "run",
+    "write_study",
+]
+
+_NAMES: Final = {
+    "conclave.accounting": "accountants epsilon_after mechanisms queries_afforded rdp_curve",
+    "conclave.labelling": "Labels Replay label replay",
+    "conclave.studies": "Run define_study plan read_study run write_study",
+    "protocols.bounds.rdp": "RdpCurve",
+    "protocols.errors": "BudgetExceeded ConclaveError DataCorrupt DataUnavailable InvalidInput",
+    "protocols.study.study": "Study",
+    "protocols.votes": "ABSTAIN NOT_ASKED",
+    "simulations.planning.plan": "StudyPlan",
+}
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'conclave' has no attribute {name!r}; it has {', '.join(__all__)}")
+    try:
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    except ModuleNotFoundError as missing:
+        from runtime.distribution import install
+
+        raise ImportError(
+            f"conclave.{name} needs {missing.name}, which is not installed: {install('sim')}"
+        ) from missing
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -28,7 +28,7 @@ from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.private_files import open_private, tighten
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from runtime.files import make_folder
 from runtime.logs import Log
 from runtime.metrics import Monitor, prometheus
@@ -204,10 +204,10 @@ class _Guardians:
     def __init__(self, line: GuardianLine) -> None:
         self._line = line
 
-    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+    def dial(self, study: DeployedStudy) -> AbstractContextManager[Channel]:
         return dial(study, self._line)
 
-    def check(self, study: Study) -> None:
+    def check(self, study: DeployedStudy) -> None:
         check_guardian(study, self._line)
 
 
@@ -292,7 +292,7 @@ class _Running:
                 self._log("study_refused", {"study": name, "reason": str(error)})
 
     def _opened(self, name: str) -> ServedStudy | RelayedStudy:
-        if self._store.study(name).confidentiality.querier is not None:
+        if self._store.study(name).confidentiality.hides_queries:
             return RelayedStudy(self._store, name, self._hub.open_study)
         return ServedStudy(
             self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log

@@ -16,6 +16,7 @@ from coordinator.connection.relayed_budgets import at_most
 from coordinator.store.rows import Job, Serving
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
+from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 
 # Serve writes every half second; a laptop's disk may take some of its own.
@@ -53,7 +54,8 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
     hospital knows, whose ledger it is (`asked_by`).
     """
     study = store.study(name)
-    job, querier = store.job(name), study.confidentiality.querier
+    job, level = store.job(name), study.confidentiality
+    querier = hidden(level).querier if level.hides_queries else None
     asked, batches, answered = (0, 0, 0) if job is None else (job.asked, job.batches, job.answered)
     if querier is None:
         spent, given_up = _spent(store, study)
@@ -68,7 +70,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
         "batches": batches,
         "asked": asked,
         "answered": answered if querier is None else None,
-        "pool": study.query_limit if study.terms is None else study.terms.pool_size,
+        "pool": study.terms.pool_size,
         "quorum": study.quorum,
         "given_up": given_up,
         "seats": _seats(store, study, spent, asked, connected),

@@ -14,6 +14,7 @@ import click
 from protocols.errors import Refused
 from protocols.refusals.code import Code
 from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
+from runtime.distribution import DISTRIBUTION
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
@@ -36,7 +37,7 @@ _guardian_home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT
 
 
 @click.group(epilog=EPILOG, context_settings=CONTEXT)
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """Hold the second share of every vote, for a coordinator of another organisation.
 
@@ -137,9 +138,9 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     """
     from guardian.studies import approve_study, check_study, describe
     from protocols.crypto.randomness import system_source
-    from protocols.study.file import read_study
+    from protocols.study.file import read_deployed
 
-    study, today = read_study(study_file), datetime.datetime.now(datetime.UTC).date()
+    study, today = read_deployed(study_file), datetime.datetime.now(datetime.UTC).date()
     terms = check_study(home, study, today=today)
     click.echo("\n".join(describe(study, terms)), err=as_json)
     if not yes and not click.confirm("Approve?", err=as_json):

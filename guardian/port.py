@@ -197,13 +197,14 @@ class GuardianPort:
     def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
         """The study that is asked about. Raises Refused unless it may be asked about now, by who dials."""
         guarded = self._find(opening.study)
-        terms, querier = guarded.study.terms, guarded.study.confidentiality.querier
-        role = "coordinator" if querier is None else "party"
+        terms, level = guarded.study.terms, guarded.study.confidentiality
+        role = "party" if level.hides_queries else "coordinator"
         if peer.role != role:
             raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
-        if terms is None or peer.name != (querier or terms.coordinator):
-            expected = "none" if terms is None else repr(querier or terms.coordinator)
-            raise Refused(Code.OTHER_COORDINATOR, f"{peer.name!r} asks; allowed: {expected}, as the study says")
+        if peer.name != guarded.study.who_asks:
+            raise Refused(
+                Code.OTHER_COORDINATOR, f"{peer.name!r} asks; allowed: {guarded.study.who_asks!r}, as the study says"
+            )
         if terms.ended(datetime.datetime.now(datetime.UTC).date()):
             raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}")
         return guarded

@@ -22,15 +22,16 @@ from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
 from protocols.refusals.code import Code
-from protocols.study.file import read_study, write_study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed, write_study
+from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
-from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
 from runtime.files import make_folder, sync_folder, write
 
 
-def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, source: RandomSource) -> bool:
+def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
     """Checks and keeps a study, with a new ledger; whether it is new. Nothing is kept when anything is wrong.
 
     today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
@@ -38,7 +39,7 @@ def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, sou
     check_study(home, study, today=today)
     folder = home.studies / study.name
     if folder.exists():
-        if read_study(folder / "study.toml").digest != study.digest:
+        if read_deployed(folder / "study.toml").digest != study.digest:
             raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
         return False
     make_folder(home.studies)
@@ -59,18 +60,15 @@ def approve_study(home: GuardianHome, study: Study, *, today: datetime.date, sou
     return True
 
 
-def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Terms:
+def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date) -> Terms:
     """The terms of a study that this guardian may serve in. today: in UTC.
 
-    Raises InvalidInput for another level or without terms; Refused: "other_coordinator", "study_ended",
+    Raises InvalidInput for another level; Refused: "other_coordinator", "study_ended",
     "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
     """
-    settings, named, terms = home.settings(), study.confidentiality, study.terms
+    settings, terms = home.settings(), study.terms
     check_name(study.name)
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    if named.level != "two_server":
-        raise InvalidInput(f"level is {named.level!r}; allowed: 'two_server', the one that has a guardian")
+    named = guarded(study.confidentiality)
     if terms.coordinator != settings.coordinator:
         raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {settings.coordinator!r}")
     if terms.ended(today):
@@ -86,7 +84,7 @@ def check_study(home: GuardianHome, study: Study, *, today: datetime.date) -> Te
     return terms
 
 
-def describe(study: Study, terms: Terms) -> list[str]:
+def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     """Lines for people: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
@@ -98,8 +96,8 @@ def describe(study: Study, terms: Terms) -> list[str]:
         f"a vote; enough for {int(answers[at])} answers if every query is answered"
         for at, seat in enumerate(study.roster)
     ]
-    about, querier = protection_of(study), study.confidentiality.querier
-    asks, kind = (terms.coordinator, "public") if querier is None else (querier, "hidden")
+    level, about = study.confidentiality, protection_of(study)
+    asks, kind = study.who_asks, "hidden" if level.hides_queries else "public"
     return [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
@@ -143,10 +141,10 @@ class ApprovedStudies:
                 raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} is not approved by this guardian")
             return self._open[digest][0]
 
-    def listed(self) -> list[Study]:
+    def listed(self) -> list[DeployedStudy]:
         """All approved studies, by name. Raises InvalidInput for a file that was changed into none."""
         files = sorted(self._home.studies.glob("[!.]*/study.toml"))
-        return [read_study(file) for file in files]
+        return [read_deployed(file) for file in files]
 
     def close(self) -> None:
         """Closes the ledgers."""
@@ -156,7 +154,7 @@ class ApprovedStudies:
             self._open.clear()
 
 
-def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
+def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
     """How a study stands, from its ledger. Raises StorageFailed."""
     with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
         balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
@@ -171,12 +169,12 @@ def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
     return {
         "study": study.name,
         "digest": study.digest.hex(),
-        "ends": "" if study.terms is None else study.terms.ends,
+        "ends": study.terms.ends,
         "batches": number,
         "unsettled": open_batches,
         "asked": asked,
         "answered": answered,
-        "pool": study.query_limit if study.terms is None else study.terms.pool_size,
+        "pool": study.terms.pool_size,
         "seats": [
             {
                 "seat": seat.party,
@@ -190,7 +188,7 @@ def study_figures(home: GuardianHome, study: Study) -> dict[str, Any]:
     }
 
 
-def _guardian(home: GuardianHome, study: Study, ledger: Ledger, source: RandomSource) -> Guardian:
+def _guardian(home: GuardianHome, study: DeployedStudy, ledger: Ledger, source: RandomSource) -> Guardian:
     """What speaks in a study; its ledger is closed again where it is of another one."""
     try:
         return Guardian(

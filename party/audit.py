@@ -17,9 +17,9 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
 
@@ -47,7 +47,7 @@ class LedgerAudit:
 
 def audit_seat(
     ledger: Ledger,
-    study: Study,
+    study: DeployedStudy,
     seat: str,
     *,
     authority: x509.Certificate,
@@ -106,7 +106,7 @@ def audit_seat(
 
 
 def _message(
-    signed: bytes, study: Study, seat: str, *, authority: x509.Certificate, time_ns: int | None
+    signed: bytes, study: DeployedStudy, seat: str, *, authority: x509.Certificate, time_ns: int | None
 ) -> tuple[Ask, VoteRequest | Outcome]:
     """A kept frame and its message, as signed when the batch was charged. Raises Refused, MalformedMessage."""
     now = datetime.datetime.now(datetime.UTC)
@@ -120,7 +120,7 @@ def _message(
         frame, sender = unseal(signed, authority=authority, now=now, role="coordinator")
     if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
         raise MalformedMessage("it is not a request to this seat of this study")
-    if study.terms is not None and sender.name != study.terms.coordinator:
+    if sender.name != study.terms.coordinator:
         raise Refused(Code.OTHER_COORDINATOR, f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
     message = decode(frame.envelope)
     if not isinstance(message, VoteRequest | Outcome):
@@ -130,7 +130,7 @@ def _message(
 
 def _check_batch(
     ledger: Ledger,
-    study: Study,
+    study: DeployedStudy,
     seat: str,
     number: int,
     outcome: Outcome | None,
@@ -144,17 +144,10 @@ def _check_batch(
         if settled:
             findings.append(Discrepancy(Code.NO_EVIDENCE, f"batch {number}: settled without a signed outcome"))
         return 0
-    if study.confidentiality.signing_key is not None:
-        try:
-            check_outcome(
-                outcome.guardian,
-                key=bytes.fromhex(study.confidentiality.signing_key),
-                study=study.digest,
-                request=outcome.batch_digest,
-                answered=outcome.answered,
-            )
-        except Refused as error:
-            findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
+    try:
+        check_believable(study, outcome)
+    except Refused as error:
+        findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
         findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: outcome of {len(outcome.answered)} queries"))
         return 0

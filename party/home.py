@@ -21,8 +21,8 @@ from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFail
 from protocols.private_files import open_private, private_folder
 from protocols.reading import read_text
 from protocols.refusals.code import Code
-from protocols.study.file import read_study, write_study
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed, write_study
 from runtime.files import write_atomically
 
 # home.id is 32 digits; a person may have written a line end.
@@ -99,17 +99,17 @@ class PartyHome:
         """The study's public queries, if the hospital was sent them."""
         return self.study_folder(digest) / "pool.npy"
 
-    def keep_study(self, study: Study, *, pool: Path | None = None) -> None:
+    def keep_study(self, study: DeployedStudy, *, pool: Path | None = None) -> None:
         """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""
         folder = self.study_folder(study.digest)
         private_folder(folder)
         write_atomically(folder / "study.toml", write_study(study))
-        if pool is not None and study.terms is not None:
+        if pool is not None:
             keep_pool(pool, self.pool(study.digest), study.terms)
 
-    def study(self, digest: bytes) -> Study:
+    def study(self, digest: bytes) -> DeployedStudy:
         """A kept study. Raises InvalidInput if its file is absent or was changed."""
-        study = read_study(self.study_folder(digest) / "study.toml")
+        study = read_deployed(self.study_folder(digest) / "study.toml")
         if study.digest != digest:
             raise InvalidInput(
                 f"{self.study_folder(digest) / 'study.toml'} has digest {study.digest.hex()[:16]}; allowed: "
@@ -117,14 +117,14 @@ class PartyHome:
             )
         return study
 
-    def find_study(self, name: str) -> Study:
+    def find_study(self, name: str) -> DeployedStudy:
         """A kept study by name, file or first digits of its digest.
 
         Raises DataUnavailable for a file that is not there, InvalidInput for no such study, or two.
         """
         if name.endswith(".toml") and Path(name).is_file():
-            return read_study(Path(name))
-        kept = [read_study(path) for path in sorted((self.path / "studies").glob("*/study.toml"))]
+            return read_deployed(Path(name))
+        kept = [read_deployed(path) for path in sorted((self.path / "studies").glob("*/study.toml"))]
         found = [study for study in kept if study.name == name or (name and study.digest.hex().startswith(name))]
         if not found and (name.endswith(".toml") or "/" in name):
             raise DataUnavailable(

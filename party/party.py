@@ -65,7 +65,7 @@ class Party:
         participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
         settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
         lies about outcomes gains nothing.
-        ballot: of the study's level; may be left out at the level "clear" alone.
+        ballot: of the study's level; may be left out where votes are clear.
         on_failure: told why teachers or votes failed, for the party's own log; whoever asks is not told.
         Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
         """
@@ -78,8 +78,8 @@ class Party:
                 f"coins {'are missing' if coins_from is None else 'have no use'}: participation is "
                 f"{study.participation_name!r}; allowed: a random source for 'secret' alone"
             )
-        if ballot is None and study.confidentiality.level != "clear":
-            raise InvalidInput(f"the ballot is missing; level {study.confidentiality.level!r} needs one")
+        if ballot is None and study.confidentiality.hides_votes:
+            raise InvalidInput(f"the ballot is missing; level {study.confidentiality.name!r} needs one")
         self._on_failure = on_failure
         self._ballot = ballot or ClearBallot()
         self.name = name

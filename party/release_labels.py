@@ -22,7 +22,7 @@ from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, identify
 from protocols.errors import DataCorrupt, DataUnavailable, Refused
 from protocols.reading import open_file, parse_json, read_bytes
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.votes import NOT_ASKED
 
 _BYTES: Final = 2**30
@@ -57,14 +57,13 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
     return study
 
 
-def released_labels(release: Path, study: Study) -> Int64[ndarray, " queries"]:
+def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:
     """One class id a query of the study's pool, below 0 where none was released, from labels.csv of a release.
 
     Columns query and label (a class id, or nothing); a query that is absent has none. Raises DataUnavailable,
     DataCorrupt.
     """
     terms = study.terms
-    assert terms is not None  # an approved study has terms
     path = release / "labels.csv"
     _check_size(path, _BYTES)
     labels = np.full(terms.pool_size, NOT_ASKED, np.int64)

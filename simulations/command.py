@@ -22,6 +22,7 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.reading import read_json
+from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
 from simulations.ask.command import ask_flags
 from simulations.audit.command import audit_flags
@@ -74,7 +75,7 @@ class _RunByDefault(click.Group):
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """Many parties with private data and their own privacy budgets, on one host.
 

@@ -33,7 +33,7 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
 
 
 # Settings that say how votes come about; stored votes have come about.
-_DATA_SETTINGS = (
+DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
     "privacy_groups".split()
 )
@@ -131,7 +131,7 @@ def settings_from(flags: dict[str, object]) -> Experiment:
 
     given = given_settings(flags)
     if "votes" in given:
-        idle = [name for name in _DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
+        idle = [name for name in DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
         if idle:
             raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect with --votes; leave one of them out")
     return experiment(**given)

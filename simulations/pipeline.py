@@ -74,9 +74,12 @@ class RunResult:
     findings: Findings
 
 
-def study_of(inputs: Inputs) -> tuple[Budgets, Study]:
-    """The budgets of the parties and the study that they take part in. Raises InvalidInput."""
-    budgets = experiment_budgets(inputs.settings, inputs.party_names)
+def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
+    """The budgets of the parties and the study that they take part in. budgets: None, as the settings say.
+
+    Raises InvalidInput.
+    """
+    budgets = budgets or experiment_budgets(inputs.settings, inputs.party_names)
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     if inputs.stored is not None:
         check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hashlib
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.connection.hub import Hub
+from coordinator.connection.relaying import AT_ONCE
 from party.connection.node import Node
 from party.connection.seat import ServedSeat
 from party.party import Party
@@ -20,19 +22,25 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
-from protocols.levels.table import ballot_of
+from protocols.levels.clear import ClearAggregation
+from protocols.levels.table import Means, ballot_of
 from protocols.noise import simulated
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
-from protocols.study.study import Study
+from protocols.study.study import party_of
 from protocols.study.terms import Terms
 from protocols.wire.enrolment import Enrolled
+from tests.clocks import LoopClock
 from tests.studies import make_study
 
 NOW = datetime.datetime.now(datetime.UTC)
+# Of a study, where no test waits for it: only a test that hangs meets it.
+DEADLINE_S = 600.0
 
 
-def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = 1.0, **more) -> Study:
+def deployed_study(
+    parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = DEADLINE_S, **more
+) -> DeployedStudy:
     """A study with terms; its pool is `pool_of` it."""
     defaults = {
         "sigma": 6.0,
@@ -55,7 +63,7 @@ def deployed_study(parties: int, *, features: int = 4, pool: int = 60, deadline_
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return replace(base, roster=roster, terms=terms)
+    return deployed(replace(base, roster=roster), terms)
 
 
 def pool_of(pool: int, features: int) -> np.ndarray:
@@ -77,14 +85,16 @@ def voter(name: str, teachers: int = 1) -> Callable:
 class Consortium:
     """The parts, and what happened. Use as a context manager."""
 
-    study: Study
+    study: DeployedStudy
     folder: Path
     denied: dict[str, str] = field(default_factory=dict)
+    # Seats for which no round waits: its deadline passes as soon as all others have answered.
+    unawaited: set[str] = field(default_factory=set)
     events: list = field(default_factory=list)
     renew_days_left: int = 0
     keys: dict = field(default_factory=dict)
     # Made anew at each start of the hub.
-    aggregation: Callable = lambda: Clear(simulated(np.random.default_rng(1)))
+    aggregation: Callable = lambda: ClearAggregation(simulated(np.random.default_rng(1)))
     days: int = 30
 
     def __enter__(self):
@@ -127,9 +137,14 @@ class Consortium:
             enrol=lambda message: Enrolled(b"", "pending", message.party),
             on_event=lambda event, fields: self.events.append((event, fields)),
         )
+        self._time_rounds()
         port, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         self.ledger = Ledger(self.folder / ledger)
+        self.open_study()
+
+    def open_study(self) -> None:
+        """Opens the study at the hub, and a coordinator of it."""
         transport = self.hub.open_study(
             self.study, self.ledger, outcome_for=lambda *args: self.coordinator.outcome_for(*args)
         )
@@ -140,6 +155,49 @@ class Consortium:
             exchange=transport,
             run=b"run",
         )
+
+    def _time_rounds(self) -> None:
+        """Has the deadline of a round of the hub pass when nobody but the unawaited is still to answer."""
+        sessions, clock, unanswered, rounds = self.hub._sessions, LoopClock(self.hub._loop), set(), []
+        ask, ask_all, places = sessions.ask, sessions.ask_all, self.hub._relay.places
+
+        async def asked(session, opened, seat, request, *more):
+            reply = await ask(session, opened, seat, request, *more)
+            unanswered.discard((seat, id(request)))
+            return reply
+
+        def has_its_request(opened, seat):
+            """One that is not here, or is refused, gets none."""
+            session = sessions.open.get(party_of(seat))
+            if session is None or (opened.study.digest, seat) in session.refused:
+                return True
+            return bool(session.waiting) and not session.writes
+
+        def is_over(opened, own):
+            if AT_ONCE - places._value > len(rounds):  # what is to be relayed is on its way here, against the clock
+                return False
+            waits = {seat for seat, _ in unanswered}
+            rest = {seat for seat, _ in own & unanswered}
+            return rest and waits <= self.unawaited and all(has_its_request(opened, seat) for seat in rest)
+
+        async def end(opened, own):
+            while not is_over(opened, own):
+                await asyncio.sleep(0.005)
+            clock.put_forward(opened.study.terms.deadline_s)
+
+        async def round_of(opened, requests):
+            own = {(seat, id(request)) for seat, request in requests.items()}
+            unanswered.update(own)
+            rounds.append(opened)
+            ending = asyncio.ensure_future(end(opened, own))
+            try:
+                return await ask_all(opened, requests)
+            finally:
+                unanswered.difference_update(own)
+                rounds.pop()
+                ending.cancel()
+
+        sessions.ask, sessions.ask_all = asked, round_of
 
     def stop_hub(self) -> None:
         self.hub.stop()
@@ -157,6 +215,7 @@ class Consortium:
             self.certificates[name] = self.certify(self.keys[name], name)
         ledger = Ledger(self.folder / (file or f"{name}.sqlite"))
         self.ledgers[name] = ledger
+        means = Means(key=lambda: self.keys[name])
         self.parties[name] = Party(
             name,
             study=self.study,
@@ -164,7 +223,7 @@ class Consortium:
             voter=vote or voter(name, self.study.teachers),
             coins_from=None,
             settles=settles,
-            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, key=self.keys[name]),
+            ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, means=means),
         )
         return self.parties[name]
 
@@ -204,7 +263,7 @@ class Consortium:
         for seat in self.study.roster:
             self.add_node(seat.party)
             self.start_node(seat.party)
-        missing = self.hub.wait_for(frozenset(self.threads), timeout_s=20)
+        missing = self.hub.wait_for(frozenset(self.threads), timeout_s=300)
         assert not missing
 
     def label(self):

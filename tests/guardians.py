@@ -30,10 +30,10 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
-from protocols.study.level_terms import Confidentiality
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
-from protocols.study.study import Study
 from protocols.wire.guardian.greeting import Guarded
 from tests.consortium import NOW, deployed_study, pool_of, voter
 from tests.operators import make_home
@@ -41,10 +41,11 @@ from tests.operators import make_home
 SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 
 
-def guarded_study(parties: int = 3, *, guardian: str = "notary", sealing=SEALING, signing=SIGNING, **more) -> Study:
+def guarded_study(
+    parties: int = 3, *, guardian: str = "notary", sealing=SEALING, signing=SIGNING, **more
+) -> DeployedStudy:
     """A study of level two_server."""
-    terms = Confidentiality(
-        level="two_server",
+    terms = TwoServer(
         units=64,
         abstention=False,
         guardian=guardian,
@@ -73,13 +74,13 @@ class Echo:
 class Guardianship:
     """An authority, a guardian's port that knows one study, and the line of a coordinator to it."""
 
-    study: Study = field(default_factory=guarded_study)
+    study: DeployedStudy = field(default_factory=guarded_study)
     guardian: Echo = field(default_factory=Echo)
     role: str = "guardian"
     denied: dict[str, str] = field(default_factory=dict)
     denied_there: dict[str, str] = field(default_factory=dict)
     events: list = field(default_factory=list)
-    silence_s: float = 20.0
+    silence_s: float = 300.0
     # Of the guardian's certificate.
     since: datetime.datetime = NOW
     days: int = 30
@@ -190,7 +191,7 @@ class TwoOrganisations:
             certificate=self.home.certificate(),
             authority=self.home.authority(),
             denied=lambda identity: None,
-            silence_s=20.0,
+            silence_s=300.0,
         )
         return replace(made, **more)
 
@@ -210,7 +211,7 @@ class TwoOrganisations:
         coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            aggregation=TwoServer(self._dial, source=system_source),
+            aggregation=SharedAggregation(self._dial, source=system_source),
             exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
             run=os.urandom(16),
         )
@@ -236,7 +237,7 @@ class TwoOrganisations:
 
     def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
         """The noise seed of each request that a server has noted and not forgotten."""
-        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=20) as database:
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=300) as database:
             return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
 
 

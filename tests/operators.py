@@ -44,7 +44,7 @@ def make_home(folder: Path, **changes) -> CoordinatorHome:
 
 def add_study(home: CoordinatorHome, folder: Path, **how):
     """A study of hospital-0, hospital-1, ... in the home, with its pool."""
-    study = deployed_study(**{"parties": 3, "deadline_s": 5.0, **how})
+    study = deployed_study(**{"parties": 3, **how})
     terms = study.terms
     (folder / "study.toml").write_text(write_study(study))
     write_pool(folder / "pool.npy", pool_of(terms.pool_size, terms.input_shape[0]))
@@ -111,14 +111,14 @@ class FakeHub:
                 self.asked.append((first.batch.number, first.digest))
                 if self.hold is not None:
                     self.in_round.set()
-                    self.hold.wait(20)
+                    self.hold.wait(300)
             replies = transport({s: r for s, r in requests.items() if s not in self.refusing})
             return {s: Refusal(self.refusing[s], "no") if s in self.refusing else replies[s] for s in requests}
 
         return exchange
 
 
-def wait_until(condition, *, timeout_s: float = 60.0) -> None:
+def wait_until(condition, *, timeout_s: float = 300.0) -> None:
     """Polls until it holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

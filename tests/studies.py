@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -11,9 +12,11 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.crypto.identity import encoded_point
 from protocols.mechanisms import make_mechanism
-from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.levels import Clear, Confidentiality
 from protocols.study.study import Seat, Study, votes_per_unit
 from protocols.votes import LATTICE
+
+CLEAR = Clear()
 
 
 def make_study(
@@ -40,7 +43,12 @@ def make_study(
     keys: Sequence[ec.EllipticCurvePrivateKey] = (),
     **more: float | None,
 ) -> Study:
-    """A study of one party per epsilon; everything that a product function has no default for is said here."""
+    """A study of one party per epsilon; everything that a product function has no default for is said here.
+
+    keys: of the seats, where the level names some.
+    """
+    if keys:
+        confidentiality = replace(confidentiality, seat_keys=seat_keys(keys[: len(epsilon)]))
     budgets = np.array(epsilon, dtype=float)
     noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
     round_one = noise.pop("round_one", None)
@@ -82,11 +90,15 @@ def make_study(
                 delta=delta,
                 weight=float(w),
                 rate=r,
-                signing_key=encoded_point(keys[i].public_key()) if keys else None,
             )
             for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
         ),
     )
+
+
+def seat_keys(keys: Sequence[ec.EllipticCurvePrivateKey]) -> tuple[str, ...]:
+    """What a study names for the seats that sign with these keys."""
+    return tuple(encoded_point(key.public_key()) for key in keys)
 
 
 def make_votes(

@@ -9,6 +9,7 @@ import click
 from coordinator.commands.group import home_option
 from protocols.errors import Refused
 from protocols.refusals.code import Code
+from protocols.study.levels import Guarded, Level
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
@@ -39,8 +40,8 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         found = stuck_batch(store, study)
         seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
         if not found.given_up:
-            job, guardian = store.job(study), store.study(study).confidentiality.guardian
-            why = _why(study, "" if job is None else job.message, guardian)
+            job, level = store.job(study), store.study(study).confidentiality
+            why = _why(study, "" if job is None else job.message, level)
             rows: list[list[object]] = [
                 [seat, nano / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
                 for seat, nano in found.charged.items()
@@ -65,9 +66,9 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
     click.echo(f"next: conclave-coordinator resume {study}, or release {study} as it is")
 
 
-def _why(study: str, message: str, guardian: str | None) -> str:
+def _why(study: str, message: str, level: Level) -> str:
     """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
     said = f"its labelling stopped: {message}\n"
-    if guardian is None:
+    if not isinstance(level, Guarded):
         return said
-    return f"{said}If it waited for the guardian {guardian} and that is back, run resume {study}: it costs nothing.\n"
+    return f"{said}If it waited for the guardian {level.guardian} and that is back, run resume {study}: that is free.\n"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
+from runtime.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -36,7 +37,7 @@ COMMANDS: Final[dict[str, str]] = {
 
 
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
-@click.version_option(package_name="conclave")
+@click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
     """The operator's side of a consortium: who takes part, which studies, their labels and their release.
 

@@ -142,8 +142,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         click.echo(
             "no serve runs on this home; the labelling begins when one does: conclave-coordinator serve", err=True
         )
-    terms = store.study(job.study).terms
-    pool = 0 if terms is None else terms.pool_size
+    pool = store.study(job.study).terms.pool_size
     live, shown, shown_at = sys.stderr.isatty(), "", 0.0
     while wait and not job.ended:
         line = job_line(job, pool)

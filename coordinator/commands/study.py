@@ -55,8 +55,7 @@ def create(
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    querier = made.confidentiality.querier
-    kind = "public queries" if querier is None else f"queries that {querier} alone sees"
+    kind = f"queries that {made.who_asks} alone sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
@@ -74,11 +73,11 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
       conclave-coordinator study pool-digest pool.npy
     """
     from coordinator.labelling.pool import read_pool
-    from protocols.study.file import read_study
+    from protocols.study.file import read_deployed
     from protocols.study.queries import pool_digest
 
-    terms = None if study_file is None else read_study(study_file).terms
-    pool = read_pool(pool_file, features=() if terms is None else terms.features)
+    features = () if study_file is None else read_deployed(study_file).terms.features
+    pool = read_pool(pool_file, features=features)
     figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
     if as_json:
         print_json(figures)

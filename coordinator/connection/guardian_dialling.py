@@ -10,7 +10,7 @@ import grpc
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import GUARDIAN_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import ChannelClosed
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.guardian.greeting import CONVERSE_METHOD
 from protocols.wire.guardian.line import Carried, conversation
 from protocols.wire.guardian.line import GuardianLine as GuardianLine
@@ -25,7 +25,7 @@ _OPTIONS = [
 ]
 
 
-def check_guardian(study: Study, line: GuardianLine) -> Identity:
+def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
     """Who the study's guardian is, once it has said that it approved this very study. Nothing is asked of it yet.
 
     Raises as `conversation` does.
@@ -35,7 +35,7 @@ def check_guardian(study: Study, line: GuardianLine) -> Identity:
 
 
 @contextmanager
-def dial(study: Study, line: GuardianLine) -> Iterator[Channel]:
+def dial(study: DeployedStudy, line: GuardianLine) -> Iterator[Channel]:
     """A channel to the study's guardian for one batch. Raises as `conversation` does; ChannelClosed for "busy"."""
     with conversation(study, line, _carry, purpose="batch") as (stream, _):
         yield stream

@@ -33,7 +33,7 @@ from protocols.crypto.identity import Identity, certificate_from_pem, identify, 
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.enrolment import Enrol, Enrolled
 from protocols.wire.frames import (
     SESSION_METHOD,
@@ -121,11 +121,16 @@ class Hub:
         self._enrolments.shutdown()
 
     def open_study(
-        self, study: Study, ledger: Ledger, *, outcome_for: OutcomeFor | None = None, on_told: OnTold | None = None
+        self,
+        study: DeployedStudy,
+        ledger: Ledger,
+        *,
+        outcome_for: OutcomeFor | None = None,
+        on_told: OnTold | None = None,
     ) -> Transport:
         """A transport to the nodes of a study; its deadline is the study's. on_told: after a missed outcome was told.
 
-        Raises InvalidInput for a study without terms, or whose largest reply a node may not send.
+        Raises InvalidInput for a study whose largest reply a node may not send.
         """
         check_askable(study, reply_bytes=INBOUND_BYTES)
         opened = OpenStudy(study, ledger, outcome_for, on_told)

@@ -10,7 +10,8 @@ from coordinator.connection.receipts import Answered
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import party_of
 from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Outcome, Reply
 
@@ -27,7 +28,7 @@ class OpenStudy:
     fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
     """
 
-    study: Study
+    study: DeployedStudy
     ledger: Ledger
     outcome_for: OutcomeFor | None
     on_told: OnTold | None = None
@@ -36,14 +37,11 @@ class OpenStudy:
     @property
     def ended(self) -> bool:
         """Whether its last day is over: nodes answer no more about it."""
-        terms = self.study.terms
-        return terms is not None and terms.ended(datetime.datetime.now(datetime.UTC).date())
+        return self.study.terms.ended(datetime.datetime.now(datetime.UTC).date())
 
 
-def check_askable(study: Study, *, reply_bytes: int) -> None:
-    """Raises InvalidInput for a study without terms, or whose largest reply is above `reply_bytes`."""
-    if study.terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
+def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
+    """Raises InvalidInput for a study whose largest reply is above `reply_bytes`."""
     largest = 8 * study.teachers * study.batch_limit + 2**16
     if largest > reply_bytes:
         raise InvalidInput(

@@ -26,8 +26,9 @@ from coordinator.store.store import Store, ledger_path
 from protocols.crypto.identity import Identity
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
+from protocols.study.levels import hidden
 from protocols.study.study import Study
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import (
@@ -98,7 +99,7 @@ class Relay:
 
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
-        if not any(opened.study.confidentiality.querier == peer.name for opened in list(self._studies.values())):
+        if not any(_querier(opened.study) == peer.name for opened in list(self._studies.values())):
             raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study that is open here")
 
     async def answer(self, data: bytes, peer: Identity) -> bytes:
@@ -140,8 +141,9 @@ class Relay:
         opened = self._studies.get(ask.study)
         if opened is None:
             raise Refused(Code.UNKNOWN_STUDY, f"study {ask.study.hex()[:16]} is not open here")
-        if opened.study.confidentiality.querier != peer.name:
-            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: {opened.study.confidentiality.querier!r}")
+        querier = _querier(opened.study)
+        if querier != peer.name:
+            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: {querier!r}")
         if ask.seat not in opened.study.seats:
             raise Refused(Code.WRONG_SEAT, f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
         request = decode(ask.envelope)
@@ -185,15 +187,7 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[in
     under_way: ticks of the requests to the seat that are on their way.
     Raises Refused("unsigned_outcome") for one that no party would take: then nothing of it is kept or passed on.
     """
-    key = opened.study.confidentiality.signing_key
-    assert key is not None  # a study with a querier has a guardian
-    check_outcome(
-        outcome.guardian,
-        key=bytes.fromhex(key),
-        study=outcome.study,
-        request=outcome.batch_digest,
-        answered=outcome.answered,
-    )
+    check_believable(opened.study, outcome)
     with opened.ledger.log.together():
         if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
@@ -240,6 +234,11 @@ def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None
     return outcome if isinstance(outcome, Outcome) else None
 
 
+def _querier(study: Study) -> str | None:
+    """Who asks in a study that is relayed; None for one that the coordinator labels itself."""
+    return hidden(study.confidentiality).querier if study.confidentiality.hides_queries else None
+
+
 class RelayedStudy:
     """A study that its querying party runs, and this coordinator passes on; it has no jobs."""
 
@@ -259,8 +258,7 @@ class RelayedStudy:
 
     def run(self, job: Job, *, patience_s: float) -> None:
         """Ends a job at once: the questions of this study are not the operator's."""
-        querier = self.study.confidentiality.querier
-        reason = f"{querier!r} asks in this study, with conclave-party ask; there is nothing to label here"
+        reason = f"{_querier(self.study)!r} asks in this study, with conclave-party ask; there is nothing to label here"
         self._store.end_job(job.number, "failed", reason, None)
 
     def close(self) -> None:

@@ -96,7 +96,6 @@ class Sessions:
         was released under the missing entries would be released again, with other noise.
         """
         terms = opened.study.terms
-        assert terms is not None  # open_study checked it
         deadline = asyncio.get_running_loop().time() + terms.deadline_s
         envelopes = {id(request): encode(request) for request in requests.values()}
         largest = max((len(envelope) for envelope in envelopes.values()), default=0)

@@ -25,7 +25,8 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import party_of
 from protocols.wire.messages import Reply, Request
 
 
@@ -89,7 +90,7 @@ def give_up(store: Store, name: str, number: int) -> None:
             store.trail.append("batch_given_up", study=name, batch=number)
 
 
-def _check_missing(store: Store, study: Study, job: Job, number: int, openers: list[int] | None) -> None:
+def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, openers: list[int] | None) -> None:
     """Raises Refused where the seats for which the batch waited at last are back, and make its quorum.
 
     A seat that was late is not back: the labelling had all its patience with it. openers: the seats that alone can
@@ -113,7 +114,7 @@ def _check_missing(store: Store, study: Study, job: Job, number: int, openers: l
 
 
 @contextmanager
-def _opened(store: Store, study: Study) -> Iterator[tuple[Ledger, Coordinator]]:
+def _opened(store: Store, study: DeployedStudy) -> Iterator[tuple[Ledger, Coordinator]]:
     """The ledger of a study, with a coordinator that asks nobody."""
 
     def nobody(requests: Mapping[str, Request]) -> dict[str, Reply | None]:

@@ -33,7 +33,9 @@ from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import Guarded, guarded
+from protocols.study.study import party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
@@ -50,7 +52,7 @@ class OpensStudies(Protocol):
     """The part of a hub that labelling needs."""
 
     def open_study(
-        self, study: Study, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
+        self, study: DeployedStudy, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
     ) -> Transport:
         """A transport to the nodes of the study."""
 
@@ -61,10 +63,10 @@ class OpensStudies(Protocol):
 class Guardians(Protocol):
     """The way to the guardians of studies of level two_server."""
 
-    def dial(self, study: Study) -> AbstractContextManager[Channel]:
+    def dial(self, study: DeployedStudy) -> AbstractContextManager[Channel]:
         """A channel to the study's guardian for one batch."""
 
-    def check(self, study: Study) -> None:
+    def check(self, study: DeployedStudy) -> None:
         """Raises ChannelClosed when the guardian is not there, Refused or InvalidInput when it is not the study's."""
 
 
@@ -165,12 +167,12 @@ class ServedStudy:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
             if lost:
-                guardian = self.study.confidentiality.guardian
+                guardian = guarded(self.study.confidentiality).guardian
                 if late:
                     said = f"the guardian {guardian} did not come; {_back_or_never('it is', self.name)}"
                     return labelling or self._so_far("guardian_lost"), said
                 self._store.say_job(job.number, f"waits for the guardian {guardian}")
-                self._on_event("waiting", {"study": self.name, "seats": str(guardian), "quorum": self.study.quorum})
+                self._on_event("waiting", {"study": self.name, "seats": guardian, "quorum": self.study.quorum})
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
@@ -191,16 +193,14 @@ class ServedStudy:
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What is released, for a labelling that ends without one of its own."""
-        terms = self.study.terms
-        assert terms is not None  # the hub opens no other study
-        return self._coordinator.so_far(terms.pool_size, reason=reason)
+        return self._coordinator.so_far(self.study.terms.pool_size, reason=reason)
 
     def _guardian_is_there(self) -> bool:
         """Whether the study has no guardian, or has one that is there; looked at before any party is asked.
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
-        if self._guardians is None or self.study.confidentiality.level != "two_server":
+        if self._guardians is None or not isinstance(self.study.confidentiality, Guarded):
             return True
         try:
             self._guardians.check(self.study)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
 from protocols.wire.transport import Transport
 from runtime.logs import Event
@@ -31,14 +31,13 @@ class LateSeats:
 
     def __init__(
         self,
-        study: Study,
+        study: DeployedStudy,
         *,
         patience_s: float,
         wait: Callable[[float], None],
         on_event: Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        assert study.terms is not None  # the hub opens no other study
         self._study = study.name
         self._deadline_s = study.terms.deadline_s
         self._patience_s = patience_s

@@ -13,9 +13,9 @@ from numpy import ndarray
 from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import open_file
+from protocols.study.deployed import DeployedStudy
 from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.queries import pool_digest
-from protocols.study.study import Study
 from protocols.study.terms import Feature
 from runtime.files import write
 from runtime.tables import read_csv
@@ -52,11 +52,9 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
     return pool
 
 
-def check_pool(pool: Float32[ndarray, "queries ..."], study: Study) -> None:
+def check_pool(pool: Float32[ndarray, "queries ..."], study: DeployedStudy) -> None:
     """Raises InvalidInput unless this is the pool that the study's terms name."""
     terms = study.terms
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"queries have the shape {pool.shape[1:]}; allowed: terms.input_shape, {terms.input_shape}")
     if len(pool) != terms.pool_size:
@@ -76,7 +74,7 @@ def write_pool(path: Path, pool: Float32[ndarray, "queries ..."]) -> None:
     write(path, buffer.getvalue())
 
 
-def stored_pool(path: Path, study: Study) -> Float32[ndarray, "queries ..."]:
+def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
     """A kept pool, checked, and mapped from disk. Raises DataUnavailable, DataCorrupt, InvalidInput as check_pool."""
     pool = read_array(path, mapped=True)
     check_pool(pool, study)

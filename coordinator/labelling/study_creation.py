@@ -17,26 +17,23 @@ from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
-from protocols.study.file import read_study, write_study
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed, write_study
+from protocols.study.levels import hidden
 from protocols.study.terms import Terms
 from runtime.files import make_folder, sync_folder, write
 
 
 def create_study(
     store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
-) -> Study:
+) -> DeployedStudy:
     """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
 
     today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
     """
-    study = read_study(file, keys=lambda party: _signing_key(store, party))
+    study = read_deployed(file, keys=lambda party: _signing_key(store, party))
     check_name(study.name)
     terms = study.terms
-    if terms is None:
-        raise InvalidInput(
-            f"{file} has no [terms]; allowed: a study between organisations, see study create --template"
-        )
     if terms.coordinator != settings.coordinator:
         raise InvalidInput(f"terms.coordinator is {terms.coordinator!r}; allowed: {settings.coordinator!r}, this one")
     if terms.ended(today):
@@ -70,13 +67,14 @@ def create_study(
     return study
 
 
-def _pool(study: Study, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
+def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
     """The public queries; None where a querier has queries of its own, which nobody else sees."""
-    if (pool_file is None) != (study.confidentiality.querier is not None):
+    level = study.confidentiality
+    if (pool_file is None) != level.hides_queries:
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
             if pool_file is None
-            else f"--pool {pool_file} is given, and {study.confidentiality.querier!r} asks about records of its own; "
+            else f"--pool {pool_file} is given, and {hidden(level).querier!r} asks about records of its own; "
             "allowed: no pool"
         )
     if pool_file is None:
@@ -100,7 +98,7 @@ def _signing_key(store: Store, party: str) -> str | None:
     return keys[-1] if keys else None
 
 
-def _check_budgets(study: Study) -> None:
+def _check_budgets(study: DeployedStudy) -> None:
     """Raises BudgetExceeded, naming the seat, unless every budget bears one query."""
     nothing_spent = np.zeros(len(study.roster), dtype=np.int64)
     poor = study.budgets.affordable(nothing_spent, limit=1) < 1

@@ -21,7 +21,7 @@ from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from runtime.files import write
 
 BETWEEN_ROUNDS_SEED = 0
@@ -70,7 +70,7 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     return train_student(labelled, pool, kind=kind, seed=seed, device=device)
 
 
-def between_rounds(study: Study, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
+def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
     """Trains the student of round one and predicts the pool, for Interactive-GNMax; the same labels, once.
 
     Where round one released no label, its predictions are all alike, and round two asks as a threshold would.

@@ -15,14 +15,15 @@ from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
 from protocols.study.stop import check_stop
-from protocols.study.study import Study, party_of
+from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
 
 
-def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
+def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
     """Raises DataCorrupt unless every amount, every batch and every cap recomputes.
 
     A seat whose vote did not enter a batch is settled at 0; that it was charged nothing for a vote that did, only its
@@ -72,7 +73,7 @@ def check_charges(study: Study, labels: Int64[ndarray, " queries"], evidence: Re
 
 
 def _check_schedule(
-    study: Study, spent: dict[str, int], seats: Set[str], *, asked: int, size: int, queries: int
+    study: DeployedStudy, spent: dict[str, int], seats: Set[str], *, asked: int, size: int, queries: int
 ) -> None:
     """Raises DataCorrupt unless these seats were to be asked so many queries next (schedule.next_batch)."""
     step = next_batch(
@@ -92,7 +93,7 @@ def _check_schedule(
 
 
 def check_receipts(
-    study: Study, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence, receipts: list[Receipt]
+    study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence, receipts: list[Receipt]
 ) -> None:
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
@@ -100,8 +101,6 @@ def check_receipts(
     cannot be true, is no fault of a release (refused.py).
     """
     terms = study.terms
-    if terms is None:
-        raise DataCorrupt("the study has no [terms]; a release is of a study between organisations")
     for receipt in in_order(receipts):
         where = f"batch {receipt.number}, seat {receipt.seat!r}"
         if receipt.seat not in study.seats or not 0 <= receipt.number < len(evidence.charges):
@@ -128,23 +127,15 @@ def check_receipts(
             raise DataCorrupt(f"{where}: the party was told an outcome, and is charged nothing")
 
 
-def _check_guardian(study: Study, receipt: Receipt, where: str) -> None:
+def _check_guardian(study: DeployedStudy, receipt: Receipt, where: str) -> None:
     """Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one."""
-    if study.confidentiality.signing_key is None:
-        return
     try:
-        check_outcome(
-            receipt.outcome.guardian,
-            key=bytes.fromhex(study.confidentiality.signing_key),
-            study=study.digest,
-            request=receipt.outcome.batch_digest,
-            answered=receipt.outcome.answered,
-        )
+        check_believable(study, receipt.outcome)
     except Refused:
         raise DataCorrupt(f"{where}: the outcome does not bear the guardian's signature") from None
 
 
-def uncovered(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, list[int]]:
+def uncovered(study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, list[int]]:
     """Seats with charges that no receipt covers, and the numbers of those batches.
 
     A receipt that may be true covers the batches up to the latest that its party knew of when it signed: its total is
@@ -165,7 +156,7 @@ def uncovered(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) 
 
 
 def check_covered(
-    study: Study, evidence: ReleaseEvidence, receipts: list[Receipt], *, unproven: Collection[str]
+    study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt], *, unproven: Collection[str]
 ) -> dict[str, list[int]]:
     """The seats with charges that no receipt proves, with their batches. Raises Refused("unproven_charges").
 
@@ -197,7 +188,9 @@ def in_words(batches: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
-def standings(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, dict[str, int | None]]:
+def standings(
+    study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]
+) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
     The difference is to the charges of the batches up to the latest that it gave a receipt for; batches_unproven:

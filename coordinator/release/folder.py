@@ -23,8 +23,8 @@ from protocols import reading
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
 from protocols.reading import JSON_BYTES, read_bytes
-from protocols.study.file import read_study
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
@@ -37,7 +37,7 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 class Released:
     """What was released: study, labels and reinforced labels."""
 
-    study: Study
+    study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
 
@@ -49,9 +49,7 @@ class Released:
 
 def read_released(folder: Path) -> Released:
     """Study and labels of a release. Raises DataCorrupt where they do not fit, InvalidInput for another study file."""
-    study = read_study(folder / STUDY_FILE)
-    if study.terms is None:
-        raise DataCorrupt(f"{STUDY_FILE} has no [terms]; a release is of a study between organisations")
+    study = read_deployed(folder / STUDY_FILE)
     labels, reinforced = read_labels(folder, classes=study.classes)
     if len(labels) != study.terms.pool_size:
         raise DataCorrupt(f"labels of {len(labels)} queries; the study's pool has {study.terms.pool_size}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import os
 import shutil
 import tempfile
@@ -35,6 +34,7 @@ from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.votes import ABSTAIN
+from runtime.distribution import installed_version
 
 
 def make_release(
@@ -59,8 +59,6 @@ def make_release(
     Refused, StorageFailed; nothing remains then.
     """
     terms = labelled.study.terms
-    if terms is None:
-        raise InvalidInput(f"study {labelled.study.name!r} has no [terms]; allowed: a study between organisations")
     if out.exists():
         raise InvalidInput(f"{out} exists; allowed: a folder that does not, so that no release is overwritten")
     signed_by = identify(certificate, authority=authority, now=now, role="coordinator")
@@ -110,7 +108,7 @@ def _write(
     before = [_earlier(path, authority, now) for path in earlier]
     stated = stated_facts(
         created=now.isoformat(),
-        software=importlib.metadata.version("conclave"),
+        software=installed_version(),
         stop=labelled.stop,
         left_out=labelled.refusals,
         differences=labelled.differences,
@@ -158,7 +156,6 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
 def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
     """Writes the student's files; its figures."""
     pool: Float32[ndarray, "queries ..."] = read_array(labelled.pool)
-    assert labelled.study.terms is not None  # make_release checked it
     if pool_digest(pool) != labelled.study.terms.pool_sha256:
         raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
     exported = export_student(trained.student, pool, part)

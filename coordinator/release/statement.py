@@ -26,8 +26,9 @@ from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import PARAMETERS, check_view
+from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
-from protocols.study.study import ADJACENCY, Study, party_of
+from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"
@@ -40,7 +41,7 @@ class Facts:
     stated: what only the coordinator says, see `stated_facts`; earlier: statements of earlier releases.
     """
 
-    study: Study
+    study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     evidence: ReleaseEvidence
@@ -79,8 +80,6 @@ def statement(facts: Facts) -> dict[str, Any]:
     """The statement. Raises InvalidInput for a named hospital that is not on the roster."""
     study = facts.study
     terms = study.terms
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
     labels, about = facts.labels, protection_of(study)
     made = {
         "format": FORMAT,
@@ -104,7 +103,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "adjacency": ADJACENCY,
             "view": study.view,
             "view_in_words": f"whoever sees {about.view_in_words}.",
-            "confidentiality": study.confidentiality.level,
+            "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
             "name": study.mechanism_name,
@@ -147,7 +146,7 @@ def statement(facts: Facts) -> dict[str, Any]:
     return made
 
 
-def noise_distance(study: Study) -> float:
+def noise_distance(study: DeployedStudy) -> float:
     """Total variation distance of all labels that may be released from those of ideal noise."""
     if study.view == "histogram" and study.lattice is None:
         return 0.0

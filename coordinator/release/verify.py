@@ -7,7 +7,6 @@ it listed all earlier releases. Everything that it can, fails at one altered byt
 from __future__ import annotations
 
 import datetime
-import importlib.metadata
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.reading import JSON_BYTES, read_bytes
+from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 # Another machine's float64 functions may differ in the last digits.
@@ -236,7 +236,7 @@ def _covered(
 
 
 def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bool, str]:
-    if stated["software"] != importlib.metadata.version("conclave"):
+    if stated["software"] != installed_version():
         return (
             True,
             f"made by version {stated['software']}, which words them otherwise: their hashes alone were checked",

@@ -10,7 +10,8 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import hidden
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class LabelledStudy:
     were last left out; differences: party to nano-units by which its own ledger may stand higher.
     """
 
-    study: Study
+    study: DeployedStudy
     ledger: Path
     pool: Path
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -34,11 +35,11 @@ class LabelledStudy:
     differences: Mapping[str, int]
 
 
-def check_labelled_here(study: Study) -> None:
+def check_labelled_here(study: DeployedStudy) -> None:
     """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
-    querier = study.confidentiality.querier
-    if querier is not None:
+    level = study.confidentiality
+    if level.hides_queries:
         raise InvalidInput(
-            f"{querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; allowed: a study "
-            "that is labelled here"
+            f"{hidden(level).querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; "
+            "allowed: a study that is labelled here"
         )

@@ -26,8 +26,8 @@ from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
 from protocols.ledger.database import Database
 from protocols.reading import parse_json
-from protocols.study.file import read_study
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
 
@@ -110,7 +110,7 @@ class Store:
         """The audit log, checked. Raises DataCorrupt at the first entry that does not fit."""
         return list(self.trail.entries())
 
-    def add_study(self, study: Study) -> None:
+    def add_study(self, study: DeployedStudy) -> None:
         """Records a study whose files are in place. Raises InvalidInput if the name or its terms are taken."""
         with self._database.transaction():
             rows = self._database.rows(
@@ -125,14 +125,14 @@ class Store:
         """Name to digest of all studies."""
         return dict(self._database.rows("SELECT name, digest FROM study ORDER BY created_s, name"))
 
-    def study(self, name: str) -> Study:
+    def study(self, name: str) -> DeployedStudy:
         """A study from its file, whose digest must be the recorded one. Raises InvalidInput, DataUnavailable."""
         digest = self.studies().get(name)
         if digest is None:
             known = ", ".join(self.studies()) or "none yet; see study create"
             raise DataUnavailable(f"there is no study {name[:80]!r}; allowed: {known}")
         path = self.home.study(name) / "study.toml"
-        study = read_study(path)
+        study = read_deployed(path)
         if study.digest != digest:
             raise InvalidInput(f"{path} was changed since the study was created; allowed: the file as it was")
         return study

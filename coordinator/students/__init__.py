@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from protocols.errors import InvalidInput
+from runtime.distribution import install
 
 if TYPE_CHECKING:
     from coordinator.students.student import StudentKind
@@ -36,7 +37,7 @@ def student_kind(name: str, *, device: str = "auto") -> StudentKind:
         if extra is None:
             raise
         raise InvalidInput(
-            f"student {name!r} needs {missing.name}, which is not installed: pip install 'conclave[{extra}]'"
+            f"student {name!r} needs {missing.name}, which is not installed: {install(extra)}"
         ) from missing
     kind: StudentKind = make(device=device)
     return kind

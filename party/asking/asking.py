@@ -33,7 +33,8 @@ from protocols.levels.hidden_queries.querier import PrivateQueries, check_same_q
 from protocols.levels.level import code_of
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.wire.guardian.line import GuardianLine, conversation
@@ -70,26 +71,22 @@ def line_of(home: PartyHome, *, guardian: str) -> Line:
     )
 
 
-def check_querier(study: Study, party: str) -> None:
-    """Raises InvalidInput for a study without terms, Refused for one that this party may not ask in, or no more."""
-    terms, querier = study.terms, study.confidentiality.querier
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    if querier != party:
-        raise Refused(
-            Code.NOT_QUERIER, f"{party!r} asks in study {study.name!r}; allowed: {querier or 'its coordinator'}"
-        )
+def check_querier(study: DeployedStudy, party: str) -> None:
+    """Raises Refused for a study that this party may not ask in, or no more."""
+    terms, asks = study.terms, study.who_asks
+    if not study.confidentiality.hides_queries or asks != party:
+        raise Refused(Code.NOT_QUERIER, f"{party!r} asks in study {study.name!r}; allowed: {asks}")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
 
 
-def ledger_path(home: PartyHome, study: Study) -> Path:
+def ledger_path(home: PartyHome, study: DeployedStudy) -> Path:
     """Where a querying party keeps what it asked."""
     return home.study_folder(study.digest) / "asked.sqlite"
 
 
 def ask(
-    study: Study,
+    study: DeployedStudy,
     queries: Float32[ndarray, "queries ..."],
     line: Line,
     *,
@@ -103,7 +100,6 @@ def ask(
     before anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
     """
     terms = study.terms
-    assert terms is not None  # check_querier lets no other through
     if len(queries) > terms.pool_size:
         raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, as the terms say")
     absent = _absent(study, line)
@@ -126,7 +122,7 @@ def ask(
         return coordinator.label(aggregation.positions, on_batch=on_batch)
 
 
-def reserved(study: Study, ledger: Path) -> Int64[ndarray, " parties"]:
+def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
     """What of a labelling's `spent` is reserved and may never be charged: nano-units, seat by seat."""
     with Ledger(ledger) as own:
         balances = own.balances()
@@ -136,8 +132,7 @@ def reserved(study: Study, ledger: Path) -> Int64[ndarray, " parties"]:
 class Relayed:
     """A transport to the seats of a study over an operator's hub. Whose answer it is, its party's signature says."""
 
-    def __init__(self, study: Study, line: Line, ledger: Ledger, relay: RelayLine) -> None:
-        assert study.terms is not None  # only such a study is asked in over a line
+    def __init__(self, study: DeployedStudy, line: Line, ledger: Ledger, relay: RelayLine) -> None:
         self._study = study
         self._line = line
         self._ledger = ledger
@@ -192,7 +187,7 @@ def _relay(line: Line) -> AbstractContextManager[RelayLine]:
     return RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority)
 
 
-def _absent(study: Study, line: Line) -> str:
+def _absent(study: DeployedStudy, line: Line) -> str:
     """Why the guardian is not there, "" where it is. Raises Refused for one that is not the study's."""
     try:
         with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
@@ -202,7 +197,7 @@ def _absent(study: Study, line: Line) -> str:
 
 
 @contextmanager
-def _dial(study: Study, line: Line) -> Iterator[Channel]:
+def _dial(study: DeployedStudy, line: Line) -> Iterator[Channel]:
     with conversation(study, _to_guardian(line), carry_to_guardian, purpose="batch") as (stream, _):
         yield stream
 

@@ -13,7 +13,8 @@ from numpy import ndarray
 from party.asking.improvement import Improvement
 from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise
 from protocols.labelling.coordinator import Labelling
-from protocols.study.study import ADJACENCY, Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
 
 Figures = Mapping[str, Any]
@@ -33,7 +34,7 @@ ELSEWHERE = (
 
 
 def ask_figures(
-    study: Study,
+    study: DeployedStudy,
     labelling: Labelling,
     improved: Improvement | None,
     *,
@@ -42,7 +43,6 @@ def ask_figures(
 ) -> dict[str, Any]:
     """All figures of a report, as JSON has them. reserved: nano-units of `labelling.spent` that are not settled."""
     terms = study.terms
-    assert terms is not None  # nobody asks in a study without terms
     most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
     labels = labelling.labels
     answered = labels[labels >= 0]
@@ -57,7 +57,7 @@ def ask_figures(
         "classes": dict(zip(terms.class_names, np.bincount(answered, minlength=study.classes).tolist(), strict=True)),
         "stop": labelling.stop.reason,
         "left_out": dict(sorted(labelling.refusals.items())),
-        "asks": study.confidentiality.querier,
+        "asks": study.who_asks,
         "unit": study.unit,
         "adjacency": ADJACENCY,
         "view": study.view,

@@ -9,31 +9,34 @@ from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.claims import Protection, not_covered_by_approval, who_sees_votes
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import Guarded
 from protocols.study.protection import protection_of
-from protocols.study.study import Study
 from protocols.study.terms import Terms
 
 
-def _who_sees(study: Study, about: Protection) -> list[str]:
+def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
     lines = [f"Who sees     {who_sees_votes(about)}"]
     if about.level == "secure_sum":
         lines.append("             Your node signs with its key.")
-    if about.guarded:
+    level = study.confidentiality
+    if isinstance(level, Guarded):
         lines += [
             "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",
             "             that put keys of its own in their place would see every vote.",
-            f"             sealing_key {study.confidentiality.sealing_key}",
-            f"             signing_key {study.confidentiality.signing_key}",
+            f"             sealing_key {level.sealing_key}",
+            f"             signing_key {level.signing_key}",
         ]
     return lines
 
 
-def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[str]:
+def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) -> list[str]:
     """Who asks what, what this hospital does for it, and what comes out."""
-    querier, batches = study.confidentiality.querier, f"in batches of up to {study.batch_limit}, until {terms.ends}"
+    level, batches = study.confidentiality, f"in batches of up to {study.batch_limit}, until {terms.ends}"
     roster = f"{len(study.roster)} seats take part, {study.quorum} needed for each batch"
-    if querier is not None:
+    if level.hides_queries:
+        querier = level.who_asks(terms.coordinator)
         return [
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
@@ -54,11 +57,10 @@ def _what_is_asked(study: Study, terms: Terms, *, pool_checked: bool) -> list[st
 
 
 def describe(
-    study: Study, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
+    study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast], *, pool_checked: bool
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
-    assert terms is not None  # approve lets no other through
     about = protection_of(study)
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
@@ -88,7 +90,7 @@ def describe(
     return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
 
 
-def _not_covered(study: Study, settings: PartySettings) -> list[str]:
+def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if settings.settle:
         lines.append(

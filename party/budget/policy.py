@@ -29,7 +29,7 @@ from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.transactions import Transactions
 from protocols.private_files import private_database
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS lifetime (
@@ -108,7 +108,9 @@ class Policy:
     ) -> None:
         self._database.close()
 
-    def forecast(self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap]) -> list[Forecast]:
+    def forecast(
+        self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap]
+    ) -> list[Forecast]:
         """What approving `study` would do to the caps of this data set; nothing is written.
 
         caps: by unit, from the settings; the study's own unit must have one. Raises Refused("no_lifetime_cap"),
@@ -127,7 +129,7 @@ class Policy:
         ]
 
     def approve(
-        self, study: Study, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: PartyHome
+        self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: PartyHome
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
 
@@ -168,7 +170,7 @@ class Policy:
                 )
             return forecasts
 
-    def check_approvable(self, study: Study, *, data_set: str, home: PartyHome) -> bool:
+    def check_approvable(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> bool:
         """Whether this home has approved a study already. Raises Refused as `approve` does, lifetime caps aside."""
         known = self.approval(study.digest, data_set)
         if known is None:
@@ -184,7 +186,7 @@ class Policy:
         approved = {each.study for each in self.approvals()}
         check_policy(home, approved=approved, log=self.log)
 
-    def withdraw(self, study: Study, *, data_set: str, home: PartyHome) -> None:
+    def withdraw(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> None:
         """Ends a study here for ever; its reservation stands until `release`.
 
         Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
@@ -198,7 +200,7 @@ class Policy:
                 )
                 self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
 
-    def release(self, study: Study, *, data_set: str, home: PartyHome, spent: Mapping[str, int]) -> None:
+    def release(self, study: DeployedStudy, *, data_set: str, home: PartyHome, spent: Mapping[str, int]) -> None:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
 
         spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
@@ -271,7 +273,7 @@ class Policy:
                 "write the first number into it)",
             )
 
-    def _check_one_name(self, study: Study, data_set: str, home: PartyHome) -> None:
+    def _check_one_name(self, study: DeployedStudy, data_set: str, home: PartyHome) -> None:
         """A home has one ledger of a study: under two names of the data, marks would be of the same ledger."""
         for each in self.own_approvals(home):
             if each.study == study.digest and each.data_set != data_set:

@@ -13,7 +13,7 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.errors import StorageFailed
 from protocols.ledger.ledger import Ledger
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 
 _LOCK_WAIT_S: Final = 10.0
 
@@ -30,7 +30,9 @@ class FinalSpend:
     proven: bool
 
 
-def withdraw(home: PartyHome, policy: Policy, study: Study, *, data_set: str, party: str) -> dict[str, FinalSpend]:
+def withdraw(
+    home: PartyHome, policy: Policy, study: DeployedStudy, *, data_set: str, party: str
+) -> dict[str, FinalSpend]:
     """Ends a study at this node for ever and gives back what its ledgers never spent; what each seat spent.
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
@@ -40,7 +42,7 @@ def withdraw(home: PartyHome, policy: Policy, study: Study, *, data_set: str, pa
     """
     policy.check_newest(home.path)
     policy.withdraw(study, data_set=data_set, home=home)
-    wait_s = _LOCK_WAIT_S + (study.terms.deadline_s if study.terms else 0)
+    wait_s = _LOCK_WAIT_S + study.terms.deadline_s
     final = {}
     for seat in seats_of(study, party):
         path = home.ledger(study.digest, seat)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from party.budget.policy import Approval
     from party.home import PartyHome
     from protocols.ledger.ledger import Balance
-    from protocols.study.study import Study
+    from protocols.study.deployed import DeployedStudy
 
 
 @click.group()
@@ -194,7 +194,7 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
         raise VerificationFailed(str(error)) from error
 
 
-def answers_left(study: Study, seat: str, spent: int) -> int:
+def answers_left(study: DeployedStudy, seat: str, spent: int) -> int:
     """Queries that what is left of a seat's cap affords, if all are answered."""
     import numpy as np
 
@@ -233,7 +233,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
     return rows
 
 
-def _balance(home: PartyHome, study: Study, seat: str) -> tuple[Balance, int]:
+def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance, int]:
     """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
     from protocols.ledger.ledger import Balance, Ledger
 

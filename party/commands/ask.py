@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from party.home import PartyHome
     from protocols.labelling.coordinator import Labelling
-    from protocols.study.study import Study
+    from protocols.study.deployed import DeployedStudy
     from protocols.study.terms import Terms
 
 
@@ -88,7 +88,6 @@ def ask(
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
-    assert terms is not None  # check_querier lets no other through
     line = line_of(home, guardian=check_address(guardian))
     # Whatever could fail afterwards is tried before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.path)
@@ -181,7 +180,7 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
 
 
 @contextmanager
-def _alone(home: PartyHome, study: Study) -> Iterator[None]:
+def _alone(home: PartyHome, study: DeployedStudy) -> Iterator[None]:
     """One ask a study at a time. Raises Refused("already_running")."""
     with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
         try:

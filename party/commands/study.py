@@ -19,8 +19,7 @@ from runtime.cli import EPILOG, json_option
 if TYPE_CHECKING:
     from party.budget.standing import Forecast
     from party.home import PartyHome
-    from protocols.study.study import Study
-    from protocols.study.terms import Terms
+    from protocols.study.deployed import DeployedStudy
 
 
 @click.group()
@@ -48,7 +47,7 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     from party.voting.training import deals_of
 
     settings, found = home.settings(), home.find_study(study)
-    terms = _terms(found)
+    terms = found.terms
     records = load_records(settings.data, terms)
     units = units_of(records.patients, len(records.labels))
     per_unit = np.bincount(units)
@@ -104,11 +103,11 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
     from party.budget.watermarks import remember_approval
     from party.data.pool import read_pool
     from party.voting.training import check_private
-    from protocols.study.file import read_study
+    from protocols.study.file import read_deployed
 
     settings, party = home.settings(), home.invitation().party
-    study = read_study(study_file)
-    terms = _terms(study)
+    study = read_deployed(study_file)
+    terms = study.terms
     expected = home.invitation().coordinator
     if terms.coordinator != expected:
         raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
@@ -169,13 +168,7 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
         click.echo(f"teachers of {found.name} are trained; next: conclave-party run")
 
 
-def _terms(study: Study) -> Terms:
-    if study.terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: a study between organisations")
-    return study.terms
-
-
-def _figures(study: Study, forecasts: list[Forecast]) -> dict[str, Any]:
+def _figures(study: DeployedStudy, forecasts: list[Forecast]) -> dict[str, Any]:
     return {
         "study": study.digest.hex(),
         "lifetime": [

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 
 import grpc
 from cryptography import x509
@@ -50,6 +49,7 @@ from protocols.wire.messages import (
     encode,
 )
 from runtime.allowance import Allowance
+from runtime.distribution import installed_version
 from runtime.steady_clock import SteadyClock
 
 # What a person must mend: trying again would change nothing.
@@ -67,7 +67,7 @@ _CLOCK_TOLERANCE_MS = 60_000
 # A coordinator that only sends what must be refused would fill the audit log: so many at once, and so many a day.
 _REFUSALS = 1000
 _DAY_S = 86_400.0
-_SOFTWARE = f"conclave {version('conclave')}"
+_SOFTWARE = f"conclave {installed_version()}"
 _OPTIONS = [
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
     ("grpc.max_receive_message_length", FRAME_BYTES),

@@ -21,21 +21,19 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     log.check_known(ask.seen, by="the coordinator")
     log.remember(COORDINATOR, ask.own, proof=signed)
     terms = seat.study.terms
-    if terms is not None and sender.name != terms.coordinator:
+    if sender.name != terms.coordinator:
         return _refuse(seat, Code.OTHER_COORDINATOR, f"{sender.name!r} asks; allowed: {terms.coordinator!r}")
-    if terms is not None and terms.ended(today):
+    if terms.ended(today):
         return _refuse(seat, Code.STUDY_ENDED, f"the study ended on {terms.ends}")
     try:
         request = decode(ask.envelope)
     except MalformedMessage as error:
         return _refuse(seat, Code.MALFORMED, str(error))
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
-        return _refuse(
-            seat, Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome"
-        )
-    if terms is not None and isinstance(request, VoteRequest):
+        return _refuse(seat, Code.MALFORMED, "a reply came as a request; allowed: vote_request, step_request, outcome")
+    if isinstance(request, VoteRequest):
         # Of queries that are hidden nothing comes but their number.
-        hidden = seat.study.confidentiality.querier is not None
+        hidden = seat.study.confidentiality.hides_queries
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
         if shape != allowed:
             return _refuse(seat, Code.OTHER_SHAPE, f"queries of shape {shape}; allowed: {allowed}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from party.party import Party
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Refusal, Reply, Settled
 
@@ -23,7 +23,7 @@ class ServedSeat:
     anchor: called when a charge is on disk and before anything of it leaves; what it raises keeps it from leaving.
     """
 
-    study: Study
+    study: DeployedStudy
     party: Party
     ledger: Ledger
     anchor: Callable[[], None]

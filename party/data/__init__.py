@@ -15,6 +15,7 @@ from party.data.records import Records, check_records
 from party.data.settings import DataSettings
 from protocols.errors import InvalidInput
 from protocols.study.terms import Terms
+from runtime.distribution import install
 
 Loader = Callable[[DataSettings, Terms], Records]
 
@@ -47,7 +48,7 @@ def _loader(name: str) -> Loader:
             if extra is None:
                 raise
             raise InvalidInput(
-                f"loader {name!r} needs {missing.name}, which is not installed: pip install 'conclave[{extra}]'"
+                f"loader {name!r} needs {missing.name}, which is not installed: {install(extra)}"
             ) from missing
         return loader
     installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}

@@ -23,10 +23,11 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
-from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.levels import Clear, TwoServer
 from protocols.study.queries import pool_digest
-from protocols.study.study import Seat, Study
+from protocols.study.study import Seat
 from protocols.study.terms import Terms
 
 TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
@@ -66,7 +67,7 @@ def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "cle
         consortium.stop()
 
 
-def demo_study(data: DemoData, *, unit: str = "record") -> Study:
+def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
     """The study of the demo: its noise is chosen for 4 x TEACHERS votes at EPSILON for a record."""
     terms = Terms(
         task=data.task,
@@ -80,7 +81,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
         ends="2999-12-31",
         features=data.features,
     )
-    return Study(
+    return DeployedStudy(
         name="demo",
         classes=2,
         mechanism_name="confident_gnmax",
@@ -97,7 +98,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> Study:
         stop="first-exhausted",
         quorum=4,
         participation_name="all",
-        confidentiality=CLEAR,
+        confidentiality=Clear(),
         roster=tuple(Seat(party=name, epsilon=EPSILON, delta=DELTA, weight=1.0, rate=1.0) for name in HOSPITALS),
         terms=terms,
     )
@@ -140,7 +141,7 @@ def in_words(figures: Mapping[str, Any]) -> str:
 class LocalConsortium:
     """A coordinator and four hospitals on this machine: the folder, the processes that run, and the steps."""
 
-    def __init__(self, folder: Path, data: DemoData, study: Study, say: Say) -> None:
+    def __init__(self, folder: Path, data: DemoData, study: DeployedStudy, say: Say) -> None:
         self.folder, self.data, self.study, self.say = folder, data, study, say
         self.guardian_address, self.guardian_fingerprint = "", ""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -156,8 +157,7 @@ class LocalConsortium:
             )
         )  # fmt: skip
         self.guardian_fingerprint = made["fingerprint"]
-        terms = Confidentiality(
-            level="two_server",
+        terms = TwoServer(
             units=64,
             abstention=False,
             guardian="guardian",
@@ -246,7 +246,7 @@ class LocalConsortium:
             "records": {name: len(rows) for name, rows in self.data.rows.items()},
             "unit": self.study.unit,
             "view": self.study.view,
-            "confidentiality": self.study.confidentiality.level,
+            "confidentiality": self.study.confidentiality.name,
             "epsilon": EPSILON,
             "delta": DELTA,
             "epsilon_of_a_patient_at_all_hospitals": several[-1]["guarantee"]["epsilon"],

@@ -19,6 +19,7 @@ from party.data.settings import DataSettings
 from party.data.tables import table_records
 from protocols.errors import DataUnavailable
 from protocols.study.terms import Feature, Terms
+from runtime.distribution import install
 
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 _FILES = "heart_disease/processed.{}.data"
@@ -85,8 +86,8 @@ def _breasts() -> DemoData:
         from sklearn.datasets import load_breast_cancer
     except ModuleNotFoundError:
         raise DataUnavailable(
-            "the demo needs the four hospitals' heart disease data (--data-dir) or scikit-learn: pip install "
-            "'conclave[party,coordinator,sklearn]'"
+            "the demo needs the four hospitals' heart disease data (--data-dir) or scikit-learn: "
+            + install("party", "coordinator", "sklearn")
         ) from None
     bunch = load_breast_cancer()
     names = [str(name).replace(" ", "_") for name in bunch.feature_names[:10]]

@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Final
 
 from protocols.errors import InvalidInput
+from runtime.distribution import install
 
 if TYPE_CHECKING:
     from party.teachers.teacher import TeacherKind
@@ -47,7 +48,7 @@ def teacher_kind(name: str, *, device: str = "auto") -> TeacherKind:
         if extra is None:
             raise
         raise InvalidInput(
-            f"teacher {name!r} needs {missing.name}, which is not installed: pip install 'conclave[{extra}]'"
+            f"teacher {name!r} needs {missing.name}, which is not installed: {install(extra)}"
         ) from missing
     kind: TeacherKind = make(device=device)
     return kind

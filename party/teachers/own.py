@@ -26,6 +26,7 @@ from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import open_file
+from runtime.distribution import install
 from runtime.files import write_atomically
 
 ENTRY_POINTS: Final = "conclave.teachers"
@@ -115,7 +116,7 @@ def kind_of(name: str) -> TeacherKind:
         try:
             from party.teachers.onnx_file import onnx
         except ModuleNotFoundError as missing:
-            raise InvalidInput(f"teacher 'onnx' needs {missing.name}: pip install 'conclave[onnx]'") from missing
+            raise InvalidInput(f"teacher 'onnx' needs {missing.name}: {install('onnx')}") from missing
         return onnx(device="cpu")
     return trained_kind(name, setting="teachers.kind", others=("onnx",))
 

@@ -24,14 +24,13 @@ from protocols.crypto.identity import PEM_BYTES, key_from_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.ballot import PrivateModel
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
-from protocols.levels.table import ballot_of
+from protocols.levels.table import Means, ballot_of
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
-from protocols.study.study import Study
 
 OnEvent = Callable[[str, dict[str, str | int]], None]
 
@@ -44,7 +43,7 @@ class _Voter:
     """
 
     policy: Policy
-    study: Study
+    study: DeployedStudy
     seat: str
     data_set: str
     ledger: Ledger
@@ -142,7 +141,7 @@ class Answering:
         studies: dict[bytes, list[TeacherProcess]] = {}
         for seat in seats:
             key = seat.study.digest, seat.party.name
-            if key not in self._warmed and seat.study.confidentiality.querier is None:  # else no teacher is asked
+            if key not in self._warmed and not seat.study.confidentiality.hides_queries:  # else no teacher is asked
                 self._warmed.add(key)
                 studies.setdefault(seat.study.digest, []).append(self._open[key][1])
         if studies:
@@ -172,11 +171,10 @@ class Answering:
     def _failed(self, study: bytes, error: ConclaveError) -> None:
         self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
 
-    def _seat(self, study: Study, name: str) -> ServedSeat:
+    def _seat(self, study: DeployedStudy, name: str) -> ServedSeat:
         known = self._open.get((study.digest, name))
         if known is not None:
             return known[0]
-        assert study.terms is not None  # approve lets no other through
         teachers = TeacherProcess(
             self._home.teachers(study.digest, name),
             study=study.digest,
@@ -192,13 +190,13 @@ class Answering:
         if mark != Mark() and not path.exists():
             raise rolled_back(name, mark)
         ledger = Ledger(path)
-        key = key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)) if study.confidentiality.signs else None
         voter = _Voter(self._policy, study, name, data_set, ledger, teachers, pool)
-        private = None
-        if study.confidentiality.querier is not None:
-            assert key is not None  # parties sign in such a study
-            file = self._home.teachers(study.digest, name) / PRIVATE_FILE
-            private = PrivateModel(lambda: _private_model(file, study, self._on_event), voter.admit, key)
+        file = self._home.teachers(study.digest, name) / PRIVATE_FILE
+        means = Means(
+            key=lambda: key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)),
+            load=lambda: _private_model(file, study, self._on_event),
+            admit=voter.admit,
+        )
         try:
             check_believed(ledger, mark, seat=name)
             party = Party(
@@ -209,14 +207,7 @@ class Answering:
                 coins_from=system_source if study.participation_name == "secret" else None,
                 settles=self._settings.settle,
                 on_failure=lambda why: self._on_event("could_not_vote", {"seat": name, "reason": why[:500]}),
-                ballot=ballot_of(
-                    study,
-                    name,
-                    ledger=ledger,
-                    source=system_source,
-                    key=key,
-                    private=private,
-                ),
+                ballot=ballot_of(study, name, ledger=ledger, source=system_source, means=means),
             )
         except BaseException:
             ledger.close()
@@ -238,7 +229,7 @@ def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]])
         before = seats
 
 
-def _private_model(file: Path, study: Study, on_event: OnEvent) -> QuantisedModel:
+def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> QuantisedModel:
     """The private model of a seat, as it answers. Raises Refused("no_teachers")."""
     try:
         return quantise(load_model(file), precision_of(study))

@@ -25,7 +25,7 @@ from protocols.levels.hidden_queries.dealing import check_architecture, precisio
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.model import Model
 from protocols.private_files import private_folder, tighten
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
 from runtime.files import write_atomically
 
 
@@ -42,7 +42,7 @@ class Deal:
         return [int(count) for count in np.bincount(self.teacher, minlength=teachers)]
 
 
-def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal]:
+def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> list[Deal]:
     """The deal of each of a party's seats. Raises InvalidInput, also for a patient in two groups or unknown groups."""
     seats = seats_of(study, party)
     grouped = seats != (party,)
@@ -75,15 +75,13 @@ def deals_of(records: Records, study: Study, party: str, seed: int) -> list[Deal
 
 
 def train(
-    home: PartyHome, settings: PartySettings, study: Study, party: str, *, say: Callable[[str], None]
+    home: PartyHome, settings: PartySettings, study: DeployedStudy, party: str, *, say: Callable[[str], None]
 ) -> list[tuple[str, list[int]]]:
     """Trains all teachers of a party's seats that are not there yet; returns records per teacher of each seat.
 
     Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is whole or absent.
     """
     terms = study.terms
-    if terms is None:
-        raise InvalidInput(f"study {study.name!r} has no [terms]; allowed: one between organisations")
     check_private(study, settings)
     kind = kind_of(settings.teachers.kind)
     say(f"reading {settings.data.path}")
@@ -100,7 +98,7 @@ def train(
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
         private = None
-        if study.confidentiality.querier is not None:
+        if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         _write(folder, teachers, manifest, private)
         say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
@@ -112,7 +110,7 @@ def _teachers(
     settings: TeacherSettings,
     records: Records,
     each: Deal,
-    study: Study,
+    study: DeployedStudy,
     say: Callable[[str], None],
 ) -> list[Teacher]:
     if settings.kind == "onnx":
@@ -130,7 +128,7 @@ def _teachers(
     return teachers
 
 
-def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
+def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) -> None:
     """Each teacher answers a few of the records with class ids. Raises InvalidInput."""
     few = records.inputs[: min(3, len(records.inputs))]
     for number, teacher in enumerate(teachers):
@@ -139,16 +137,16 @@ def _check(teachers: Sequence[Teacher], records: Records, study: Study) -> None:
             raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
 
 
-def check_private(study: Study, settings: PartySettings) -> None:
+def check_private(study: DeployedStudy, settings: PartySettings) -> None:
     """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
-    if study.confidentiality.querier is not None and settings.teachers.kind not in PRIVATE:
+    if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
             "hides its queries, and other models cannot be computed on them"
         )
 
 
-def _private(teacher: Teacher, inputs: np.ndarray, study: Study, say: Callable[[str], None]) -> Model:
+def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Callable[[str], None]) -> Model:
     """The teacher as it answers hidden queries. Raises InvalidInput where it does not fit what was agreed."""
     model = teacher.private_model(classes=study.classes)
     precision = precision_of(study)

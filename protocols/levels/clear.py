@@ -24,7 +24,7 @@ class ClearBallot(Ballot):
         """The coordinator's word is enough: it is trusted with votes and labels."""
 
 
-class Clear(Aggregation):
+class ClearAggregation(Aggregation):
     """Counts votes and draws all noise from `noise`: integer noise for a study with units, real-valued otherwise.
 
     It must be cryptographic where labels are released for real.

@@ -43,6 +43,7 @@ from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.weighted_sums import guardian_sums
 from protocols.noise import lattice_noise
 from protocols.refusals.code import Code
+from protocols.study.levels import guarded
 from protocols.study.study import Study
 
 _COORDINATOR = "coordinator"
@@ -69,14 +70,14 @@ class Guardian:
         noise_source: RandomSource | None = None,
     ) -> None:
         """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
-        terms = study.confidentiality
+        terms = guarded(study.confidentiality)
         public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
         if public != (terms.sealing_key, terms.signing_key):
             raise InvalidInput(
                 f"the guardian's keys are not those of study {study.name!r}; allowed: sealing_key and "
                 "signing_key of its [confidentiality]"
             )
-        self._study = study
+        self._study, self._units = study, terms.units
         self._ledger = ledger
         self._sealing_key = sealing_key
         self._signing_key = signing_key
@@ -181,16 +182,14 @@ class Guardian:
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         seed = ledger.noted(submission.request, _NOISE_SEED)
         assert seed is not None  # noted when the submission was accepted
-        lattice = study.lattice
-        assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=lattice.units)
+        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
         bit, label = server_noise(study, noise, queries=len(ids))
         answered = guardian_side(
             channel,
             sums,
             label_noise=label,
             threshold_noise=bit,
-            threshold=study.threshold_units(second_round=submission.second_round) is not None,
+            threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
             source=self._source,
         )
         voted = {study.roster[seat].party for seat, good in zip(seats.tolist(), valid.tolist(), strict=True) if good}

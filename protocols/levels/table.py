@@ -1,81 +1,92 @@
-"""The levels of confidentiality by name: the party's side and the coordinator's. Adding one: a file and two lines."""
+"""What runs at each level of confidentiality, at the party and at the coordinator. Adding one: a file and two cases."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import InvalidInput
+from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear, ClearBallot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.hidden_queries.ballot import PrivateBallot, PrivateModel
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.level import Aggregation, Ballot
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.conversation import check_outcome
 from protocols.noise import cryptographic, lattice_noise
+from protocols.refusals.code import Code
+from protocols.study.levels import Clear, Guarded, HiddenQueries, SecureSum, TwoServer
+from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
+from protocols.wire.messages import Outcome
 
 # Opens a channel to the study's guardian for one batch.
 Dial = Callable[[], AbstractContextManager[Channel]]
 
 
-def ballot_of(
-    study: Study,
-    seat: str,
-    *,
-    ledger: Ledger,
-    source: RandomSource,
-    key: ec.EllipticCurvePrivateKey | None,
-    private: PrivateModel | None = None,
-) -> Ballot:
-    """A seat's side of the study's level.
+def _no_model() -> QuantisedModel:
+    raise Refused(Code.NO_TEACHERS, "there is no private model of this study")
 
-    ledger: the seat's; source: must be the operating system's on a node; key: the party's, of its certificate, for
-    `secure_sum` alone; private: where a querier asks. Raises InvalidInput if one is missing.
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a node has for the levels that need it.
+
+    key: gives the private key of the party's certificate, which signs; load, admit: see PrivateModel, where queries are
+    hidden.
     """
-    match study.confidentiality.level:
-        case "secure_sum":
-            if key is None:
-                raise InvalidInput("the party's key is missing; level 'secure_sum' needs it for signatures")
-            return SummedBallot(study, seat, ledger=ledger, key=key, source=source)
-        case "two_server" if study.confidentiality.querier is not None:
-            if private is None:
-                raise InvalidInput("the private model is missing; a study with a querier is answered by one")
-            return PrivateBallot(study, seat, private=private, source=source)
-        case "two_server":
-            return SharedBallot(study, seat, source=source)
-        case "clear":
+
+    key: Callable[[], ec.EllipticCurvePrivateKey] = field(repr=False)
+    load: Callable[[], QuantisedModel] = _no_model
+    admit: Callable[[QueryBatch], None] = lambda batch: None
+
+
+def ballot_of(study: Study, seat: str, *, ledger: Ledger, source: RandomSource, means: Means) -> Ballot:
+    """A seat's side of the study's level. ledger: the seat's; source: must be the operating system's on a node.
+
+    Raises InvalidInput for a key that is not the seat's, and what `means.key` raises.
+    """
+    match study.confidentiality:
+        case Clear():
             return ClearBallot()
-        case level:
-            raise InvalidInput(f"level is {level!r}; allowed: clear, secure_sum, two_server")
+        case SecureSum():
+            return SummedBallot(study, seat, ledger=ledger, key=means.key(), source=source)
+        case TwoServer():
+            return SharedBallot(study, seat, source=source)
+        case HiddenQueries():
+            private = PrivateModel(means.load, means.admit, means.key())
+            return PrivateBallot(study, seat, private=private, source=source)
 
 
 def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> Aggregation:
     """The coordinator's side of the study's level, with all noise from `source`, which must be the operating system's.
 
-    dial: for `two_server`. Raises InvalidInput if it is missing.
+    dial: for a level with a guardian. Raises InvalidInput if it is missing, or if another organisation asks.
     """
-    match study.confidentiality.level:
-        case "secure_sum":
-            return SecureSum()
-        case "two_server" if study.confidentiality.querier is not None:
-            raise InvalidInput(
-                f"{study.confidentiality.querier!r} asks in study {study.name!r}, about records that it alone has; a "
-                "coordinator only relays"
-            )
-        case "two_server":
+    match study.confidentiality:
+        case Clear(units=units):
+            return ClearAggregation(cryptographic(source) if units is None else lattice_noise(source, units=units))
+        case SecureSum():
+            return SummedAggregation()
+        case TwoServer(guardian=guardian):
             if dial is None:
-                raise InvalidInput(
-                    f"no guardian is named; level 'two_server' needs the address of {study.confidentiality.guardian!r}"
-                )
-            return TwoServer(dial, source=source)
-        case "clear":
-            lattice = study.lattice
-            return Clear(cryptographic(source) if lattice is None else lattice_noise(source, units=lattice.units))
-        case level:
-            raise InvalidInput(f"level is {level!r}; allowed: clear, secure_sum, two_server")
+                raise InvalidInput(f"no guardian is named; level 'two_server' needs the address of {guardian!r}")
+            return SharedAggregation(dial, source=source)
+        case HiddenQueries(querier=querier):
+            raise InvalidInput(
+                f"{querier!r} asks in study {study.name!r}, about records that it alone has; a coordinator only relays"
+            )
+
+
+def check_believable(study: Study, outcome: Outcome) -> None:
+    """Raises Refused("unsigned_outcome") where the study has a guardian and the outcome does not bear its signature."""
+    level = study.confidentiality
+    if isinstance(level, Guarded):
+        check_outcome(outcome, key=bytes.fromhex(level.signing_key))

@@ -151,7 +151,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.WIRE_VERSION: Meaning(
             "no common version of the wire",
-            "install a version of conclave that the coordinator also speaks",
+            "install a version of conclave-pate that the coordinator also speaks",
             NODE | OPERATOR | GUARDIAN,
         ),
         Code.NO_HELLO: Meaning("the first frame was not a Hello", "update the node", BOTH),

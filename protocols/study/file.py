@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
-from protocols.study.level_terms import Confidentiality
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import LEVELS, Confidentiality, Level
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 
 
-def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
-    """A study from its TOML file. keys: what a party's seats name as signing_key where the file leaves it out.
+def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> DeployedStudy:
+    """A study between organisations from its TOML file. Raises InvalidInput as read_study does, and without [terms]."""
+    study = read_study(path, keys=keys)
+    if not isinstance(study, DeployedStudy):
+        raise InvalidInput(f"{path} has no [terms]; allowed: a study between organisations")
+    return study
 
-    Raises InvalidInput for a missing, unknown or mistyped key, naming it."""
+
+def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
+    """A study from its TOML file; a DeployedStudy if it has [terms].
+
+    keys: a party's signing_key, where the file leaves out that of its seats.
+    Raises InvalidInput for a missing, unknown or mistyped key, naming it.
+    """
     try:
         table = read_toml(path)
     except (DataUnavailable, InvalidInput) as error:
@@ -27,6 +38,7 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
     seats = table.pop("party", [])
     if not (isinstance(seats, list) and all(isinstance(seat, dict) for seat in seats)):
         raise InvalidInput(f"study file {path}: parties must be [[party]] tables")
+    named_keys = {number: seat.pop("signing_key") for number, seat in enumerate(seats) if "signing_key" in seat}
     roster = tuple(Seat(**_typed(Seat, seat, path)) for seat in seats)
     terms = table.get("terms")
     if terms is not None:
@@ -41,10 +53,18 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
     if level is not None:
         if not isinstance(level, dict):
             raise InvalidInput(f"study file {path}: confidentiality is {level!r}; allowed: a table [confidentiality]")
-        table["confidentiality"] = Confidentiality(**_typed(Confidentiality, level, path))
-        if table["confidentiality"].signs:
-            roster = tuple(replace(seat, signing_key=seat.signing_key or keys(party_of(seat.party))) for seat in roster)
-    return Study(**_typed(Study, {**table, "roster": roster}, path))
+        name = level.pop("level", None)
+        kind = LEVELS.get(str(name))
+        if kind is None:
+            raise InvalidInput(f"study file {path}: level is {name!r}; allowed: {', '.join(LEVELS)}")
+        if "seat_keys" in level or (named_keys and not kind.signs):
+            raise InvalidInput(f"study file {path}: keys of seats; allowed: signing_key of a [[party]] that signs")
+        if kind.signs:
+            found = (named_keys.get(at) or keys(party_of(seat.party)) for at, seat in enumerate(roster))
+            level["seat_keys"] = tuple(key or "" for key in found)
+        table["confidentiality"] = kind(**_typed(kind, level, path))
+    kind_of_study = Study if terms is None else DeployedStudy
+    return kind_of_study(**_typed(kind_of_study, {**table, "roster": roster}, path))
 
 
 def write_study(study: Study) -> str:
@@ -54,7 +74,10 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
-    seats, terms, level = values.pop("roster"), values.pop("terms"), values.pop("confidentiality")
+    seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
+    for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # none where nobody signs
+        seat["signing_key"] = key
+    level = {"level": study.confidentiality.name, **level}
     lines = [*lines_of(values), "", "[confidentiality]", *lines_of(level)]
     if terms is not None:
         features = terms.pop("features")
@@ -104,7 +127,7 @@ _PLAIN: dict[str, type] = {
     "float": float,
     "bool": bool,
     "Terms": Terms,
-    "Confidentiality": Confidentiality,
+    "Confidentiality": Level,
 }
 _ELEMENTS: dict[str, type] = {
     "tuple[str, ...]": str,

@@ -1,8 +1,8 @@
-"""Whether a study fits its level of confidentiality: view, weights, who may leave, and what a ring must hold."""
+"""Whether a study fits a level of confidentiality: view, weights, who may leave, and what a ring must hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import ceil
 from typing import TYPE_CHECKING
@@ -10,37 +10,73 @@ from typing import TYPE_CHECKING
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from jaxtyping import Float64
+from numpy import ndarray
 
 from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
 from protocols.crypto.masked_ring import MOST_CELLS
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-
-# The pool digest of a study with hidden queries.
-NO_POOL = "0" * 64
-
-if TYPE_CHECKING:  # a study checks itself here
-    from protocols.study.study import Study
+from protocols.mechanisms import Mechanism
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
 
 
-def check_level(study: Study) -> None:
-    """Raises InvalidInput unless the study fits the level: view, noise, weights and ring."""
-    terms = study.confidentiality
-    level, units = terms.level, terms.units
-    view = {"secure_sum": "histogram", "two_server": "label"}.get(level, study.view)
+class AnyStudy:
+    """What a level looks at in the study that wants it; Study, which is made of a level, has all of it."""
+
+    if TYPE_CHECKING:  # declared only: fields and properties of Study
+
+        @property
+        def view(self) -> str: ...
+        @property
+        def quorum(self) -> int: ...
+        @property
+        def teachers(self) -> int: ...
+        @property
+        def classes(self) -> int: ...
+        @property
+        def query_limit(self) -> int: ...
+        @property
+        def batch_limit(self) -> int: ...
+        @property
+        def stop(self) -> str: ...
+        @property
+        def participation_name(self) -> str: ...
+        @property
+        def pooled_teachers(self) -> int | None: ...
+        @property
+        def round_one(self) -> int | None: ...
+        @property
+        def sigma(self) -> float | None: ...
+        @property
+        def sigma_threshold(self) -> float | None: ...
+        @property
+        def threshold(self) -> float | None: ...
+        @property
+        def mechanism(self) -> Mechanism: ...
+        @property
+        def seats(self) -> dict[str, int]: ...
+        @property
+        def weights(self) -> Float64[ndarray, " parties"]: ...
+        @property
+        def largest_weight(self) -> float: ...
+        @property
+        def nominal_weight(self) -> float: ...
+        def total_units(self, units: int) -> int: ...
+        def threshold_units(self, units: int, *, second_round: bool) -> int | None: ...
+
+
+def check_view(study: AnyStudy, level: str, view: str) -> None:
+    """Raises InvalidInput unless the study accounts for what is seen at the level."""
     if study.view != view:
         raise InvalidInput(f"view is {study.view!r}; allowed: {view!r}, which is what is seen at level {level!r}")
-    if terms.colluders is not None and terms.colluders >= study.quorum:
-        raise InvalidInput(
-            f"confidentiality: colluders is {terms.colluders}; allowed: below the quorum of {study.quorum}, as only "
-            "the noise of the others protects anyone"
-        )
-    if units is None:
-        return
+
+
+def check_weights(study: AnyStudy, level: str, units: int) -> None:
+    """Raises InvalidInput unless votes and noise of the study are whole numbers of the level's units."""
     if study.pooled_teachers is not None:
         raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
     weights = study.weights * units
@@ -49,121 +85,91 @@ def check_level(study: Study) -> None:
             f"weights span [{study.weights.min()}, {study.weights.max()}]; allowed: multiples of 1/{units} votes, "
             "the units of this level"
         )
-    names = {seat.party.partition("/")[0] for seat in study.roster}
-    names |= set() if study.terms is None else {study.terms.coordinator}
-    if terms.guardian in names:
-        raise InvalidInput(
-            f"confidentiality: guardian is {terms.guardian!r}, the coordinator or a party of the study; allowed: "
-            "another organisation, as both shares of a vote together are the vote"
-        )
     _ = study.mechanism  # refuses one that has no integer noise
-    if level == "two_server":
-        _check_servers(study, units)
-    if terms.querier is not None:
-        _check_querier(study, terms.querier)
-    if level == "secure_sum":
-        _check_sum(study)
 
 
-def _check_sum(study: Study) -> None:
+def check_apart(fault: str, name: str, others: Iterable[str]) -> None:
+    """Raises InvalidInput, saying the fault, if an organisation is among others. others: names of seats, or its own."""
+    if name in {each.partition("/")[0] for each in others}:
+        raise InvalidInput(f"confidentiality: {fault}")
+
+
+def check_seat_keys(study: AnyStudy, level: str, keys: tuple[str, ...], *, distinct: bool) -> None:
+    """Raises InvalidInput unless every seat has a key to sign with. distinct: each its own alone."""
+    if len(keys) != len(study.seats):
+        raise InvalidInput(f"{len(keys)} keys of seats; allowed at level {level!r}: one for each of {len(study.seats)}")
+    owners: dict[tuple[int, int], str] = {}
+    for seat, key in zip(study.seats, keys, strict=True):
+        try:
+            point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)).public_numbers()
+        except ValueError:
+            raise InvalidInput(
+                f"signing_key of {seat!r} is {key[:80]!r}; allowed at level {level!r}: a compressed point of P-256 in "
+                "hexadecimal, as `study create` fills it in"
+            ) from None
+        owner = owners.setdefault((point.x, point.y), seat)
+        if distinct and owner != seat:
+            raise InvalidInput(
+                f"signing_key of {seat!r} is that of {owner!r} too; allowed at level {level!r}: a key for each seat, "
+                "for one signature must not count twice"
+            )
+
+
+def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> None:
     """Raises InvalidInput unless parties may leave and collude as the study says, and the sum fits a ring."""
     if study.stop != "first-exhausted":
         raise InvalidInput(
-            f"stop is {study.stop!r}; allowed at level 'secure_sum': first-exhausted, as every party of "
-            "the roster masks every batch"
+            f"stop is {study.stop!r}; allowed at level {level!r}: first-exhausted, as every party of the roster masks "
+            "every batch"
         )
-    _check_keys(study)
-    grouped = [seat.party for seat in study.roster if "/" in seat.party]
+    grouped = [seat for seat in study.seats if "/" in seat]
     if grouped:
         raise InvalidInput(
-            f"seat {grouped[0]!r} is a privacy group; allowed at level 'secure_sum': one seat a party: colluders are "
+            f"seat {grouped[0]!r} is a privacy group; allowed at level {level!r}: one seat a party: colluders are "
             "counted in parties"
         )
     cells = study.batch_limit * study.classes
     if cells > MOST_CELLS:
         raise InvalidInput(
-            f"batch_limit x classes is {cells}; allowed at level 'secure_sum': at most {MOST_CELLS} counts in a batch"
+            f"batch_limit x classes is {cells}; allowed at level {level!r}: at most {MOST_CELLS} counts in a batch"
         )
-    colluders, dropouts, lattice = study.confidentiality.colluders, len(study.roster) - study.quorum, study.lattice
-    assert colluders is not None
-    assert lattice is not None
+    parties = len(study.seats)
+    graph_parameters(parties=parties, dropouts=parties - study.quorum, colluders=colluders)
     assert study.sigma is not None
-    graph_parameters(parties=len(study.roster), dropouts=dropouts, colluders=colluders)
-    noise = study.sigma * lattice.units * (len(study.roster) / lattice.shares) ** 0.5
-    with _named(study):
-        check_sums(total_units=study.total_units, noise_sigma_units=noise, cells=study.query_limit * study.classes)
-
-
-def _check_keys(study: Study) -> None:
-    """Raises InvalidInput unless every seat names a key to sign with, which at secure_sum is its own alone."""
-    owners: dict[tuple[int, int], str] = {}
-    for seat in study.roster:
-        try:
-            key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(seat.signing_key or ""))
-        except ValueError:
-            raise InvalidInput(
-                f"signing_key of {seat.party!r} is {str(seat.signing_key)[:80]!r}; allowed at level 'secure_sum', and "
-                "with a querier: a compressed point of P-256 in hexadecimal, as `study create` fills it in"
-            ) from None
-        point = key.public_numbers()
-        owner = owners.setdefault((point.x, point.y), seat.party)
-        if owner != seat.party and study.confidentiality.level == "secure_sum":
-            raise InvalidInput(
-                f"signing_key of {seat.party!r} is that of {owner!r} too; allowed at level 'secure_sum': a key for "
-                "each seat, for one signature must not count twice"
-            )
-
-
-def _check_querier(study: Study, querier: str) -> None:
-    """Raises InvalidInput unless queries can be hidden: from parties with one private model, which all take part."""
-    terms = study.terms
-    for what, value, allowed in (
-        ("teachers", study.teachers, 1),
-        ("participation_name", study.participation_name, "all"),
-        ("confidentiality: abstention", study.confidentiality.abstention, False),
-        ("round_one", study.round_one, None),
-        ("terms: pool_sha256", NO_POOL if terms is None else terms.pool_sha256, NO_POOL),
-    ):
-        if value != allowed:
-            raise InvalidInput(f"{what} is {value!r}; allowed with a querier: {allowed!r}")
-    taken = {seat.party.partition("/")[0] for seat in study.roster} | {study.confidentiality.guardian}
-    if querier in taken | {None if terms is None else terms.coordinator}:
-        raise InvalidInput(
-            f"confidentiality: querier is {querier!r}, which is a party of the roster, the guardian or the "
-            "coordinator; allowed: another organisation"
+    noise = study.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
+    with _named(study, level, units):
+        check_sums(
+            total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.classes
         )
-    _check_keys(study)
 
 
-def _check_servers(study: Study, units: int) -> None:
+def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, sealing_key: str) -> None:
     """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
-    terms = study.confidentiality
-    if study.participation_name == "secret" and not terms.abstention:
+    if study.participation_name == "secret" and not abstains:
         raise InvalidInput(
             "confidentiality: abstention is false with participation 'secret'; allowed: true, as a refused abstention "
             "would show the coin"
         )
     if study.classes > MAX_CLASSES:
-        raise InvalidInput(f"classes is {study.classes}; allowed at level 'two_server': at most {MAX_CLASSES}")
-    held = len(study.roster) * study.teachers * study.batch_limit * (study.classes + 3) * 4
+        raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
+    held = len(study.seats) * study.teachers * study.batch_limit * (study.classes + 3) * 4
     if held > _MOST_HELD:
         raise InvalidInput(
             f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "
             "MiB, with a smaller batch_limit"
         )
-    assert terms.sealing_key is not None  # the level needs it
     try:
-        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(terms.sealing_key)))
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(sealing_key)))
     except ValueError:
         raise InvalidInput(
             "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
         ) from None
     mechanism = study.mechanism
-    thresholds = [study.threshold_units(second_round=second) for second in (False, True)]
+    thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
     assert study.sigma is not None  # the noise of every mechanism on a lattice
-    with _named(study):
+    with _named(study, level, units):
         check_ring(
-            total_units=study.total_units,
+            total_units=study.total_units(units),
             threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
             # Predictions may add up to 1.001 (check_predictions).
             most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
@@ -175,7 +181,7 @@ def _check_servers(study: Study, units: int) -> None:
 
 
 @contextmanager
-def _named(study: Study) -> Iterator[None]:
+def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
     """What a ring refuses, in the words of the study's file."""
     try:
         yield
@@ -183,7 +189,6 @@ def _named(study: Study) -> Iterator[None]:
         terms = {"sigma": study.sigma, "sigma_threshold": study.sigma_threshold, "threshold": study.threshold}
         named = ", ".join(f"{name} = {value:g}" for name, value in terms.items() if value is not None)
         raise InvalidInput(
-            f"{named}, with units = {study.confidentiality.units} and all weights together {study.largest_weight:g} "
-            f"votes, do not fit the arithmetic of level {study.confidentiality.level!r}; allowed: fewer units or less "
-            f"noise: {error}"
+            f"{named}, with units = {units} and all weights together {study.largest_weight:g} votes, do not fit the "
+            f"arithmetic of level {level!r}; allowed: fewer units or less noise: {error}"
         ) from None

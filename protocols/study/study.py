@@ -22,7 +22,6 @@ from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
-from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
 from protocols.mechanisms import (
     PARAMETERS,
@@ -35,10 +34,9 @@ from protocols.mechanisms import (
 )
 from protocols.noise import Noise
 from protocols.ranges import check
-from protocols.study.level_checks import check_level
-from protocols.study.level_terms import CLEAR, Confidentiality
+from protocols.study.level_checks import AnyStudy
+from protocols.study.levels import Confidentiality
 from protocols.study.stop import check_stop
-from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 
 Unit = Literal["record", "party"]
@@ -52,9 +50,7 @@ class Seat:
 
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
     one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
-    the queries in which it takes part, see participation.py; 1 where participation is "all". signing_key: at the level
-    secure_sum, and with a querier, the public key of the party's certificate, a compressed point of P-256 in
-    hexadecimal; None at others.
+    the queries in which it takes part, see participation.py; 1 where participation is "all".
     """
 
     party: str
@@ -62,11 +58,10 @@ class Seat:
     delta: float
     weight: float
     rate: float
-    signing_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
     name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
@@ -76,8 +71,7 @@ class Study:
     between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
     teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
     the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
-    confidentiality: who may see a vote; roster: one seat a party; terms: what organisations fix besides, None in a
-    simulation.
+    confidentiality: who may see a vote; roster: one seat a party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -105,7 +99,6 @@ class Study:
     participation_name: str
     confidentiality: Confidentiality
     roster: tuple[Seat, ...]
-    terms: Terms | None = None
 
     def __post_init__(self) -> None:
         for what, value in (
@@ -148,8 +141,7 @@ class Study:
                 f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
-        self._check_terms()
-        check_level(self)
+        self.confidentiality.check(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
         if (self.round_one is None) == self.mechanism.interactive:
@@ -186,19 +178,6 @@ class Study:
                 "that learn one record"
             )
 
-    def _check_terms(self) -> None:
-        terms = self.terms
-        if terms is None:
-            return
-        for seat in self.roster:
-            check_name(party_of(seat.party))
-        if len(terms.class_names) != self.classes:
-            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
-        if terms.pool_size > self.query_limit:
-            raise InvalidInput(
-                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
-            )
-
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism that the study names, with its noise."""
@@ -209,29 +188,21 @@ class Study:
             **{name: getattr(self, name) for name in PARAMETERS},
         )
 
-    @property
-    def total_units(self) -> int:
-        """The weight of all votes of the roster together, in lattice units."""
-        assert self.lattice is not None
-        return round(self.largest_weight * self.lattice.units)
+    def total_units(self, units: int) -> int:
+        """The weight of all votes of the roster together; units: lattice units a vote."""
+        return round(self.largest_weight * units)
 
-    def threshold_units(self, *, second_round: bool) -> int | None:
-        """The least whole number of lattice units that reaches a round's threshold; None where every query is
-        answered."""
-        mechanism, lattice = self.mechanism, self.lattice
-        assert lattice is not None
+    def threshold_units(self, units: int, *, second_round: bool) -> int | None:
+        """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
+        mechanism = self.mechanism
         assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
         needed = mechanism.needed(second_round=second_round)
-        return None if needed is None else ceil(needed * lattice.units)
+        return None if needed is None else ceil(needed * units)
 
     @property
     def lattice(self) -> Lattice | None:
-        """Of integer noise: one server's, or the sum of the shares of the honest parties of a quorum; None without."""
-        terms = self.confidentiality
-        if terms.units is None:
-            return None
-        shares = 1 if terms.colluders is None else self.quorum - terms.colluders
-        return Lattice(units=terms.units, shares=shares, classes=self.classes)
+        """Of integer noise, as the level has it; None for real-valued noise."""
+        return self.confidentiality.lattice(quorum=self.quorum, classes=self.classes)
 
     @cached_property
     def weights(self) -> Float64[ndarray, " parties"]:
@@ -307,16 +278,7 @@ class Study:
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
         values = asdict(self)
-        if self.terms is None:  # as before there were any
-            del values["terms"]
-        if self.confidentiality == CLEAR:  # likewise
-            del values["confidentiality"]
-        for key in ("querier", "input_bound"):
-            if "confidentiality" in values and values["confidentiality"][key] is None:
-                del values["confidentiality"][key]
-        if not self.confidentiality.signs:
-            for seat in values["roster"]:
-                del seat["signing_key"]
+        values["confidentiality"]["level"] = self.confidentiality.name
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
 

@@ -81,7 +81,7 @@ def ask_summary(result: AskResult) -> Summary:
         "unit": study.unit,
         "adjacency": ADJACENCY,
         "view": study.view,
-        "confidentiality": {"level": study.confidentiality.level, "units": study.confidentiality.units},
+        "confidentiality": {"level": study.confidentiality.name, "units": study.confidentiality.units},
         "mechanism": {"name": study.mechanism_name, **{name: getattr(study, name) for name in PARAMETERS}},
         "weights": settings.weights,
         "seeds": list(settings.seeds),

@@ -17,7 +17,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import PARAMETERS, make_mechanism, mechanism_class
 from protocols.noise import LatticeNoise, lattice_noise
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import TwoServer, guarded
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, votes_per_unit
 from simulations.ask.settings import AskSettings
@@ -44,8 +44,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         noise[name] = given if given is not None or name not in taken else share * parties
     if settings.threshold is not None and not settings.threshold <= parties:
         raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {parties} votes")
-    confidentiality = Confidentiality(
-        level="two_server",
+    confidentiality = TwoServer(
         units=units,
         abstention=False,
         guardian="guardian",
@@ -96,8 +95,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
 
 def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
     """The sum of what querying party and guardian add, each the full noise of the study; seeded, it protects nobody."""
-    units = study.confidentiality.units
-    assert units is not None  # two_server has them
+    units = guarded(study.confidentiality).units
     one, other = (lattice_noise(simulation_rng(seed, f"noise {who}").bytes, units=units) for who in ("one", "other"))
     return LatticeNoise(units, lambda count, sigma: one.draw(count, sigma) + other.draw(count, sigma))
 

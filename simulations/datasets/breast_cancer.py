@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.errors import DataUnavailable
+from runtime.distribution import install
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.split import cut
@@ -25,7 +26,7 @@ def load(request: DatasetRequest) -> Dataset:
     try:
         from sklearn.datasets import load_breast_cancer
     except ImportError as error:
-        raise DataUnavailable("breast_cancer comes with scikit-learn: pip install 'conclave[sklearn]'") from error
+        raise DataUnavailable(f"breast_cancer comes with scikit-learn: {install('sklearn')}") from error
     measured, labels = load_breast_cancer(return_X_y=True)
     labels = labels.astype(np.int64)
     sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.errors import DataUnavailable
+from runtime.distribution import install
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.split import cut
@@ -23,7 +24,7 @@ def load(request: DatasetRequest) -> Dataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise DataUnavailable("digits comes with scikit-learn: pip install 'conclave[sklearn]'") from error
+        raise DataUnavailable(f"digits comes with scikit-learn: {install('sklearn')}") from error
     images, labels = load_digits(return_X_y=True)
     inputs = (images.reshape(-1, 8, 8) / 16.0).astype(np.float32)
     labels = labels.astype(np.int64)

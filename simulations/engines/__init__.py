@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from protocols.errors import EngineFailed, InvalidInput
+from runtime.distribution import install
 
 if TYPE_CHECKING:
     from simulations.engines.engine import Engine
@@ -34,8 +35,6 @@ def open_engine(name: str, *, workers: int | None) -> Engine:
     try:
         engine_class = getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise EngineFailed(
-            f"engine {name!r} needs the package {error.name!r}; install conclave with the extra [sim]"
-        ) from error
+        raise EngineFailed(f"engine {name!r} needs the package {error.name!r}; {install('sim')}") from error
     engine: Engine = engine_class(workers=workers)
     return engine

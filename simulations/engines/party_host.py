@@ -7,6 +7,7 @@ a party is the same whichever worker its message lands in.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from protocols.crypto.identity import PEM_BYTES, key_from_pem, key_to_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.table import ballot_of
+from protocols.levels.table import Means, ballot_of
 from protocols.reading import read_bytes
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
@@ -55,15 +56,15 @@ class PartyHost:
             with Ledger(self._folder / "ledgers" / f"{self._study.seats[name]}.sqlite") as ledger:
                 secret = self._study.participation_name == "secret"
                 source = system_source if secret else None
-                ballot = ballot_of(self._study, name, ledger=ledger, source=system_source, key=self._key(name))
+                means = Means(key=partial(self._key, name))
+                ballot = ballot_of(self._study, name, ledger=ledger, source=system_source, means=means)
                 party = Party(
                     name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source, ballot=ballot
                 )
                 yield name, party.handle_bytes(request)
 
-    def _key(self, name: str) -> ec.EllipticCurvePrivateKey | None:
-        path = self._folder / "keys" / f"{self._study.seats[name]}.pem"
-        return key_from_pem(read_bytes(path, most=PEM_BYTES)) if path.exists() else None
+    def _key(self, name: str) -> ec.EllipticCurvePrivateKey:
+        return key_from_pem(read_bytes(self._folder / "keys" / f"{self._study.seats[name]}.pem", most=PEM_BYTES))
 
     def _voter(self, name: str) -> Voter:
         votes: Integer[ndarray, "teachers queries"] = self._votes[self._study.seats[name]]

@@ -67,7 +67,7 @@ class StudyPlan:
             "mechanism": study.mechanism_name,
             **{name: getattr(study, name) for name in PARAMETERS},
             "participation": study.participation_name,
-            "confidentiality": study.confidentiality.level,
+            "confidentiality": study.confidentiality.name,
             "units": study.confidentiality.units,
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,

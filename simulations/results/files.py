@@ -19,6 +19,7 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
 from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY
+from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
 from simulations.setup.experiment import write_config
@@ -89,7 +90,7 @@ def summary(result: RunResult) -> Summary:
         },
         "individualization": result.settings.individualization,
         "participation": study.participation_name,
-        "confidentiality": study.confidentiality.level,
+        "confidentiality": study.confidentiality.name,
         "units": study.confidentiality.units,
         "pooled_teachers": study.pooled_teachers,
         "weights": result.settings.weights if result.settings.individualization == "weighting" else None,
@@ -142,7 +143,7 @@ def write_results(result: RunResult, out: Path) -> Summary:
 def environment() -> Summary:
     """The machine and the versions that a run used; no user, host name or path."""
     versions = {}
-    for package in ("conclave", "numpy", "scipy", "scikit-learn", "torch", "flwr", "ray", "pyarrow", "matplotlib"):
+    for package in (DISTRIBUTION, "numpy", "scipy", "scikit-learn", "torch", "flwr", "ray", "pyarrow", "matplotlib"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -7,7 +7,6 @@ first. Noise and threshold scale with the number of votes unless they are given.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,7 +26,7 @@ from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets, parse_budgets
-from simulations.setup.levels import lattice_of, signing_keys, simulated_terms
+from simulations.setup.levels import simulated_level
 from simulations.setup.record_budgets import group_budgets, upsampling
 
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
@@ -174,9 +173,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
     teachers = 1 if pooled else settings.teachers_per_party
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
-    terms = simulated_terms(settings.confidentiality, units=settings.units, colluders=settings.colluders)
-    quorum = settings.quorum or (ceil(0.9 * len(budgets.names)) if terms.level == "secure_sum" else 1)
-    lattice = lattice_of(terms, quorum=quorum, classes=classes)
+    seats = len(budgets.names)
+    level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
+    quorum = settings.quorum or level.usual_quorum(seats)
+    lattice = level.lattice(quorum=quorum, classes=classes)
     mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale, lattice=lattice)
     account = charging_accountant(settings, mechanism)
     common: dict[str, Any] = {  # Any: keyword arguments of two functions
@@ -190,7 +190,6 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         "query_limit": queries,
         "answer_rate": settings.answer_rate,
     }
-    seats = len(budgets.names)
     pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
     rate, weight = np.ones(seats), np.ones(seats)
     if ensemble is not None:
@@ -204,7 +203,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
             settings.weights,
             **common,
             sigma=_label_noise(mechanism) / teachers**0.5,
-            units=terms.units or LATTICE,
+            units=level.units or LATTICE,
         )
     noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
     # Rounding weights down to the lattice must not push a threshold at the very top above the total.
@@ -216,7 +215,6 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         budgets.delta.tolist(),
         weight.tolist(),
         rate.tolist(),
-        signing_keys(terms, seats),
         strict=True,
     )
     study = Study(
@@ -236,8 +234,8 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         stop=check_stop(settings.stop),
         quorum=quorum,
         participation_name=pattern,
-        confidentiality=terms,
-        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r, signing_key=k) for p, e, d, w, r, k in rows),
+        confidentiality=level,
+        roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
     )
     if not mechanism.interactive or settings.round_one is not None:
         return study

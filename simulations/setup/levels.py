@@ -21,18 +21,18 @@ from protocols.crypto.discrete_gaussian import discrete_gaussian
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource, simulation_rng
+from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear, ClearBallot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.guardian import Guardian
 from protocols.levels.level import Aggregation, Ballot
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import noise_share
-from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES
-from protocols.mechanisms import Lattice
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import Clear, Confidentiality, Guarded, SecureSum, TwoServer, guarded, summed
 from protocols.study.study import Study
 
 # Lattice units a vote, where a level needs them and none are given.
@@ -41,29 +41,22 @@ UNITS = 64
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
-def simulated_terms(level: str, *, units: int | None, colluders: int | None) -> Confidentiality:
-    """The terms of a level with known keys. Raises InvalidInput for terms that do not go with it."""
-    if level == "two_server":
-        return Confidentiality(
-            level=level,
+def simulated_level(level: str, *, units: int | None, colluders: int | None, seats: int) -> Confidentiality:
+    """A level with known keys. Raises InvalidInput for colluders at a level that does not count them."""
+    if level == SecureSum.name:
+        keys = tuple(encoded_point(seat_key(position).public_key()) for position in range(seats))
+        return SecureSum(units=units or UNITS, colluders=colluders or 0, seat_keys=keys)
+    if colluders is not None:
+        raise InvalidInput(f"colluders is {colluders}; level {level!r} has no use for it: leave it out")
+    if level == TwoServer.name:
+        return TwoServer(
             units=units or UNITS,
-            colluders=colluders,
             abstention=True,
             guardian="guardian",
             sealing_key=_sealing_key().public_key().public_bytes_raw().hex(),
             signing_key=_signing_key().public_key().public_bytes_raw().hex(),
         )
-    if level == "secure_sum":
-        return Confidentiality(level=level, units=units or UNITS, colluders=colluders or 0)
-    return Confidentiality(level=level, units=units, colluders=colluders)
-
-
-def lattice_of(terms: Confidentiality, *, quorum: int, classes: int) -> Lattice | None:
-    """Of integer noise, as a study of these terms has it."""
-    if terms.units is None:
-        return None
-    shares = 1 if terms.colluders is None else max(1, quorum - terms.colluders)
-    return Lattice(units=terms.units, shares=shares, classes=classes)
+    return Clear(units=units)
 
 
 def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
@@ -72,21 +65,14 @@ def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
 
 
-def signing_keys(terms: Confidentiality, seats: int) -> list[str | None]:
-    """What the roster names for each seat: a public key at the level secure_sum."""
-    if terms.level != "secure_sum":
-        return [None] * seats
-    return [encoded_point(seat_key(position).public_key()) for position in range(seats)]
-
-
 def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) -> Ballot:
     """A seat's side of the study's level."""
     seat = study.roster[position].party
     source = simulation_rng(seed, "ballot", position).bytes
-    match study.confidentiality.level:
-        case "two_server":
+    match study.confidentiality:
+        case Guarded():
             return SharedBallot(study, seat, source=source)
-        case "secure_sum":
+        case SecureSum():
             return SummedBallot(
                 study,
                 seat,
@@ -101,8 +87,8 @@ def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) 
 
 def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggregation:
     """The coordinator's side, with a guardian in this process where the level has one. guardians: its ledger."""
-    match study.confidentiality.level:
-        case "two_server":
+    match study.confidentiality:
+        case Guarded():
             guardian = Guardian(
                 study,
                 ledger=guardians,
@@ -111,23 +97,23 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
                 source=simulation_rng(seed, "guardian").bytes,
                 noise_source=_server_source(seed, "guardian noise"),
             )
-            return TwoServer(
+            return SharedAggregation(
                 GuardianInProcess(guardian).dial,
                 source=simulation_rng(seed, "coordinator").bytes,
                 noise_source=_server_source(seed, "coordinator noise"),
             )
-        case "secure_sum":
-            return SecureSum()
+        case SecureSum():
+            return SummedAggregation()
         case _:
-            return Clear(_clear_noise(study, seed))
+            return ClearAggregation(_clear_noise(study, seed))
 
 
 def batch_noise(study: Study, *, seed: int) -> BatchNoise:
     """The noise that a live study of this seed has, batch by batch."""
-    match study.confidentiality.level:
-        case "two_server":
+    match study.confidentiality:
+        case Guarded():
             return _both_servers(study, seed)
-        case "secure_sum":
+        case SecureSum():
             return _all_shares(study, seed)
         case _:
             noise = _clear_noise(study, seed)
@@ -141,27 +127,25 @@ def _clear_noise(study: Study, seed: int) -> Noise:
 
 
 def _both_servers(study: Study, seed: int) -> BatchNoise:
-    lattice = study.lattice
-    assert lattice is not None  # the level has units
+    units = guarded(study.confidentiality).units
     seeds = [_server_source(seed, "coordinator noise"), _server_source(seed, "guardian noise")]
 
     def of_batch(voting: Bool[ndarray, " parties"]) -> Noise:
         streams = [
-            lattice_noise(expanded_source(source(NOISE_SEED_BYTES), label=label), units=lattice.units)
+            lattice_noise(expanded_source(source(NOISE_SEED_BYTES), label=label), units=units)
             for source, label in zip(seeds, (COORDINATOR_NOISE, GUARDIAN_NOISE), strict=True)
         ]
 
         def draw(count: int, sigma: float) -> Int64[ndarray, " count"]:
             return streams[0].draw(count, sigma) + streams[1].draw(count, sigma)
 
-        return LatticeNoise(lattice.units, draw)
+        return LatticeNoise(units, draw)
 
     return of_batch
 
 
 def _all_shares(study: Study, seed: int) -> BatchNoise:
-    lattice = study.lattice
-    assert lattice is not None  # the level has units
+    units = summed(study.confidentiality).units
     sources = [_share_source(seed, position) for position in range(len(study.roster))]
     sigma = noise_share(study)
 
@@ -172,7 +156,7 @@ def _all_shares(study: Study, seed: int) -> BatchNoise:
                 total += discrete_gaussian(sources[position], sigma=sigma, size=count)
             return total
 
-        return LatticeNoise(lattice.units, draw)
+        return LatticeNoise(units, draw)
 
     return of_batch
 

@@ -173,10 +173,6 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
 def _stored_inputs(settings: Experiment) -> Inputs:
     """Votes from a file; the number of parties is what the file holds."""
     assert settings.votes is not None
-    if settings.individualization == "upsampling":
-        raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
-    if mechanism_class(settings.mechanism).interactive:
-        raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
     given = settings.parties if "parties" in settings.model_fields_set else None
     stored, parties = read_votes(
         Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
@@ -193,6 +189,20 @@ def _stored_inputs(settings: Experiment) -> Inputs:
     truth = None
     if settings.labels is not None:
         truth = read_labels(settings.labels, queries=queries, classes=stored.classes)
+    return inputs_of_votes(settings, stored, parties=parties, truth=truth)
+
+
+def inputs_of_votes(
+    settings: Experiment, stored: StoredVotes, *, parties: int, truth: Int64[ndarray, " queries"] | None
+) -> Inputs:
+    """What a replay starts from: votes of so many parties, and the true labels where they are known.
+
+    Raises InvalidInput for settings that need teachers.
+    """
+    if settings.individualization == "upsampling":
+        raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
+    if mechanism_class(settings.mechanism).interactive:
+        raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
     teachers = 1 if stored.votes is None else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
     if "weights" not in settings.model_fields_set and stored.votes is None:

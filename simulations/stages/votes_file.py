@@ -1,4 +1,4 @@
-"""Stored votes and labels from .npy and .npz files, so that a study is replayed without data or training."""
+"""Stored votes and labels, from arrays or .npy and .npz files, so that a study is replayed without data or training."""
 
 from __future__ import annotations
 
@@ -33,13 +33,30 @@ def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: in
         if not np.issubdtype(array.dtype, np.floating):
             raise InvalidInput(f"{path} holds {array.dtype} {array.shape}: say --votes-kind ids or --votes-kind counts")
         kind = "counts"
-    if kind == "counts":
-        stored, found = _counts(path, array, classes)
-    else:
-        stored, found = _ids(path, array, classes)
+    stored, found = stored_votes(array, kind=kind, classes=classes, called=str(path))
     if parties is not None and parties != found:
         raise InvalidInput(f"--parties is {parties}; {path} holds the votes of {found}")
     return stored, found
+
+
+def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str) -> tuple[StoredVotes, int]:
+    """The votes in an array, checked, and the number of parties that cast them; the arguments are as in read_votes.
+
+    called: what messages call the array. Raises InvalidInput.
+    """
+    return (_counts if kind == "counts" else _ids)(called, array, classes)
+
+
+def check_labels(array: ndarray, *, queries: int, classes: int, called: str) -> Int64[ndarray, " queries"]:
+    """True labels of the queries: the first `queries` of the array. Raises InvalidInput, as read_labels does."""
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(f"labels in {called} are {array.dtype} {array.shape}; allowed: integers, one dimension")
+    if len(array) < queries:
+        raise InvalidInput(f"{called} has {len(array)} labels; allowed: at least the {queries} queries")
+    labels = array[:queries].astype(np.int64)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    return labels
 
 
 def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray, " queries"]:
@@ -49,18 +66,10 @@ def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray,
     """
     name, _, key = path_text.partition(".npz:")
     path = Path(f"{name}.npz") if key else Path(path_text)
-    array = _load(path, key=key or None)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise InvalidInput(f"labels in {path_text} are {array.dtype} {array.shape}; allowed: integers, one dimension")
-    if len(array) < queries:
-        raise InvalidInput(f"{path_text} has {len(array)} labels; allowed: at least the {queries} queries")
-    labels = array[:queries].astype(np.int64)
-    if labels.min() < 0 or labels.max() >= classes:
-        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
-    return labels
+    return check_labels(_load(path, key=key or None), queries=queries, classes=classes, called=path_text)
 
 
-def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+def _counts(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
         raise InvalidInput(
             f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]"
@@ -80,7 +89,7 @@ def _counts(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVote
     return StoredVotes(counts.shape[1], None, counts), int(sums[0])
 
 
-def _ids(path: Path, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+def _ids(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
     if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"votes in {path} are {array.dtype} {array.shape}; allowed: integers [parties, queries] or "

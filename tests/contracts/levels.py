@@ -15,8 +15,8 @@ from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.study.level_terms import Confidentiality
-from tests.studies import make_study
+from protocols.study.levels import Confidentiality, SecureSum, TwoServer
+from tests.studies import make_study, seat_keys
 
 UNITS = 64
 SEALING_KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -26,15 +26,14 @@ SIGNING_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 SEAT_KEYS = tuple(ec.derive_private_key(1000 + seat, ec.SECP256R1()) for seat in range(6))
 
 
-def secure_sum(*, colluders: int = 2, units: int = UNITS) -> Confidentiality:
+def secure_sum(*, colluders: int = 2, units: int = UNITS) -> SecureSum:
     """The terms of a study in which parties mask their votes."""
-    return Confidentiality(level="secure_sum", units=units, colluders=colluders)
+    return SecureSum(units=units, colluders=colluders, seat_keys=seat_keys(SEAT_KEYS))
 
 
-def two_server(*, abstention: bool = False, units: int = UNITS) -> Confidentiality:
+def two_server(*, abstention: bool = False, units: int = UNITS) -> TwoServer:
     """The terms of a study with a guardian, of the keys above."""
-    return Confidentiality(
-        level="two_server",
+    return TwoServer(
         units=units,
         abstention=abstention,
         guardian="guardian",
@@ -54,8 +53,8 @@ def lattice_study(level: Confidentiality, **more):
         "classes": 5,
         "confidentiality": level,
     } | more
-    if level.level == "secure_sum":
-        given = {"view": "histogram", "account": "gaussian", "quorum": 5, "keys": SEAT_KEYS, "sigma": 4.0} | given
+    if isinstance(level, SecureSum):
+        given = {"view": "histogram", "account": "gaussian", "quorum": 5, "sigma": 4.0} | given
         given["sigma_threshold"] = None
     return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0], **given)
 

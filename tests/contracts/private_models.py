@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
@@ -11,21 +9,31 @@ from party.party import Party
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.ballot import PrivateModel
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.levels.hidden_queries.querier import PrivateQueries
-from protocols.levels.table import ballot_of
+from protocols.levels.table import Means, ballot_of
+from protocols.study.levels import HiddenQueries
 from tests.contracts.levels import SEAT_KEYS, lattice_study, two_server
+from tests.studies import seat_keys
 
 SIDE, CLASSES, QUERIES = 6, 3, 24
 
 
 def hidden_study(**more):
     """A study that `asker` asks in."""
-    level = replace(two_server(), querier="asker", input_bound=1.0)
-    return lattice_study(level, **({"keys": SEAT_KEYS, "classes": CLASSES, "queries": 40, "batch_limit": 8} | more))
+    servers = two_server()
+    level = HiddenQueries(
+        units=servers.units,
+        guardian=servers.guardian,
+        sealing_key=servers.sealing_key,
+        signing_key=servers.signing_key,
+        querier="asker",
+        input_bound=1.0,
+        seat_keys=seat_keys(SEAT_KEYS),
+    )
+    return lattice_study(level, **({"classes": CLASSES, "queries": 40, "batch_limit": 8} | more))
 
 
 def private_models(study):
@@ -70,12 +78,14 @@ class PrivateParties:
     def opened(self, name, key=0):
         """A party, opened as after a start of its node."""
         position = self.study.seats[name]
-        private = PrivateModel(
-            lambda: self.models[name], lambda batch: self.admitted.append((name, batch.number)), SEAT_KEYS[position]
+        means = Means(
+            key=lambda: SEAT_KEYS[position],
+            load=lambda: self.models[name],
+            admit=lambda batch: self.admitted.append((name, batch.number)),
         )
         source = seeded_source(7, position, key)
         ledger = self.ledgers[name]
-        ballot = ballot_of(self.study, name, ledger=ledger, source=source, key=None, private=private)
+        ballot = ballot_of(self.study, name, ledger=ledger, source=source, means=means)
         return Party(name, study=self.study, ledger=ledger, voter=_never, coins_from=None, ballot=ballot)
 
     def _handler(self, name):

@@ -11,11 +11,11 @@ from protocols.crypto.channel import pair
 from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.hidden_queries import querier as private_queries
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, decode, encode
 from tests.contracts.levels import SIGNING_KEY, GuardianHere, lattice_study, two_server
@@ -41,7 +41,7 @@ def plain_votes(study, queries):
 
 
 def in_clear(study):
-    return replace(study, confidentiality=Confidentiality(level="clear", units=study.confidentiality.units))
+    return replace(study, confidentiality=Clear(units=study.confidentiality.units))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_labels_are_those_of_clear_votes_of_the_same_models_with_the_same_to
         got = coordinator.label(positions)
         at_guardian = [guardians.balance(seat.party).spent for seat in study.roster]
     expected, _ = labelled(
-        in_clear(study), plain_votes(study, queries), Clear(total.again(study.confidentiality.units))
+        in_clear(study), plain_votes(study, queries), ClearAggregation(total.again(study.confidentiality.units))
     )
     np.testing.assert_array_equal(got.labels, expected.labels)
     assert got.batches == expected.batches
@@ -311,11 +311,10 @@ def test_queries_in_the_clear_are_refused_as_are_too_many():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"teachers": 2}, "teachers is 2; allowed with a querier: 1"),
-        ({"confidentiality": replace(STUDY.confidentiality, abstention=True)}, "abstention is True"),
+        ({"teachers": 2}, "teachers is 2; allowed at level 'hidden_queries': 1"),
         ({"confidentiality": replace(STUDY.confidentiality, querier="p3")}, "a party of the roster"),
         ({"confidentiality": replace(STUDY.confidentiality, querier="guardian")}, "the guardian"),
-        ({"keys": ()}, "signing_key of 'p0'"),
+        ({"confidentiality": replace(STUDY.confidentiality, seat_keys=())}, "0 keys of seats"),
         ({"participation": "periodic", "rates": [0.5] * 6}, "participation_name is 'periodic'"),
     ],
 )
@@ -327,8 +326,6 @@ def test_a_study_that_cannot_hide_queries_is_refused(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"querier": None}, "querier and input_bound go together"),
-        ({"input_bound": None}, "querier and input_bound go together"),
         ({"input_bound": 0.0}, "input_bound is 0.0; allowed: above 0"),
         ({"querier": "a/b"}, "the name 'a/b' is not allowed"),
     ],
@@ -336,12 +333,6 @@ def test_a_study_that_cannot_hide_queries_is_refused(changes, message):
 def test_terms_of_hidden_queries_that_say_too_little_are_refused(changes, message):
     with pytest.raises(InvalidInput, match=message):
         replace(STUDY.confidentiality, **changes)
-
-
-def test_a_querier_has_no_place_at_other_levels_and_changes_no_digest_where_there_is_none():
-    with pytest.raises(InvalidInput, match="has no use for it"):
-        Confidentiality(level="clear", querier="asker", input_bound=1.0)
-    assert lattice_study(two_server()).digest != STUDY.digest
 
 
 def test_queries_beyond_the_bound_are_refused_before_anything_is_asked():

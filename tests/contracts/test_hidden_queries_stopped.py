@@ -111,7 +111,7 @@ def opened(path):
 
 
 def noted_seeds(path):
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as database:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300) as database:
         return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
 
 
@@ -153,7 +153,7 @@ def released_by(world):
     path = world.folder / "asker.sqlite"
     if not path.exists():
         return []
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as database:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300) as database:
         rows = database.execute("SELECT payload FROM batch WHERE settled ORDER BY number").fetchall()
     return [label for (payload,) in rows for label in np.frombuffer(payload, dtype="<i8").tolist()]
 

@@ -14,21 +14,18 @@ from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum import aggregation as summed_votes
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.opening import open_sum
-from protocols.levels.table import ballot_of
+from protocols.levels.table import Means, ballot_of
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import Clear
 from protocols.votes import count_votes
-from simulations.engines import ENGINES, open_engine
-from simulations.engines.party_host import EngineTransport, party_host
 from tests.contracts.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
-from tests.studies import make_votes
 
 POOL = np.zeros((40, 2), np.float32)
 ROUND_TWO = {
@@ -91,7 +88,13 @@ def labelled(study, votes, aggregation, ledger=None, exchange=None, pool=POOL):
             ledger=ledgers[seat.party],
             voter=lambda batch, i=i: votes[i][:, batch.ids].astype(np.int64),
             coins_from=None,
-            ballot=ballot_of(study, seat.party, ledger=ledgers[seat.party], source=seeded_source(i), key=SEAT_KEYS[i]),
+            ballot=ballot_of(
+                study,
+                seat.party,
+                ledger=ledgers[seat.party],
+                source=seeded_source(i),
+                means=Means(key=lambda: SEAT_KEYS[i]),
+            ),
         )
         for i, seat in enumerate(study.roster)
     }
@@ -111,7 +114,7 @@ def labelled(study, votes, aggregation, ledger=None, exchange=None, pool=POOL):
 
 def in_clear(study):
     """The same study with clear votes and integer noise at the coordinator."""
-    return replace(study, confidentiality=Confidentiality(level="clear", units=study.confidentiality.units))
+    return replace(study, confidentiality=Clear(units=study.confidentiality.units))
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -123,9 +126,9 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     total = TotalNoise(monkeypatch)
     with Ledger(":memory:") as guardians:
         here = GuardianHere(study, guardians, seeded_source(5))
-        got, own = labelled(study, votes, TwoServer(here.dial, source=seeded_source(6)))
+        got, own = labelled(study, votes, SharedAggregation(here.dial, source=seeded_source(6)))
         at_guardian = [guardians.balance(seat.party).spent for seat in study.roster]
-    expected, _ = labelled(in_clear(study), votes, Clear(total.again(study.confidentiality.units)))
+    expected, _ = labelled(in_clear(study), votes, ClearAggregation(total.again(study.confidentiality.units)))
     np.testing.assert_array_equal(got.labels, expected.labels)
     np.testing.assert_array_equal(got.reinforced, expected.reinforced)
     assert got.batches == expected.batches
@@ -133,26 +136,6 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     assert not got.refusals
     assert set(here.faults) == {None}
     assert (got.labels >= 0).any()
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_engine_carries_shares(name, tmp_path, monkeypatch):
-    study = lattice_study(two_server(), classes=10)
-    votes, _ = make_votes(6, 40)
-    total = TotalNoise(monkeypatch)
-    with Ledger(":memory:") as guardians:
-        here = GuardianHere(study, guardians, seeded_source(5))
-        got, _ = open_engine(name, workers=2).run(
-            party_host(tmp_path, study, votes),
-            [seat.party for seat in study.roster],
-            lambda exchange: labelled(
-                study, votes, TwoServer(here.dial, source=seeded_source(6)), exchange=EngineTransport(exchange)
-            ),
-        )
-    expected, _ = labelled(in_clear(study), votes, Clear(total.again()))
-    np.testing.assert_array_equal(got.labels, expected.labels)
-    assert got.spent.tolist() == expected.spent.tolist()
-    assert not got.ledger_differences
 
 
 SUMS = {
@@ -198,9 +181,9 @@ def test_the_labels_of_a_masked_sum_are_those_of_clear_votes_with_the_noise_that
     study = SUMS[name]
     votes = rng_votes(6, study.teachers, 40, study.classes, 3)
     opened = Opened(monkeypatch)
-    got, own = labelled(study, votes, SecureSum())
+    got, own = labelled(study, votes, SummedAggregation())
     everyone = {seat.party for seat in study.roster}
-    expected, _ = labelled(in_clear(study), votes, Clear(opened.noise(study, votes, everyone)))
+    expected, _ = labelled(in_clear(study), votes, ClearAggregation(opened.noise(study, votes, everyone)))
     np.testing.assert_array_equal(got.labels, expected.labels)
     np.testing.assert_array_equal(got.reinforced, expected.reinforced)
     assert got.batches == expected.batches
@@ -214,25 +197,8 @@ def test_the_noise_in_a_sum_is_that_of_all_who_are_in_it(monkeypatch):
     votes = rng_votes(6, 1, 400, 5, 3)
     opened = Opened(monkeypatch)
     with_pool = np.zeros((400, 2), np.float32)
-    labelled(study, votes, SecureSum(), pool=with_pool)
+    labelled(study, votes, SummedAggregation(), pool=with_pool)
     noise = opened.noise(study, votes, {seat.party for seat in study.roster}).draw(2000, 0.0)
     # Six shares where the three honest parties of a quorum of five add up to sigma: variance 2 sigma^2. The sample
     # variance of 2,000 draws is within 16 % (five standard errors) but for 1 in 1,700,000.
     assert noise.var() == pytest.approx(2 * (400.0 * UNITS) ** 2, rel=0.16)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_every_engine_carries_masked_sums(name, tmp_path, monkeypatch):
-    study = lattice_study(secure_sum(), classes=10)
-    votes, _ = make_votes(6, 40)
-    opened = Opened(monkeypatch)
-    got, _ = open_engine(name, workers=2).run(
-        party_host(tmp_path, study, votes, keys=SEAT_KEYS),
-        [seat.party for seat in study.roster],
-        lambda exchange: labelled(study, votes, SecureSum(), exchange=EngineTransport(exchange)),
-    )
-    everyone = {seat.party for seat in study.roster}
-    expected, _ = labelled(in_clear(study), votes, Clear(opened.noise(study, votes, everyone)))
-    np.testing.assert_array_equal(got.labels, expected.labels)
-    assert got.spent.tolist() == expected.spent.tolist()
-    assert not got.ledger_differences

@@ -19,7 +19,7 @@ from protocols.errors import ConclaveError
 from tests.contracts.readers import INPUTS, npy, npz, readers
 
 # A reader that hangs is ended; a slow machine is not told from one.
-_GUARD_S = 120
+_GUARD_S = 300
 # Of a file of a few hundred KiB at most.
 _MEMORY = 2**26
 _MUTATIONS = 40

@@ -7,7 +7,7 @@ from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
@@ -58,7 +58,7 @@ def exercise(transport):
         coordinator = Coordinator(
             STUDY,
             ledger=ledger,
-            aggregation=Clear(simulated(np.random.default_rng(3))),
+            aggregation=ClearAggregation(simulated(np.random.default_rng(3))),
             exchange=transport,
             run=b"contract",
         )

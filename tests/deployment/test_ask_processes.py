@@ -21,7 +21,7 @@ from tests.operators import wait_until
 
 HOST = Path(__file__).with_name("ask_host.py")
 ROOT = Path(__file__).parents[2]
-TIME_S, BATCH, QUERIES, MORE = 240.0, 2, 10, 12
+TIME_S, BATCH, QUERIES, MORE = 600.0, 2, 10, 12
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def released(consortium):
     path = own_ledger(consortium)
     if path is None:
         return {}
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as database:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300) as database:
         return dict(database.execute("SELECT number, payload FROM batch WHERE settled").fetchall())
 
 

@@ -189,7 +189,7 @@ def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_pa
             "--home",
             root / "coordinator",
         ]
-        labelled = subprocess.run(coordinator, env=environment, capture_output=True, text=True, timeout=120)
+        labelled = subprocess.run(coordinator, env=environment, capture_output=True, text=True, timeout=300)
         assert "finished" in labelled.stdout, labelled.stdout + labelled.stderr
     finally:
         for pid in (root / "pids").read_text().split() if (root / "pids").exists() else []:

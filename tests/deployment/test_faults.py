@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.consortium import deployed_study
 from tests.deployment.world import World, scratch
 
-STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2, deadline_s=0.1)
+STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2)
 # Two batches of two parties: small, so that every statement can be tried.
-SMALL = deployed_study(2, pool=4, batch_limit=2, quorum=1, deadline_s=0.1)
+SMALL = deployed_study(2, pool=4, batch_limit=2, quorum=1)
 FAULTS = ["", "", "", "lost", "answer lost", "twice", "old", "altered", "away"]
 HOW = ["crash", "crash after", "full"]
 SEQUENCES = int(os.environ.get("CONCLAVE_FAULT_SEQUENCES", "60"))

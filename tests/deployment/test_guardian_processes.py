@@ -21,10 +21,10 @@ from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise, lattice_noise
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import TwoServer
 from tests.guardians import TwoOrganisations, free_port
 
-START_S, TIME_S = 60.0, 300.0
+START_S, TIME_S = 300.0, 600.0
 
 
 class Process:
@@ -59,7 +59,7 @@ class Process:
 
     def end(self) -> int:
         self.running.terminate()
-        return self.running.wait(timeout=60)
+        return self.running.wait(timeout=300)
 
 
 @pytest.fixture
@@ -139,8 +139,7 @@ class GuardedConsortium(LocalConsortium):
                 "--listen", f"127.0.0.1:{port}", "--metrics-port", "0", "--json",
             )
         )  # fmt: skip
-        terms = Confidentiality(
-            level="two_server",
+        terms = TwoServer(
             units=64,
             abstention=False,
             guardian="notary",
@@ -190,7 +189,7 @@ def test_without_its_guardian_a_labelling_asks_nobody_and_with_it_kills_of_anybo
         central = tmp_path / "centre" / "studies" / "demo" / "ledger.sqlite"
 
         def released() -> dict[int, bytes]:
-            with sqlite3.connect(f"file:{central}?mode=ro", uri=True, timeout=20) as database:
+            with sqlite3.connect(f"file:{central}?mode=ro", uri=True, timeout=300) as database:
                 return dict(database.execute("SELECT number, payload FROM batch WHERE settled").fetchall())
 
         def state() -> dict[str, object]:
@@ -238,7 +237,7 @@ def test_sigterm_ends_a_guardian_in_a_conversation_and_its_return_goes_on(world)
     def terminate(number: int) -> None:
         if number == 3 and process.starts == 1:
             process.running.terminate()
-            process.running.wait(timeout=60)
+            process.running.wait(timeout=300)
 
     world.on_message = terminate
     try:

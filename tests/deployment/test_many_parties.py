@@ -16,7 +16,7 @@ from tests.coordinator.connection.test_hub import in_one_process
 @pytest.mark.slow
 @pytest.mark.parametrize(("parties", "processes"), [(25, 5), (250, 5)])
 def test_a_study_of_many_parties_is_that_of_one_process(tmp_path, parties, processes):
-    study = deployed_study(parties, features=16, pool=40, deadline_s=60.0, quorum=parties)
+    study = deployed_study(parties, features=16, pool=40, quorum=parties)
     names = [seat.party for seat in study.roster]
     with Consortium(study, tmp_path) as consortium:
         (tmp_path / "study.toml").write_text(write_study(study))
@@ -34,11 +34,11 @@ def test_a_study_of_many_parties_is_that_of_one_process(tmp_path, parties, proce
             for start in range(processes)
         ]
         try:
-            assert consortium.hub.wait_for(frozenset(names), timeout_s=120) == frozenset()
+            assert consortium.hub.wait_for(frozenset(names), timeout_s=300) == frozenset()
             labelled = consortium.label()
         finally:
             for host in hosts:
-                host.communicate(timeout=60)
+                host.communicate(timeout=300)
         expected = in_one_process(study)
         np.testing.assert_array_equal(labelled.labels, expected.labels)
         np.testing.assert_array_equal(labelled.spent, expected.spent)

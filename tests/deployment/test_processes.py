@@ -15,12 +15,12 @@ from party.demo.demo import LocalConsortium, demo_study
 from party.demo.demo_data import HOSPITALS, demo_data
 from protocols.ledger.ledger import Ledger
 
-KILLS, TIME_S = 8, 240.0
+KILLS, TIME_S = 8, 600.0
 
 
 def rows(path, query):
     """Read-only, beside the process that writes."""
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=20) as database:
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300) as database:
         return database.execute(query).fetchall()
 
 
@@ -51,7 +51,7 @@ def test_processes_that_are_killed_at_any_moment_lose_nothing_and_the_study_ends
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    labelling.wait(timeout=60)
+    labelling.wait(timeout=300)
     central = ledger_of(consortium, "centre")
     deadline, seen = time.monotonic() + TIME_S, {}
     for kill in range(KILLS):

@@ -40,7 +40,7 @@ class Proxy:
         self._loop.close()
 
     def _call(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
 
     async def _serve(self, reader, writer):
         far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
@@ -72,7 +72,7 @@ class Proxy:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 def test_connections_that_are_slow_and_cut_change_neither_labels_nor_spend(tmp_path, seed):
-    study = deployed_study(2, pool=12, batch_limit=1, quorum=2, deadline_s=30.0)
+    study = deployed_study(2, pool=12, batch_limit=1, quorum=2)
     with Consortium(study, tmp_path) as consortium, Proxy(consortium.address, seed) as proxy:
         direct, consortium.address = consortium.address, proxy.address
         consortium.start_all()

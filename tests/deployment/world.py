@@ -8,7 +8,6 @@ what was released once is never released otherwise.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 import os
 import sqlite3
@@ -30,11 +29,12 @@ from protocols.crypto.identity import identify, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.wire.frames import Answer, Ask, seal, unseal
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
+from tests.clocks import idle_loop
 from tests.consortium import pool_of, voter
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -137,7 +137,7 @@ class World:
     def __init__(self, study: Study, folder: Path, *, settles: bool = True) -> None:
         self.study, self.folder, self.settles = study, folder, settles
         self.faults: Iterator[str] = iter(())
-        self.loop = asyncio.new_event_loop()
+        self.loop = idle_loop()
         self.ledgers: dict[str, Ledger] = {}
         self.nodes: dict[str, Node] = {}
         self.seats: dict[str, ServedSeat] = {}
@@ -181,7 +181,7 @@ class World:
         self.coordinator = Coordinator(
             self.study,
             ledger=self.ledger,
-            aggregation=Clear(simulated(np.random.default_rng())),
+            aggregation=ClearAggregation(simulated(np.random.default_rng())),
             exchange=self.exchange,
             run=os.urandom(16),
         )

@@ -22,7 +22,7 @@ from simulations.command import run_command as run_simulate
 from tests.docs.pages import BACKGROUND, COMMANDS, ROOT, Block, Call, RunPage, after, blocks, steps
 
 _PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")
-_START_S, _STOP_S = 30, 20
+_START_S, _STOP_S = 300, 300
 _PROGRAMS = {"simulate": run_simulate, "party": run_party, "coordinator": run_coordinator, "guardian": run_guardian}
 
 

@@ -22,7 +22,7 @@ from party.settings import Invitation, PartySettings, TeacherSettings
 from protocols.crypto.identity import PEM_BYTES
 from protocols.errors import Refused
 from protocols.study.file import read_study
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
@@ -83,10 +83,10 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
         return names_of(section(FILES, heading))
 
     assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality"}
-    assert described("[confidentiality]") == _keys(Confidentiality)
+    assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
     assert described("[terms]") == _keys(Terms) - {"features"}
     assert described("[[terms.feature]]") == _keys(Feature)
-    assert described("[[party]]") == _keys(Seat)
+    assert described("[[party]]") == _keys(Seat) | {"signing_key"}
     node = {f"data.{key}" for key in _keys(DataSettings)} | {f"teachers.{key}" for key in _keys(TeacherSettings)}
     node |= {f"node.{key}" for key in _keys(PartySettings) - {"data", "teachers", "lifetime"}}
     node |= {f"lifetime.{unit}.{key}" for unit in ("record", "party") for key in ("epsilon", "delta")}

@@ -222,7 +222,7 @@ def test_a_guardian_that_is_silent_counts_as_gone():
 
     class Silent:
         def serve(self, channel):
-            hold.wait(20)
+            hold.wait(300)
 
     world.guardian = Silent()
     with world.open() as line:
@@ -259,7 +259,7 @@ def test_a_port_that_stops_waits_for_a_conversation_that_computes():
     class Computes:
         def serve(self, channel):
             computing.set()
-            hold.wait(20)
+            hold.wait(300)
             done.append(True)
             channel.send(b"late")
 
@@ -267,7 +267,7 @@ def test_a_port_that_stops_waits_for_a_conversation_that_computes():
     with world.open() as line:
         conversation = dial(world.study, line)
         conversation.__enter__()
-        assert computing.wait(20)
+        assert computing.wait(300)
         threading.Timer(0.3, hold.set).start()
     assert done == [True]
     conversation.__exit__(None, None, None)
@@ -305,7 +305,7 @@ def raw_stream(line, pieces):
     credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
     options = [("grpc.ssl_target_name_override", GUARDIAN_HOST), ("grpc.max_send_message_length", 2**24)]
     with grpc.secure_channel(line.address, credentials, options) as channel:
-        yield channel.stream_stream(CONVERSE_METHOD)(iter(pieces), timeout=20)
+        yield channel.stream_stream(CONVERSE_METHOD)(iter(pieces), timeout=300)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_without_a_certificate_nobody_gets_through(served):
     credentials = grpc.ssl_channel_credentials(to_pem(world.authority))
     options = [("grpc.ssl_target_name_override", GUARDIAN_HOST)]
     with grpc.secure_channel(line.address, credentials, options) as channel:
-        call = channel.stream_stream(CONVERSE_METHOD)(iter([b""]), timeout=20)
+        call = channel.stream_stream(CONVERSE_METHOD)(iter([b""]), timeout=300)
         with pytest.raises(grpc.RpcError) as refused:
             list(call)
     assert refused.value.code() == grpc.StatusCode.UNAVAILABLE

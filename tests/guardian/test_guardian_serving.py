@@ -48,7 +48,7 @@ def serving(world, *, listen=None):
         yield lambda: [json.loads(line) for line in out.getvalue().splitlines()]
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
 
 
@@ -124,9 +124,9 @@ def test_health_and_metrics_are_on_loopback(world):
     settings.write_text(settings.read_text().replace("metrics_port = 0", f"metrics_port = {port}"))
     with serving(world):
         world.label()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
             assert answer.read() == b"ok\n"
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
             page = answer.read().decode()
     figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
     (study,) = guardian_status(world.guardian)["studies"]

@@ -21,7 +21,7 @@ def member(tmp_path):
 
 def failing(home):
     """The hops that fail: name and what to do."""
-    return {hop.name: hop.found for hop in examine(home, timeout_s=3) if not hop.ok}
+    return {hop.name: hop.found for hop in examine(home, timeout_s=300) if not hop.ok}
 
 
 def change(home, old, new):

@@ -20,7 +20,7 @@ SEAT = "hospital-0"
 def labelled(tmp_path_factory):
     """A ledger after a whole study over the wire, and the labels that came out."""
     folder = tmp_path_factory.mktemp("study")
-    with Consortium(deployed_study(2, deadline_s=20.0), folder) as consortium:
+    with Consortium(deployed_study(2), folder) as consortium:
         consortium.start_all()
         labels = consortium.label().labels
         yield consortium, labels

@@ -35,6 +35,7 @@ from protocols.levels.two_server.aggregation import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes, seal
 from protocols.ranges import integer
 from protocols.refusals.code import Code
+from protocols.study.levels import hidden
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import HiddenVotes, StepReply, StepRequest, VoteRequest, encode_arrays
@@ -48,7 +49,7 @@ class PrivateModel:
     """What a seat answers hidden queries with.
 
     load: returns its model, or raises Refused; admit: called before the votes of a batch are charged, and raises
-    Refused if the seat may not vote; key: the private half of the seat's signing_key.
+    Refused if the seat may not vote; key: the private half of the key that the study names for the seat.
     """
 
     load: Callable[[], QuantisedModel]
@@ -74,8 +75,7 @@ class PrivateBallot(SharedBallot):
 
     def __init__(self, study: Study, seat: str, *, private: PrivateModel, source: RandomSource) -> None:
         super().__init__(study, seat, source=source)
-        if study.confidentiality.querier is None:
-            raise InvalidInput(f"study {study.name!r} names no querier; allowed: one that hides its queries")
+        hidden(study.confidentiality)
         if not roster_verifier(study)(seat, b"", sign(private.key, b"")):
             raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
         self._private = private

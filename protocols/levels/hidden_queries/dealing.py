@@ -36,6 +36,8 @@ from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
 from protocols.ranges import integer
 from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import hidden
 from protocols.study.study import Study
 
 KEY_BYTES = 32
@@ -95,11 +97,8 @@ class Dealt:
 
 
 def precision_of(study: Study) -> Precision:
-    """The fixed point of every model of a study. Raises InvalidInput for a study without a querier."""
-    bound = study.confidentiality.input_bound
-    if bound is None:
-        raise InvalidInput(f"study {study.name!r} names no querier; allowed: one that hides its queries")
-    return Precision(_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS, bound)
+    """The fixed point of every model of a study. Raises InvalidInput for a study that hides no queries."""
+    return Precision(_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS, hidden(study.confidentiality).input_bound)
 
 
 def check_architecture(architecture: Architecture, study: Study) -> None:
@@ -108,7 +107,7 @@ def check_architecture(architecture: Architecture, study: Study) -> None:
         raise InvalidInput(f"the model has {architecture.precision}; allowed: {precision_of(study)}, as in every model")
     if architecture.classes != study.classes:
         raise InvalidInput(f"the model has {architecture.classes} classes; allowed: the study's {study.classes}")
-    if study.terms is not None and architecture.features != prod(study.terms.input_shape):
+    if isinstance(study, DeployedStudy) and architecture.features != prod(study.terms.input_shape):
         raise InvalidInput(
             f"the model takes {architecture.features} values; allowed: those of {study.terms.input_shape}, as the "
             "terms say"
@@ -144,7 +143,7 @@ def serve_deals(
 
     Raises Refused or MalformedMessage; nothing is charged by this conversation, and nothing is kept.
     """
-    if study.confidentiality.querier is None:
+    if not study.confidentiality.hides_queries:
         raise Refused(Code.NO_QUERIER, f"study {study.name!r} hides no queries; nothing is dealt")
     if len(arrays) != 4 or arrays[3].ndim != 1:
         raise MalformedMessage("a request to deal is malformed; allowed: study, request, queries and seats")

@@ -34,10 +34,11 @@ from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
 from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
-from protocols.levels.two_server.aggregation import TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
 from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
@@ -55,8 +56,8 @@ _QUERIES, _COMPUTED = "queries", "computed "
 _ATTEMPTS = 2
 
 
-class PrivateQueries(TwoServer):
-    """queries: the records; a batch holds only their positions; dial, source: as for TwoServer.
+class PrivateQueries(SharedAggregation):
+    """queries: the records; a batch holds only their positions; dial, source: as for SharedAggregation.
 
     What is needed to read a party's votes is noted before the party is charged for them.
     """
@@ -72,7 +73,7 @@ class PrivateQueries(TwoServer):
         """Raises InvalidInput for a study without a querier, and for queries beyond its bound."""
         super().__init__(dial, source=source)
         precision, shape = precision_of(study), queries.shape[1:]
-        if study.terms is not None and shape != study.terms.input_shape:
+        if isinstance(study, DeployedStudy) and shape != study.terms.input_shape:
             raise InvalidInput(f"queries have shape {shape}; allowed: {study.terms.input_shape}, as the terms say")
         check_inputs(queries, precision)
         self._queries = queries

@@ -33,6 +33,7 @@ from protocols.levels.secure_sum.opening import open_sum
 from protocols.levels.secure_sum.terms import context_of, roster_verifier
 from protocols.noise import LatticeNoise
 from protocols.refusals.code import Code
+from protocols.study.levels import summed
 from protocols.wire.messages import (
     HiddenVotes,
     Refusal,
@@ -46,7 +47,7 @@ from protocols.wire.messages import (
 _SHARED, _MASKED = "sum_shared", "sum_masked"
 
 
-class SecureSum(Aggregation):
+class SummedAggregation(Aggregation):
     """The coordinator's side. It draws no noise: what it opens contains the parties' noise.
 
     Who shared, and whose masked votes were accepted, is noted before the next step, so that an interrupted batch
@@ -67,10 +68,9 @@ class SecureSum(Aggregation):
             opened = open_sum(agreed, self._step(asked, "sum_open", agreed.present, agreed.request, {}))
         except QuorumLost as error:
             return Counted(None, (), error.left_out | left_out)
-        lattice = study.lattice
-        assert lattice is not None
-        noisy = opened.sums.reshape(-1, study.classes) / lattice.units
-        silent = LatticeNoise(lattice.units, lambda count, sigma: np.zeros(count, dtype=np.int64))
+        units = summed(study.confidentiality).units
+        noisy = opened.sums.reshape(-1, study.classes) / units
+        silent = LatticeNoise(units, lambda count, sigma: np.zeros(count, dtype=np.int64))
         labels = study.release(noisy, silent, predictions=asked.predictions)
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
         return Counted(labels, voted, opened.left_out | left_out)

@@ -19,6 +19,7 @@ from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.terms import context_of, noise_share, roster_keys
 from protocols.ranges import integer
 from protocols.refusals.code import Code
+from protocols.study.levels import summed
 from protocols.study.study import Study
 from protocols.votes import count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
@@ -32,7 +33,8 @@ _NOTES = (_SECRET, _MASKING, _SURVIVORS, _CELLS)
 
 
 class SummedBallot(Ballot):
-    """One seat's side. key: the private half of the seat's signing_key; source: the operating system's on a node.
+    """One seat's side. key: the private half of what the study names for the seat; source: the operating system's on a
+    node.
 
     Raises InvalidInput for a key that is not the roster's.
     """
@@ -53,6 +55,7 @@ class SummedBallot(Ballot):
         self._ledger = ledger
         self._source = source
         self._noise_source = noise_source
+        self._units = summed(study.confidentiality).units
         self._noise_sigma = noise_share(study)
         self._latest: Context | None = None
         self._authenticator = PairwiseAuthenticator(study.digest, seat, key=key, publics=roster_keys(study))
@@ -83,10 +86,8 @@ class SummedBallot(Ballot):
         if source is None:
             coins, source = (expanded_source(secret, label=label) for label in ("secret coins", "noise share"))
         counts = count_votes(votes(coins)[None], study.weights[[self._index]], classes=study.classes)
-        lattice = study.lattice
-        assert lattice is not None
         noise = discrete_gaussian(source, sigma=self._noise_sigma, size=counts.size)
-        values = np.rint(counts.ravel() * lattice.units).astype(np.int64) + noise
+        values = np.rint(counts.ravel() * self._units).astype(np.int64) + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
     def settle(self, outcome: Outcome) -> None:

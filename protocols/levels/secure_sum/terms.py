@@ -9,25 +9,26 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.bounds.distributed_noise import share_sigma
 from protocols.crypto.masked_ring import check_ring
+from protocols.errors import InvalidInput
 from protocols.levels.secure_sum.authenticator import Verify, public_keys, verifier
 from protocols.levels.secure_sum.context import Context
+from protocols.study.levels import HiddenQueries, SecureSum, summed
 from protocols.study.study import Study
 
 
 def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
     """The context of one batch's sum: the whole roster, and the bounds on drop-outs and colluders."""
-    colluders = study.confidentiality.colluders
-    assert colluders is not None
+    level = summed(study.confidentiality)
     cells = queries * study.classes
     total_sigma = float(noise_share(study)) * len(study.roster) ** 0.5
-    ring = check_ring(total_units=study.total_units, noise_sigma_units=total_sigma, cells=cells)
+    ring = check_ring(total_units=study.total_units(level.units), noise_sigma_units=total_sigma, cells=cells)
     return Context(
         study=study.digest,
         run=b"",
         batch=digest,
         members=tuple(seat.party for seat in study.roster),
         dropouts=len(study.roster) - study.quorum,
-        colluders=colluders,
+        colluders=level.colluders,
         cells=cells,
         bits=ring.bits,
     )
@@ -35,15 +36,13 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
 
 def noise_share(study: Study) -> Fraction:
     """sigma of each party's noise, in lattice units: the honest parties of a quorum add up to the study's."""
-    colluders, lattice, sigma = study.confidentiality.colluders, study.lattice, study.sigma
-    assert colluders is not None
-    assert lattice is not None
+    level, sigma = summed(study.confidentiality), study.sigma
     assert sigma is not None
     return share_sigma(
-        sigma_units=sigma * lattice.units,
+        sigma_units=sigma * level.units,
         parties=len(study.roster),
         dropouts=len(study.roster) - study.quorum,
-        colluders=colluders,
+        colluders=level.colluders,
     )
 
 
@@ -54,4 +53,7 @@ def roster_verifier(study: Study) -> Verify:
 
 def roster_keys(study: Study) -> Mapping[str, ec.EllipticCurvePublicKey]:
     """The public keys of the study's roster, by seat."""
-    return public_keys(tuple((seat.party, seat.signing_key) for seat in study.roster if seat.signing_key is not None))
+    level = study.confidentiality
+    if not isinstance(level, SecureSum | HiddenQueries):
+        raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum, hidden_queries, at which seats have keys")
+    return public_keys(tuple(zip(study.seats, level.seat_keys, strict=True)))

@@ -17,7 +17,7 @@ from numpy import ndarray
 from protocols.crypto.channel import Channel
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import CannotVote, InvalidInput, MalformedMessage
+from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
@@ -46,6 +46,7 @@ from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import lattice_noise
 from protocols.refusals.code import Code
+from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
@@ -62,19 +63,17 @@ class SharedBallot(Ballot):
     """
 
     def __init__(self, study: Study, seat: str, *, source: RandomSource) -> None:
-        terms = study.confidentiality
-        if terms.level != "two_server" or terms.sealing_key is None or terms.signing_key is None:
-            raise InvalidInput(f"level is {terms.level!r}; allowed: two_server")
+        self._level = guarded(study.confidentiality)
         self._study = study
         self._seat = seat
-        self._sealing_key = bytes.fromhex(terms.sealing_key)
-        self._signing_key = bytes.fromhex(terms.signing_key)
+        self._sealing_key = bytes.fromhex(self._level.sealing_key)
+        self._signing_key = bytes.fromhex(self._level.signing_key)
         self._source = source
 
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
         study, cast = self._study, votes(None)
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
-        if not study.confidentiality.abstention and (cast[:, takes_part] == ABSTAIN).any():
+        if not self._level.abstains and (cast[:, takes_part] == ABSTAIN).any():
             raise CannotVote("a teacher abstains; allowed: a class in every query, as the study says")
         coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
         sealed = seal(
@@ -83,16 +82,10 @@ class SharedBallot(Ballot):
         return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *coordinators.arrays()))
 
     def settle(self, outcome: Outcome) -> None:
-        check_outcome(
-            outcome.guardian,
-            key=self._signing_key,
-            study=outcome.study,
-            request=outcome.batch_digest,
-            answered=outcome.answered,
-        )
+        check_outcome(outcome, key=self._signing_key)
 
 
-class TwoServer(Aggregation):
+class SharedAggregation(Aggregation):
     """The coordinator's side. dial: opens a channel to the guardian for one batch; source: as for SharedBallot.
 
     What was received is noted before the guardian is told: a batch is submitted as it was the first time, or not at
@@ -191,30 +184,22 @@ class TwoServer(Aggregation):
         sums = coordinator_sums(
             share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
         )
-        lattice = study.lattice
-        assert lattice is not None
-        noise = lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=lattice.units)
+        level = guarded(study.confidentiality)
+        noise = lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=level.units)
         bit, label = server_noise(study, noise, queries=len(ids))
         labels = coordinator_side(
             channel,
             sums,
             label_noise=label,
             threshold_noise=bit,
-            threshold=study.threshold_units(second_round=offsets is not None),
+            threshold=study.threshold_units(level.units, second_round=offsets is not None),
             offsets=offsets,
-            total_units=study.total_units,
+            total_units=study.total_units(level.units),
             source=self._source,
         )
         signature, known = _signed(receive(channel))
-        terms = study.confidentiality
-        assert terms.signing_key is not None
-        check_outcome(
-            signature,
-            key=bytes.fromhex(terms.signing_key),
-            study=study.digest,
-            request=request.digest,
-            answered=labels != ABSTAIN,
-        )
+        outcome = Outcome(study.digest, request.digest, labels != ABSTAIN, signature)
+        check_outcome(outcome, key=bytes.fromhex(level.signing_key))
         log.remember(_GUARDIAN, head_of(known), proof=b"")
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
@@ -249,11 +234,10 @@ def _pack(asked: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShar
     names = [study.roster[seat].party for seat in seats]
     offsets: list[ndarray] = []
     if asked.predictions is not None:
-        mechanism, lattice = study.mechanism, study.lattice
+        mechanism = study.mechanism
         assert isinstance(mechanism, InteractiveGNMax)  # no other has a second round
-        assert lattice is not None
         votes = mechanism.offsets(asked.predictions, study.nominal_weight)
-        offsets = [np.rint(votes * lattice.units).astype(np.int64)]
+        offsets = [np.rint(votes * guarded(study.confidentiality).units).astype(np.int64)]
     shares = [array for name in names for array in received[name][1].arrays()]
     sealed = [np.frombuffer(received[name][0], dtype=np.uint8) for name in names]
     counts = np.array([len(offsets), len(names)], dtype=np.int64)

@@ -29,8 +29,9 @@ from protocols.levels.two_server.sketch import Ballots
 from protocols.noise import LatticeNoise
 from protocols.ranges import MESSAGE_BYTES, check, integer, integers, positions
 from protocols.refusals.code import Code
+from protocols.study.levels import guarded
 from protocols.study.study import Study
-from protocols.wire.messages import decode_arrays, encode_arrays
+from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
 
 NOISE_SEED_BYTES = 32
 COIN_SEED_BYTES = 32
@@ -74,12 +75,11 @@ def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " qu
     return b"conclave outcome 1\n" + study + request + answered.astype("|b1").tobytes()
 
 
-def check_outcome(
-    signature: bytes, *, key: bytes, study: bytes, request: bytes, answered: Bool[ndarray, " queries"]
-) -> None:
+def check_outcome(outcome: Outcome, *, key: bytes) -> None:
     """Raises Refused("unsigned_outcome") unless the guardian with this public key signed the outcome."""
+    statement = outcome_statement(outcome.study, outcome.batch_digest, outcome.answered)
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, outcome_statement(study, request, answered))
+        Ed25519PublicKey.from_public_bytes(key).verify(outcome.guardian, statement)
     except InvalidSignature:
         raise Refused(
             Code.UNSIGNED_OUTCOME, "the outcome does not bear the guardian's signature; the reservation stands"
@@ -104,7 +104,7 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
     return Ballots(
         np.repeat(takes_part, study.teachers, axis=0),
         study.classes,
-        bool(study.confidentiality.abstention),
+        guarded(study.confidentiality).abstains,
         request,
     )
 
@@ -126,9 +126,8 @@ def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray,
 
 def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:
     """The weight in lattice units of each vote of these seats, seat by seat, teacher by teacher."""
-    lattice = study.lattice
-    assert lattice is not None
-    return np.repeat(np.rint(study.weights[seats] * lattice.units).astype(np.int64), study.teachers)
+    units = guarded(study.confidentiality).units
+    return np.repeat(np.rint(study.weights[seats] * units).astype(np.int64), study.teachers)
 
 
 def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:

@@ -20,7 +20,9 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_der, identify, sign
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import guarded
+from protocols.study.study import party_of
 
 CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
 VERSION = 1
@@ -43,7 +45,7 @@ class ServesBatches(Protocol):
 class Guarded:
     """A study that a guardian approved, and who speaks in it. busy: held while a conversation is open."""
 
-    study: Study
+    study: DeployedStudy
     guardian: ServesBatches
     busy: threading.Lock
 
@@ -90,10 +92,10 @@ def read_welcome(data: bytes, opening: Opening, *, authority: x509.Certificate, 
     return guardian
 
 
-def check_terms_apart(study: Study) -> None:
+def check_terms_apart(study: DeployedStudy) -> None:
     """Raises Refused("same_organisation") where the terms name the coordinator or a party as the guardian."""
-    guardian, terms = study.confidentiality.guardian, study.terms
-    names = {party_of(seat.party) for seat in study.roster} | (set() if terms is None else {terms.coordinator})
+    guardian = guarded(study.confidentiality).guardian
+    names = {party_of(seat.party) for seat in study.roster} | {study.terms.coordinator}
     if guardian in names:
         raise Refused(
             Code.SAME_ORGANISATION,

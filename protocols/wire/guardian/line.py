@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from protocols.crypto.identity import Identity, Role, certificate_from_der, fingerprint, identify
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.refusals.code import Code
-from protocols.study.study import Study
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import guarded
 from protocols.wire.guardian.greeting import WELCOME_BYTES, Opening, check_terms_apart, read_welcome
 from protocols.wire.guardian.stream import EndedByPeer, GuardianStream
 
@@ -62,7 +63,7 @@ Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried
 
 @contextmanager
 def conversation(
-    study: Study, line: GuardianLine, carry: Carry, *, purpose: str
+    study: DeployedStudy, line: GuardianLine, carry: Carry, *, purpose: str
 ) -> Iterator[tuple[GuardianStream, Identity]]:
     """A channel to the study's guardian, and who that is. purpose: see Opening.
 
@@ -89,7 +90,7 @@ def conversation(
             reader.join()
 
 
-def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: str) -> Identity:
+def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, purpose: str) -> Identity:
     """Says what this is about, and looks who answers."""
     opening = Opening(study.digest, purpose)
     try:
@@ -103,11 +104,11 @@ def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: st
     now = datetime.datetime.now(datetime.UTC)
     guardian = read_welcome(answer, opening, authority=line.authority, now=now)
     _check_apart(guardian, line)
-    if guardian.name != study.confidentiality.guardian:
+    named = guarded(study.confidentiality).guardian
+    if guardian.name != named:
         raise Refused(
             Code.WRONG_GUARDIAN,
-            f"the guardian at {line.address} is {guardian.name!r}; allowed: {study.confidentiality.guardian!r}, as the "
-            "study says",
+            f"the guardian at {line.address} is {guardian.name!r}; allowed: {named!r}, as the study says",
         )
     reason = line.denied(guardian)
     if reason is not None:
@@ -115,11 +116,9 @@ def _greet(stream: GuardianStream, study: Study, line: GuardianLine, purpose: st
     return guardian
 
 
-def _check_study(study: Study, line: GuardianLine) -> None:
+def _check_study(study: DeployedStudy, line: GuardianLine) -> None:
     """Raises InvalidInput without an address, Refused where the terms themselves name one organisation twice."""
-    guardian = study.confidentiality.guardian
-    if guardian is None:
-        raise InvalidInput(f"level is {study.confidentiality.level!r}; allowed: 'two_server', which has a guardian")
+    guardian = guarded(study.confidentiality).guardian
     if not line.address:
         raise InvalidInput(
             f"study {study.name!r} needs the guardian {guardian!r}, and no address of one is known; allowed: "

@@ -12,7 +12,7 @@ from party.party import Party
 from protocols.crypto.identity import to_pem
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from tests.consortium import pool_of, voter
 from tests.operators import add_study, make_home
@@ -33,7 +33,7 @@ def home(tmp_path):
             coordinator = Coordinator(
                 study,
                 ledger=ledger,
-                aggregation=Clear(simulated(np.random.default_rng(1))),
+                aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
                 exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
                 run=b"run",
             )

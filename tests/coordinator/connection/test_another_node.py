@@ -38,7 +38,7 @@ def said(consortium, event, **wanted):
 
 def connect(consortium):
     consortium.start_node(NAME)
-    assert consortium.hub.wait_for(frozenset({NAME}), timeout_s=20) == frozenset()
+    assert consortium.hub.wait_for(frozenset({NAME}), timeout_s=300) == frozenset()
 
 
 @pytest.mark.parametrize("seats", [None, []])
@@ -61,7 +61,7 @@ def test_a_living_node_stays_and_one_beside_it_is_refused_and_backs_off(consorti
 
 def test_a_node_without_seats_gives_way_to_one_that_serves_some_and_does_not_come_back(consortium):
     run_beside(consortium, "copy", seats=[])
-    assert consortium.hub.wait_for(frozenset({NAME}), timeout_s=20) == frozenset()
+    assert consortium.hub.wait_for(frozenset({NAME}), timeout_s=300) == frozenset()
     consortium.start_node(NAME)
     wait_until(lambda: said(consortium, "goodbye", node="copy", code="another_node"))
     assert said(consortium, "goodbye", node="copy")[0]["code"] == "superseded"
@@ -114,7 +114,7 @@ class Silent:
         self._loop.close()
 
     def _call(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
 
     async def _serve(self, reader, writer):
         far_reader, far_writer = await asyncio.open_connection(self._host, int(self._port))

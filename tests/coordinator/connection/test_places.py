@@ -16,9 +16,10 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask
 from protocols.wire.messages import Refusal, VoteRequest, encode
+from tests.clocks import idle_loop
 from tests.consortium import NOW, deployed_study, pool_of
 
-STUDY = deployed_study(4, deadline_s=2.0)
+STUDY = deployed_study(4)
 CERTIFICATE = new_authority(new_key(), name="test", now=NOW, days=9)
 SEATS = [seat.party for seat in STUDY.roster]
 REPLY = encode(Refusal("withdrawn", "no"))
@@ -61,7 +62,8 @@ def ask_all(opened, sessions):
         request = VoteRequest(STUDY.digest, b"run", batch)
         return await made.ask_all(opened, dict.fromkeys(SEATS, request))
 
-    answers = asyncio.run(run())
+    with asyncio.Runner(loop_factory=idle_loop) as runner:
+        answers = runner.run(run())
     return {seat for seat, answered in answers.items() if answered is not None}, events
 
 

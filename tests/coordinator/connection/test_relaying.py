@@ -23,6 +23,7 @@ from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import outcome_statement
 from protocols.study.file import read_study, write_study
+from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest, encode
@@ -56,7 +57,7 @@ def test_it_is_created_without_a_pool_and_refused_with_one(home, tmp_path):
 
 
 def test_public_queries_still_need_a_pool(home, tmp_path):
-    level = replace(STUDY.confidentiality, querier=None, input_bound=None)
+    level = Clear(units=64)
     with pytest.raises(InvalidInput, match="a pool is missing; allowed: --pool FILE"):
         create(home, tmp_path, study=replace(STUDY, confidentiality=level))
 

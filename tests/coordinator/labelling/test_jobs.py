@@ -15,7 +15,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Refusal, VoteRequest
@@ -106,7 +106,7 @@ def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monk
     alone = Coordinator(
         made.study,
         ledger=Ledger(":memory:"),
-        aggregation=Clear(simulated(np.random.default_rng(1))),
+        aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
         exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"run",
     ).label(pool_of(60, 4))
@@ -317,18 +317,19 @@ def test_a_stop_in_any_round_is_gone_on_with_without_another_charge(bench, round
     job = made.store.ask_job("test", student=None)
     opened = made.open()
     send = opened._send
-    left = [rounds]
+    left, ended = [rounds], threading.Event()
 
     def stop_in_round(requests):
         replies = send(requests)
         left[0] -= 1
         if left[0] == 0:
             made.stop.set()
-            threading.Event().wait(0.1)
+            ended.wait(300)  # the stop is seen in this round, not after it
         return replies
 
     opened._send = stop_in_round
     opened.run(job, patience_s=120.0)
+    ended.set()
     opened.close()
     assert made.store.job("test").state == "running"
     made.stop.clear()
@@ -445,7 +446,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
 def test_what_was_released_before_a_job_failed_can_be_released(bench, monkeypatch):
     made = bench(quorum=3)
     before = _after_two_batches(made)
-    monkeypatch.setattr(Clear, "count", _refuse)
+    monkeypatch.setattr(ClearAggregation, "count", _refuse)
     assert made.run().state == "failed"
     found = made.store.labelled("test")
     assert found.stop == "failed"

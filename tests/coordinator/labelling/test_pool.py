@@ -157,8 +157,6 @@ def test_a_pool_is_that_of_the_terms_or_refused():
     for other, said in ((pool[:, :3], "shape"), (pool[:59], "59 queries"), (changed, "hash")):
         with pytest.raises(InvalidInput, match=said):
             check_pool(other, study)
-    with pytest.raises(InvalidInput, match=r"no \[terms\]"):
-        check_pool(pool, replace(study, terms=None))
 
 
 def test_a_kept_pool_is_checked_when_it_is_read(tmp_path):

@@ -13,6 +13,7 @@ from protocols.study.queries import pool_digest
 from tests.consortium import NOW, deployed_study, pool_of
 from tests.coordinator.dying import Deaths, Killed
 from tests.operators import SETTINGS, make_home
+from tests.studies import make_study
 
 STUDY = deployed_study(3)
 
@@ -51,7 +52,7 @@ def terms(**changes):
 @pytest.mark.parametrize(
     ("study", "said"),
     [
-        (replace(STUDY, terms=None), r"no \[terms\]"),
+        (make_study([1.0], threshold=-2.0), r"no \[terms\]"),
         (terms(coordinator="other"), "allowed: 'centre'"),
         (terms(ends="2001-01-01"), "which is over"),
         (terms(pool_sha256="0" * 64), "pool-digest"),

@@ -19,8 +19,9 @@ from protocols.crypto.identity import issue, new_authority, new_key
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
+from protocols.study.deployed import deployed
 from protocols.study.queries import pool_digest
 from protocols.study.study import party_of
 from protocols.study.terms import Terms
@@ -51,7 +52,7 @@ def small_study(parties: int = 3, *, name: str = "left-or-right", epsilon: float
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return replace(base, name=name, roster=roster, terms=terms)
+    return deployed(replace(base, name=name, roster=roster), terms)
 
 
 @dataclass
@@ -114,7 +115,7 @@ class Consortium:
                         self.keep(ledger, ledgers[seat], seat, told[seat], reply)
                 return replies
 
-            level = aggregation or Clear(simulated(np.random.default_rng(1)))
+            level = aggregation or ClearAggregation(simulated(np.random.default_rng(1)))
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
             labelling = coordinator.label(pool_of(), train=train)
             if between is not None:

@@ -15,9 +15,9 @@ from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
 from protocols.errors import DataCorrupt
 from protocols.ledger.audit_log import Entry
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.study.level_terms import Confidentiality
+from protocols.study.levels import SecureSum
 from protocols.votes import NOT_ASKED
 from protocols.wire.messages import StepRequest
 from tests.contracts.levels import SEAT_KEYS
@@ -30,7 +30,7 @@ SIZE = 12
 def made(tmp_path_factory):
     """Masked sums of four hospitals: one is not in the first, another leaves before it is opened and stays away."""
     folder = tmp_path_factory.mktemp("given-up")
-    level = Confidentiality(level="secure_sum", units=64, colluders=1)
+    level = SecureSum(units=64, colluders=1, seat_keys=())
     study = small_study(
         4,
         epsilon=20.0,
@@ -56,7 +56,7 @@ def made(tmp_path_factory):
     labelled = consortium.label(
         study,
         absent=lambda requests: gone[0](requests),
-        aggregation=SecureSum(),
+        aggregation=SummedAggregation(),
         ballots=lambda name, ledger: SummedBallot(
             study, name, ledger=ledger, key=SEAT_KEYS[int(name[-1])], source=os.urandom
         ),

@@ -33,7 +33,7 @@ class Lying:
 @pytest.mark.parametrize(("spent", "times"), [(2**64 - 1, 99), (2**63, 99), (2**63 - 1, 1), (2**52 + 1, 1)])
 def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_any_cap(tmp_path, spent, times):
     home = make_home(tmp_path)
-    study = add_study(home, tmp_path, deadline_s=10.0, quorum=3)
+    study = add_study(home, tmp_path, quorum=3)
     cap = int(study.budgets.cap[1])
     hospitals = []
     with Served(home) as served, Store(home) as store:

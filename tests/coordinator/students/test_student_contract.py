@@ -186,7 +186,7 @@ def run_python(program: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return result.stdout + result.stderr
 
@@ -200,4 +200,4 @@ def test_importing_the_table_imports_neither_torch_nor_scikit_learn() -> None:
 def test_a_missing_package_is_named_with_its_extra(student: str, package: str) -> None:
     hidden = f"import sys; sys.modules[{package!r}] = None\n"
     output = run_python(f"{hidden}from coordinator.students import student_kind\nstudent_kind({student!r})")
-    assert f"pip install 'conclave[{package}]'" in output
+    assert f"pip install 'conclave-pate[{package}]'" in output

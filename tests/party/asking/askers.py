@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import note_told, relayed_outcome
 from guardian.port import GuardianPort
 from party.asking.asking import Line
@@ -17,18 +16,16 @@ from protocols.crypto.identity import new_key
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.levels.hidden_queries.ballot import PrivateModel
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
-from protocols.levels.table import ballot_of
-from protocols.study.level_checks import NO_POOL
-from protocols.study.level_terms import Confidentiality
+from protocols.levels.table import Means, ballot_of
+from protocols.study.deployed import DeployedStudy, deployed
+from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Study
 from protocols.study.terms import Terms
-from protocols.wire.enrolment import Enrolled
 from protocols.wire.guardian.greeting import Guarded
-from tests.consortium import Consortium
+from tests.consortium import DEADLINE_S, Consortium
 from tests.contracts.levels import SEALING_KEY, SIGNING_KEY
 from tests.party.homes import FEATURES
 from tests.studies import make_study
@@ -37,18 +34,17 @@ KEYS = {f"hospital-{number}": new_key() for number in range(3)}
 
 
 def asked_study(
-    *, querier: str = "asker", name: str = "heart", deadline_s: float = 2.0, epsilon: float = 45.0, **more
-) -> Study:
+    *, querier: str = "asker", name: str = "heart", deadline_s: float = DEADLINE_S, epsilon: float = 45.0, **more
+) -> DeployedStudy:
     """A study in which `querier` asks three parties about tables; nine of ten labels are right."""
-    level = Confidentiality(
-        level="two_server",
+    level = HiddenQueries(
         units=64,
-        abstention=False,
         guardian="notary",
         sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
         signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
         querier=querier,
         input_bound=8.0,
+        seat_keys=(),
     )
     given = {"mechanism": "gnmax", "sigma": 1.2, "sigma_threshold": None, "threshold": None, "classes": 2}
     given |= {"queries": 20, "batch_limit": 8, "quorum": 2, "confidentiality": level, "keys": list(KEYS.values())}
@@ -66,7 +62,7 @@ def asked_study(
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=party) for seat, party in zip(base.roster, KEYS, strict=True))
-    return replace(base, name=name, roster=roster, terms=terms)
+    return deployed(replace(base, name=name, roster=roster), terms)
 
 
 def model_of(study: Study, party: str):
@@ -114,19 +110,8 @@ class AskedConsortium(Consortium):
         )
         self.guardian = f"127.0.0.1:{self.port.start(listen)}"
 
-    def start_hub(self, ledger: str = "coordinator.sqlite") -> None:
-        self.hub = Hub(
-            key=self.key,
-            certificate=self.certificate,
-            authority=self.authority,
-            denied=lambda identity: self.denied.get(identity.name),
-            renew=self.renew,
-            enrol=lambda message: Enrolled(b"", "pending", message.party),
-            on_event=lambda event, fields: self.events.append((event, fields)),
-        )
-        port, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
-        self.ledger = Ledger(self.folder / ledger)
+    def open_study(self) -> None:
+        """Opens the study at the hub, which relays what the querying party asks."""
         self.ledger.bind(study=self.study.digest, run=b"")
         self.hub.open_study(
             self.study,
@@ -138,8 +123,8 @@ class AskedConsortium(Consortium):
     def add_node(self, name, **how):
         self.certificates.setdefault(name, self.certify(self.keys[name], name))
         ledger = self.ledgers[name] = Ledger(self.folder / f"{name}.sqlite")
-        private = PrivateModel(lambda: model_of(self.study, name), lambda batch: None, self.keys[name])
-        ballot = ballot_of(self.study, name, ledger=ledger, source=system_source, key=None, private=private)
+        means = Means(key=lambda: self.keys[name], load=lambda: model_of(self.study, name))
+        ballot = ballot_of(self.study, name, ledger=ledger, source=system_source, means=means)
         self.parties[name] = Party(name, study=self.study, ledger=ledger, voter=_never, coins_from=None, ballot=ballot)
         return self.parties[name]
 

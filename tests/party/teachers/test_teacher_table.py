@@ -23,7 +23,7 @@ def run_python(program: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return result.stdout + result.stderr
 
@@ -51,7 +51,7 @@ def test_a_missing_package_is_named_with_its_extra(name: str, package: str, extr
     hidden = f"import sys; sys.modules[{package!r}] = None\n"
     output = run_python(f"{hidden}from party.teachers import teacher_kind\nteacher_kind({name!r})")
     assert "InvalidInput" in output
-    assert f"pip install 'conclave[{extra}]'" in output
+    assert f"pip install 'conclave-pate[{extra}]'" in output
 
 
 @pytest.mark.parametrize("name", TEACHERS)

@@ -86,7 +86,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         def slow(batch):
             votes = inner(batch)
             looked.set()
-            go.wait(20)
+            go.wait(300)
             return votes
 
         seat.party._voter = slow
@@ -97,7 +97,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
 
         voting = threading.Thread(target=vote)
         voting.start()
-        assert looked.wait(20)
+        assert looked.wait(300)
         given = []
         ending = threading.Thread(
             target=lambda: given.append(withdraw(home, policy, study, data_set="ward", party=SEAT))

@@ -13,9 +13,9 @@ from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.wire.messages import HiddenVotes
 from tests.contracts.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
 
@@ -74,7 +74,7 @@ class World:
             yield channel
 
     def coordinator(self):
-        level = SecureSum() if self.study is SUMMED else TwoServer(self.dial, source=os.urandom)
+        level = SummedAggregation() if self.study is SUMMED else SharedAggregation(self.dial, source=os.urandom)
         return Coordinator(self.study, ledger=self.own, aggregation=level, exchange=self.exchange, run=b"run")
 
     def label(self):

@@ -8,7 +8,7 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.labelling.reference import run_batch
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import cryptographic, simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest
@@ -39,7 +39,9 @@ def run_live(study, *, noise, votes=VOTES, wrap=lambda exchange: exchange):
     }
     exchange = wrap(InProcessTransport({name: party.handle for name, party in parties.items()}))
     with Ledger(":memory:") as ledger:
-        coordinator = Coordinator(study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=b"run")
+        coordinator = Coordinator(
+            study, ledger=ledger, aggregation=ClearAggregation(noise), exchange=exchange, run=b"run"
+        )
         labelling = coordinator.label(np.zeros((QUERIES, 1), np.float32))
     return labelling, np.array([ledgers[seat.party].balance(seat.party).spent for seat in study.roster])
 
@@ -152,7 +154,7 @@ def test_a_pool_above_the_query_limit_is_refused():
         coordinator = Coordinator(
             study,
             ledger=ledger,
-            aggregation=Clear(simulated(np.random.default_rng(0))),
+            aggregation=ClearAggregation(simulated(np.random.default_rng(0))),
             exchange=InProcessTransport({}),
             run=b"run",
         )
@@ -180,7 +182,9 @@ class Hospitals:
     def label(self, ledger, *, seed, run, exchange=None):
         exchange = exchange or InProcessTransport(self.handlers)
         noise = simulated(np.random.default_rng(seed))
-        coordinator = Coordinator(self.study, ledger=ledger, aggregation=Clear(noise), exchange=exchange, run=run)
+        coordinator = Coordinator(
+            self.study, ledger=ledger, aggregation=ClearAggregation(noise), exchange=exchange, run=run
+        )
         return coordinator.label(np.zeros((QUERIES, 1), np.float32))
 
     def spent(self):

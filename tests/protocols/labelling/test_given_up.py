@@ -10,10 +10,10 @@ from party.party import Party
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import Clear
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.noise import simulated
-from protocols.study.level_terms import CLEAR
+from protocols.study.levels import Clear
 from protocols.votes import NOT_ASKED
 from protocols.wire.messages import Outcome, StepRequest, VoteRequest
 from tests.contracts.levels import lattice_study
@@ -194,7 +194,7 @@ def test_one_that_was_released_or_never_asked_is_not_given_up(world):
 
 
 def test_at_clear_a_reservation_stands_as_telling_would_lower_it(tmp_path):
-    study = lattice_study(CLEAR, batch_limit=SIZE, quorum=6, sigma=8.0, sigma_threshold=8.0)
+    study = lattice_study(Clear(), batch_limit=SIZE, quorum=6, sigma=8.0, sigma_threshold=8.0)
     ledgers = {name: Ledger(":memory:") for name in NAMES}
     parties = {
         name: Party(name, study=study, ledger=ledgers[name], voter=lambda b, i=i: VOTES[i][:, b.ids], coins_from=None)
@@ -213,7 +213,7 @@ def test_at_clear_a_reservation_stands_as_telling_would_lower_it(tmp_path):
     made = Coordinator(
         study,
         ledger=own,
-        aggregation=Clear(simulated(np.random.default_rng(1))),
+        aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
         exchange=exchange,
         run=b"run",
     )

@@ -20,7 +20,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import Submission, check_outcome, outcome_statement, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
@@ -84,7 +84,7 @@ class World:
         coordinator = Coordinator(
             self.study,
             ledger=self.own,
-            aggregation=TwoServer(self.here.dial, source=seeded_source(source)),
+            aggregation=SharedAggregation(self.here.dial, source=seeded_source(source)),
             exchange=self.exchange,
             run=b"run",
         )
@@ -254,14 +254,9 @@ def test_a_party_settles_on_no_outcome_without_the_guardians_signature(world):
         assert reply.code == "unsigned_outcome"
     assert world.ledgers["p0"].balance("p0").spent == reserved
     right = SIGNING_KEY.sign(outcome_statement(STUDY.digest, request.digest, answered))
-    check_outcome(
-        right,
-        key=SIGNING_KEY.public_key().public_bytes_raw(),
-        study=STUDY.digest,
-        request=request.digest,
-        answered=answered,
-    )
-    world.parties["p0"].handle(Outcome(STUDY.digest, request.digest, answered, right))
+    believed = Outcome(STUDY.digest, request.digest, answered, right)
+    check_outcome(believed, key=SIGNING_KEY.public_key().public_bytes_raw())
+    world.parties["p0"].handle(believed)
     assert world.ledgers["p0"].balance("p0").spent < reserved
 
 

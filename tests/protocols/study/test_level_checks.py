@@ -46,9 +46,12 @@ def test_a_ring_that_is_too_small_is_refused_in_the_words_of_the_file():
 
 
 def test_a_seat_without_a_key_is_refused_where_parties_sign():
-    study = lattice_study(secure_sum())
-    with pytest.raises(InvalidInput, match="signing_key of 'p0'"):
-        replace(study, roster=(replace(study.roster[0], signing_key=None), *study.roster[1:]))
-    second = study.roster[1].signing_key
-    with pytest.raises(InvalidInput, match="signing_key of 'p1' is that of 'p0' too"):
-        replace(study, roster=(replace(study.roster[0], signing_key=second), *study.roster[1:]))
+    level = secure_sum()
+    first, second, *others = level.seat_keys
+    for keys, message in (
+        (("", second, *others), "signing_key of 'p0'"),
+        ((second, second, *others), "signing_key of 'p1' is that of 'p0' too"),
+        ((first, second), "2 keys of seats"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            lattice_study(replace(level, seat_keys=keys))

@@ -47,7 +47,7 @@ def test_what_does_not_go_together_is_one_clear_error(wrong, words) -> None:
 def test_the_study_is_two_server_on_the_lattice_and_label_only(weights, mechanism) -> None:
     settings = ask_settings(parties=100, budgets="1:0.5,4:0.5", weights=weights, mechanism=mechanism)
     budgets, study = ask_study(settings, classes=10)
-    assert (study.view, study.accountant_name, study.confidentiality.level) == ("label", "label_only", "two_server")
+    assert (study.view, study.accountant_name, study.confidentiality.name) == ("label", "label_only", "two_server")
     assert (study.mechanism.lattice.units, study.mechanism.lattice.shares) == (64, 1)
     assert np.array_equal(study.weights * 64, np.rint(study.weights * 64))
     assert (study.budgets.epsilon_guaranteed <= budgets.epsilon + 1e-9).all()

@@ -29,7 +29,7 @@ def test_an_unknown_engine_lists_the_known_ones() -> None:
 
 def test_an_engine_whose_package_is_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(simulations.engines.ENGINES, "absent", "no_such_package_here:Engine")
-    with pytest.raises(EngineFailed, match=r"'no_such_package_here'; install conclave with the extra \[sim\]"):
+    with pytest.raises(EngineFailed, match=r"'no_such_package_here'; pip install 'conclave-pate\[sim\]'"):
         open_engine("absent", workers=None)
 
 

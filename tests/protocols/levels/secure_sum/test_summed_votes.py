@@ -17,7 +17,7 @@ from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.secure_sum.aggregation import SecureSum
+from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest
@@ -61,9 +61,9 @@ class World:
         return replies
 
     def label(self):
-        return Coordinator(STUDY, ledger=self.own, aggregation=SecureSum(), exchange=self.exchange, run=b"run").label(
-            POOL
-        )
+        return Coordinator(
+            STUDY, ledger=self.own, aggregation=SummedAggregation(), exchange=self.exchange, run=b"run"
+        ).label(POOL)
 
     def close(self):
         for ledger in (*self.ledgers.values(), self.own):
@@ -311,7 +311,7 @@ def test_a_ledger_that_was_restored_to_before_its_charge_masks_the_very_same(tmp
         return InProcessTransport({name: parties[name].handle for name in NAMES})(requests)
 
     with Ledger(":memory:") as own:
-        Coordinator(secret, ledger=own, aggregation=SecureSum(), exchange=exchange, run=b"run").label(POOL)
+        Coordinator(secret, ledger=own, aggregation=SummedAggregation(), exchange=exchange, run=b"run").label(POOL)
     first = ledgers["p0"].stored(0).payload
     with Ledger(tmp_path / "copy.sqlite") as restored:
         party("p0", restored).handle(asked[0])

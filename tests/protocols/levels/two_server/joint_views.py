@@ -26,7 +26,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.aggregation import SharedBallot, TwoServer
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import ballots_of
 from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian
 from protocols.levels.two_server.sketch import _challenge
@@ -139,7 +139,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             coordinator = Coordinator(
                 STUDY,
                 ledger=own,
-                aggregation=TwoServer(dial, source=seeded_source(seed, attempt)),
+                aggregation=SharedAggregation(dial, source=seeded_source(seed, attempt)),
                 exchange=exchange,
                 run=b"run",
             )

@@ -22,12 +22,12 @@ class Unbuffered:
     def send(self, data):
         taken = Event()
         self._outgoing.put((bytes(data), taken))
-        if not taken.wait(timeout=20.0):
+        if not taken.wait(timeout=300.0):
             raise ChannelClosed("the other side took nothing")
 
     def recv(self, limit):
         try:
-            data, taken = self._incoming.get(timeout=20.0)
+            data, taken = self._incoming.get(timeout=300.0)
         except queue.Empty:
             raise ChannelClosed("the other side sent nothing") from None
         taken.set()

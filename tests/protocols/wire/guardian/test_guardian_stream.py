@@ -13,7 +13,7 @@ from protocols.wire.guardian.stream import CARRIED_BYTES, PIECE_BYTES, EndedByPe
 END, PART = b"\x01", b"\x00"
 
 
-def joined(*, silence_s=20.0):
+def joined(*, silence_s=300.0):
     """Two ends, each carried to the other by a thread."""
     here, there = GuardianStream(silence_s=silence_s), GuardianStream(silence_s=silence_s)
     for one, other in ((here, there), (there, here)):
@@ -81,7 +81,7 @@ def test_what_was_sent_before_a_close_arrives_and_what_was_sent_before_an_abort_
     here, there = joined()
     here.send(b"last words")
     here.close()
-    assert here.carried(timeout_s=20)
+    assert here.carried(timeout_s=300)
     assert there.recv(99) == b"last words"
     with pytest.raises(ChannelClosed, match="this side closed"):
         here.send(b"more")
@@ -152,5 +152,5 @@ def test_a_flood_that_nobody_reads_is_not_taken_in():
     assert reader.is_alive()
     assert len(taken) <= 2**16 + 2
     stream.abort("enough")
-    reader.join(20)
+    reader.join(300)
     assert not reader.is_alive()

@@ -1,0 +1,168 @@
+"""Accounting alone: what queries cost and what budgets afford, without votes, data or a study.
+
+Every figure is data-independent, for adjacency replace-one. Whose data moves enters as `sensitivity`: the votes that it
+moves in a query (a record's one vote times its weight; a party's teachers together).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from protocols.bounds.rdp import RdpCurve, check_delta
+from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
+from protocols.budgets.accountant import accountant as accountant_of
+from protocols.budgets.filter import budget_filters
+from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view, make_mechanism
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What one query costs, and one answer besides, at each order; [orders]."""
+
+    accountant: Accountant
+    ask: Float64[ndarray, " orders"]
+    answer: Float64[ndarray, " orders"]
+
+
+def rdp_curve(
+    mechanism: str, *, view: str, sensitivity: float, classes: int, accountant: str | None = None, **noise: float
+) -> RdpCurve:
+    """The Renyi differential privacy of one answered query, as the accountant bounds it.
+
+    mechanism: a name of `mechanisms()`, with its noise as keywords, in votes; view: "label" or "histogram";
+    sensitivity: > 0, votes; accountant: a name of `accountants()`, by default the tightest that the view allows.
+    Curves add (`+`), are composed with themselves (`* queries`) and are converted with `to_epsilon(delta=...)`.
+
+    Raises InvalidInput for a value out of range, and for an accountant that has no Renyi orders ("gaussian_dp").
+
+    >>> import conclave
+    >>> curve = conclave.rdp_curve("gnmax", sigma=40.0, view="label", sensitivity=1.0, classes=10)
+    >>> epsilon, order = (curve * 1000).to_epsilon(delta=1e-5)
+    >>> round(epsilon, 3), order
+    (4.164, 5.8267)
+    """
+    cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
+    if np.isnan(cost.accountant.orders).any():
+        raise InvalidInput(f"accountant is {cost.accountant.name!r}, which has no Renyi orders; allowed: one that has")
+    return RdpCurve(cost.accountant.orders, cost.ask + cost.answer)
+
+
+def epsilon_after(
+    queries: ArrayLike,
+    mechanism: str,
+    *,
+    delta: float,
+    view: str,
+    sensitivity: float,
+    classes: int,
+    answered: ArrayLike | None = None,
+    accountant: str | None = None,
+    **noise: float,
+) -> Float64[ndarray, "*shape"]:
+    """epsilon at delta of so many queries, a number fixed beforehand, in the shape of `queries`.
+
+    answered: how many of them got a label, all of them by default; the others as `rdp_curve`. What a study guarantees
+    when it may stop at any time is its cap, at one order chosen beforehand: see `plan`. Raises InvalidInput.
+
+    >>> import conclave
+    >>> conclave.epsilon_after([100, 1000], "gnmax", sigma=40.0, delta=1e-5, view="label", sensitivity=1.0,
+    ...                        classes=10).round(3)
+    array([1.161, 4.164])
+    """
+    asked = np.asarray(queries, dtype=np.float64)
+    labels = asked if answered is None else np.asarray(answered, dtype=np.float64)
+    if not (np.isfinite(asked).all() and (labels >= 0).all() and (labels <= asked).all()):
+        raise InvalidInput(f"queries are {asked} and answered {labels}; allowed: 0 <= answered <= queries")
+    check_delta(np.asarray(delta))
+    cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
+    spend = asked[..., None] * cost.ask + labels[..., None] * cost.answer
+    orders = np.broadcast_to(cost.accountant.orders, spend.shape)
+    each = cost.accountant.to_epsilon(spend.ravel(), orders.ravel(), np.full(spend.size, delta))
+    return each.reshape(spend.shape).min(axis=-1)
+
+
+def queries_afforded(
+    mechanism: str,
+    *,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    view: str,
+    sensitivity: ArrayLike,
+    classes: int,
+    total_weight: float,
+    query_limit: int,
+    answer_rate: float = 1.0,
+    accountant: str | None = None,
+    **noise: float,
+) -> Int64[ndarray, "*shape"]:
+    """How many queries, all answered, each budget affords, at most `query_limit`; as a study charges them.
+
+    epsilon, delta and sensitivity: a number, or one a party; total_weight: of all votes together, and query_limit: the
+    size of the pool, which both decide what is set aside of delta for rounded noise; answer_rate: in [0, 1], the share
+    of answers for which each party's order is chosen; the others as `rdp_curve`. Raises InvalidInput.
+
+    >>> import conclave
+    >>> conclave.queries_afforded("gnmax", sigma=40.0, epsilon=[0.5, 1.0, 2.0], delta=1e-5, view="label",
+    ...                           sensitivity=1.0, classes=10, total_weight=250.0, query_limit=10_000)
+    array([ 20,  75, 270])
+    """
+    given = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (epsilon, delta, sensitivity)))
+    seen, made, account = _parts(mechanism, view=view, name=accountant, noise=noise)
+    filters = budget_filters(
+        accountant=account,
+        mechanism=made,
+        sensitivity=Sensitivity(given[2].ravel(), np.ones(given[2].size)),
+        epsilon=given[0].ravel(),
+        delta=given[1].ravel(),
+        view=seen,
+        classes=classes,
+        query_limit=query_limit,
+        total_weight=total_weight,
+        answer_rate=answer_rate,
+    )
+    return filters.affordable(np.zeros(given[0].size, dtype=np.int64), limit=query_limit).reshape(given[0].shape)
+
+
+def mechanisms() -> tuple[str, ...]:
+    """The names of the mechanisms, plugins included.
+
+    >>> import conclave
+    >>> conclave.mechanisms()[:2]
+    ('gnmax', 'confident_gnmax')
+    """
+    return tuple(MECHANISMS)
+
+
+def accountants() -> tuple[str, ...]:
+    """The names of the accountants that may charge a budget.
+
+    >>> import conclave
+    >>> conclave.accountants()
+    ('label_only', 'gaussian', 'gaussian_dp', 'laplace')
+    """
+    return tuple(ACCOUNTANTS)
+
+
+def _parts(
+    mechanism: str, *, view: str, name: str | None, noise: dict[str, float]
+) -> tuple[View, Mechanism, Accountant]:
+    seen = check_view(view)
+    made = make_mechanism(mechanism, view=seen, lattice=None, **noise)
+    account = default_accountant(made, seen) if name is None else accountant_of(name)
+    account.check(made, seen)
+    return seen, made, account
+
+
+def _cost(
+    mechanism: str, *, view: str, sensitivity: float, classes: int, name: str | None, noise: dict[str, float]
+) -> _Cost:
+    seen, made, account = _parts(mechanism, view=view, name=name, noise=noise)
+    moved = Sensitivity(np.array([sensitivity], dtype=np.float64), np.ones(1))
+    cost = account.query_cost(made, moved, view=seen, classes=classes)
+    return _Cost(account, cost.ask[0], cost.answer[0])

@@ -1,0 +1,274 @@
+"""Labels from votes and budgets of one's own: what a study would release of them, and what each party would spend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+from numpy.typing import ArrayLike
+
+from conclave.frames import frame
+from protocols.bounds.rdp import check_budget
+from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.study.study import Study
+from simulations.options import DATA_SETTINGS
+from simulations.pipeline import study_of
+from simulations.planning.plan import make_plan, must_afford
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import Experiment, experiment
+from simulations.stages.inputs import inputs_of_votes
+from simulations.stages.label import SeedResult, label_seed
+from simulations.stages.replay import StoredVotes
+from simulations.stages.votes_file import check_labels, stored_votes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Settings that the arguments give, or that say how votes come about; votes of one's own have come about.
+_TAKEN = {*DATA_SETTINGS, "parties", "votes", "votes_kind", "labels", "budgets", "queries", "seeds", "data_seed"}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Labels:
+    """What a study released of votes, and what each party spent on it. Arrays over parties are in the votes' order.
+
+    labels: a class, ABSTAIN (asked, no label given) or NOT_ASKED, one a query; parties: their names; epsilon and delta:
+    their budgets; weight: of each of their votes; epsilon_guaranteed: what may be published, the cap at the order that
+    was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0, 1],
+    of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not known;
+    study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
+    """
+
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    parties: tuple[str, ...] = field(repr=False)
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+    weight: Float64[ndarray, " parties"]
+    epsilon_guaranteed: Float64[ndarray, " parties"]
+    epsilon_spent: Float64[ndarray, " parties"]
+    share_of_budget: Float64[ndarray, " parties"]
+    spent: Int64[ndarray, " parties"] = field(repr=False)
+    stop: str
+    accuracy: float | None
+    seed: int
+    study: Study = field(repr=False)
+
+    @property
+    def answered(self) -> Int64[ndarray, " answered"]:
+        """Positions of the queries that got a label."""
+        return np.flatnonzero(self.labels >= 0)
+
+    @property
+    def asked(self) -> int:
+        """How many queries were asked."""
+        return int((self.labels >= -1).sum())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a party: its budget, its weight, what may be published and what was spent.
+
+        >>> import conclave, numpy as np
+        >>> votes = np.random.default_rng(0).integers(2, size=(50, 30))
+        >>> result = conclave.label(votes, epsilon=2.0, delta=1e-5, unit="record", view="label")
+        >>> list(result.to_pandas().columns)[:4]
+        ['party', 'epsilon', 'delta', 'weight']
+        """
+        names = "epsilon delta weight epsilon_guaranteed epsilon_spent share_of_budget".split()
+        return frame({"party": self.parties, **{name: getattr(self, name) for name in names}})
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """The same votes under many budgets: one result a budget and seed, None where a budget affords no query.
+
+    budgets: as they were given; notes: why there is no result, "" where there is one.
+    """
+
+    budgets: tuple[ArrayLike, ...]
+    seeds: tuple[int, ...]
+    results: tuple[Labels | None, ...]
+    notes: tuple[str, ...]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row a result: budget (its mean over parties), seed, queries asked and answered, accuracy, largest
+        epsilon that may be published."""
+        given = [float(np.mean(np.asarray(budget, dtype=np.float64))) for budget in self.budgets]
+        return frame(
+            {
+                "epsilon_mean": np.repeat(given, len(self.seeds)),
+                "seed": self.seeds * len(self.budgets),
+                "asked": [0 if one is None else one.asked for one in self.results],
+                "answered": [0 if one is None else len(one.answered) for one in self.results],
+                "accuracy": [None if one is None else one.accuracy for one in self.results],
+                "epsilon_guaranteed_max": [
+                    None if one is None else float(one.epsilon_guaranteed.max()) for one in self.results
+                ],
+                "note": self.notes,
+            }
+        )
+
+
+def label(
+    votes: ArrayLike,
+    *,
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    unit: str,
+    view: str,
+    classes: int | None = None,
+    truth: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    **settings: object,
+) -> Labels:
+    """The labels that votes give under every party's own budget, and what each party spends on them.
+
+    The same code as `conclave-simulate run --votes`, bit for bit: noise comes from `seed`, so the labels protect
+    nobody who can guess it.
+
+    votes: integers, class ids [parties, queries] or [parties, teachers, queries], -1 for an abstention; or floats, the
+    votes for each class [queries, classes], each row with the same sum (then all parties weigh alike). epsilon > 0 and
+    delta in (0, 1): a number, or one a party. unit: "record", or "party" for all of a party's data; view: what is seen,
+    "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
+    settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
+    accountant, weights, individualization, stop, dropout, quorum, answer_rate, confidentiality, units.
+
+    Raises InvalidInput, with the value and the allowed range, and BudgetExceeded where a budget affords no query.
+
+    >>> import conclave, numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.integers(3, size=200)
+    >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
+    >>> epsilon = np.repeat([1.0, 2.0], 50)
+    >>> result = conclave.label(votes, epsilon=epsilon, delta=1e-5, unit="record", view="label", truth=truth)
+    >>> len(result.answered), result.accuracy, result.stop
+    (23, 1.0, 'budget_exhausted')
+    >>> result.epsilon_spent[[0, -1]].round(2)
+    array([0.99, 1.98])
+    """
+    stored, parties, known = _checked(votes, classes=classes, truth=truth)
+    chosen = _experiment(stored, unit=unit, view=view, settings=settings)
+    study, given = _study(chosen, stored, _budgets(epsilon, delta, parties=parties, names=names))
+    return _labels(study, given, stored, chosen, truth=known, seed=seed)
+
+
+def replay(
+    votes: ArrayLike,
+    *,
+    budgets: Sequence[ArrayLike],
+    delta: ArrayLike,
+    unit: str,
+    view: str,
+    classes: int | None = None,
+    truth: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    **settings: object,
+) -> Replay:
+    """The same votes under each of many budgets, counted once; some milliseconds a budget.
+
+    budgets: epsilons, each a number for all parties or one a party; everything else as `label`. A budget that affords
+    no query has no result, and a note that says why. Raises InvalidInput for votes or settings out of range.
+
+    >>> import conclave, numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> truth = rng.integers(3, size=200)
+    >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
+    >>> many = conclave.replay(votes, budgets=[0.01, 1.0, 4.0], delta=1e-5, unit="record", view="label", truth=truth)
+    >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
+    [[0.01, 0.0], [1.0, 10.0], [4.0, 104.0]]
+    """
+    stored, parties, known = _checked(votes, classes=classes, truth=truth)
+    chosen = _experiment(stored, unit=unit, view=view, settings=settings)
+    each = [_budgets(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
+    results: list[Labels | None] = []
+    notes: list[str] = []
+    for one in each:
+        try:
+            study, given = _study(chosen, stored, one)
+        except (BudgetExceeded, InvalidInput) as error:
+            # Settings that are wrong are wrong under every budget; the last one says so.
+            if isinstance(error, InvalidInput) and one is each[-1] and not any(results):
+                raise
+            results += [None] * len(seeds)
+            notes += [str(error)] * len(seeds)
+            continue
+        results += [_labels(study, given, stored, chosen, truth=known, seed=seed) for seed in seeds]
+        notes += [""] * len(seeds)
+    return Replay(tuple(budgets), tuple(seeds), tuple(results), tuple(notes))
+
+
+def _checked(
+    votes: ArrayLike, *, classes: int | None, truth: ArrayLike | None
+) -> tuple[StoredVotes, int, Int64[ndarray, " queries"] | None]:
+    array = np.asarray(votes)
+    kind = "counts" if np.issubdtype(array.dtype, np.floating) else "ids"
+    stored, parties = stored_votes(array, kind=kind, classes=classes, called="votes")
+    if truth is None:
+        return stored, parties, None
+    return (
+        stored,
+        parties,
+        check_labels(np.asarray(truth), queries=stored.queries, classes=stored.classes, called="truth"),
+    )
+
+
+def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> Experiment:
+    idle = sorted(_TAKEN & set(settings))
+    if idle:
+        raise InvalidInput(f"{idle[0]} has no effect on votes of one's own; leave it out")
+    return experiment(**settings, unit=unit, view=view, classes=stored.classes)
+
+
+def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
+    called = tuple(names or (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
+    if len(called) != parties or len(set(called)) < parties:
+        raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
+    arrays = []
+    for what, value in (("epsilon", epsilon), ("delta", delta)):
+        array = np.asarray(value, dtype=np.float64)
+        if array.shape not in ((), (parties,)):
+            raise InvalidInput(
+                f"{what} has shape {array.shape}; allowed: a number, or one for each of {parties} parties"
+            )
+        arrays.append(np.broadcast_to(array, parties).copy())
+    check_budget(*arrays)
+    return Budgets(called, *arrays)
+
+
+def _study(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> tuple[Study, Budgets]:
+    inputs = inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None)
+    _, study = study_of(inputs, budgets)
+    must_afford(make_plan(study, budgets))
+    return study, budgets
+
+
+def _labels(
+    study: Study,
+    budgets: Budgets,
+    stored: StoredVotes,
+    chosen: Experiment,
+    *,
+    truth: Int64[ndarray, " queries"] | None,
+    seed: int,
+) -> Labels:
+    result: SeedResult = label_seed(study, stored, seed=seed, dropout=chosen.dropout, truth=truth)
+    filters, spent = study.budgets, result.labelling.spent
+    return Labels(
+        labels=result.labelling.labels,
+        parties=budgets.names,
+        epsilon=budgets.epsilon,
+        delta=budgets.delta,
+        weight=study.weights,
+        epsilon_guaranteed=filters.epsilon_guaranteed,
+        epsilon_spent=filters.epsilon_of(spent),
+        share_of_budget=spent / filters.cap,
+        spent=spent,
+        stop=result.labelling.stop.reason,
+        accuracy=result.label_accuracy,
+        seed=seed,
+        study=study,
+    )

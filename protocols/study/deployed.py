@@ -1,0 +1,44 @@
+"""DeployedStudy: a study between organisations, with what only they fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from protocols.crypto.identity import check_name
+from protocols.errors import InvalidInput
+from protocols.study.study import Study, party_of
+from protocols.study.terms import Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedStudy(Study):
+    """A study that nodes, a coordinator and guardians run: its digest is over the terms too.
+
+    terms: what organisations fix besides the study. A simulation has a Study, and none of it.
+    Raises InvalidInput, with the value and the allowed range, where the study and the terms do not go together.
+    """
+
+    terms: Terms
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for seat in self.roster:
+            check_name(party_of(seat.party))
+        terms = self.terms
+        if len(terms.class_names) != self.classes:
+            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
+        if terms.pool_size > self.query_limit:
+            raise InvalidInput(
+                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
+            )
+        self.confidentiality.check_terms(terms)
+
+    @property
+    def who_asks(self) -> str:
+        """The name of the organisation that asks the parties and gets the labels."""
+        return self.confidentiality.who_asks(self.terms.coordinator)
+
+
+def deployed(study: Study, terms: Terms) -> DeployedStudy:
+    """The study between organisations that fix these terms. Raises InvalidInput as DeployedStudy does."""
+    return DeployedStudy(**{field.name: getattr(study, field.name) for field in fields(Study)}, terms=terms)

@@ -1,0 +1,291 @@
+"""Who may see a vote: the levels of confidentiality that a study chooses from, each with its own terms.
+
+- Clear: the coordinator sees votes and adds the noise; it is trusted with both.
+- SecureSum: the coordinator sees the noisy histogram only; each party adds its share of the noise (Bonawitz et al.
+  2017). Semi-honest coordinator, fewer colluding parties than the terms say.
+- TwoServer: votes are shared between the coordinator and a guardian, another organisation; each adds the full noise,
+  and a garbled circuit gives the label. Both semi-honest, and not colluding.
+- HiddenQueries: a hospital outside the roster asks about records of its own, which nobody else sees. It is the first
+  server, and models answer under the guardian's randomness (protocols/levels/hidden_queries/querier.py).
+
+A level checks the study that wants it itself, and answers what others ask about it, so that they need not know which
+levels there are. What runs at each level is in protocols/levels/table.py.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar
+
+from protocols.crypto.identity import check_name
+from protocols.errors import InvalidInput
+from protocols.mechanisms import Lattice
+from protocols.ranges import check
+from protocols.study.level_checks import (
+    AnyStudy,
+    check_apart,
+    check_seat_keys,
+    check_servers,
+    check_sum,
+    check_view,
+    check_weights,
+)
+from protocols.study.terms import Terms
+from protocols.votes import LATTICE
+
+# The digest of the pool of a study whose queries nobody but their owner sees.
+NO_POOL = "0" * 64
+
+
+class Level(ABC):
+    """What every level says of itself. Implementations are frozen dataclasses with keyword-only terms."""
+
+    name: ClassVar[str]
+    # Whether nobody is shown a party's votes.
+    hides_votes: ClassVar[bool] = True
+    # Whether parties sign steps, with keys that the level names.
+    signs: ClassVar[bool] = False
+    # Whether who asks is alone to see the queries: then parties answer with one private model each.
+    hides_queries: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, study: AnyStudy) -> None:
+        """Raises InvalidInput unless the level can carry the study: view, noise, weights and arithmetic."""
+
+    def check_terms(self, terms: Terms) -> None:  # noqa: B027  # most levels ask for nothing
+        """Raises InvalidInput unless the level goes with what organisations fix besides."""
+
+    def lattice(self, *, quorum: int, classes: int) -> Lattice | None:
+        """Of integer noise; None for real-valued noise."""
+        return None
+
+    def usual_quorum(self, seats: int) -> int:
+        """How many seats a batch needs, where nothing else is said."""
+        return 1
+
+    def who_asks(self, coordinator: str) -> str:
+        """The name of the organisation that asks the parties and gets the labels."""
+        return coordinator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clear(Level):
+    """The coordinator sees every vote.
+
+    units: lattice units a vote, see SecureSum; None for real-valued noise, which this level alone can have.
+    """
+
+    units: int | None = None
+    name: ClassVar[str] = "clear"
+    hides_votes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.units is not None:
+            _check_units(self.units)
+
+    def check(self, study: AnyStudy) -> None:
+        if self.units is not None:
+            check_weights(study, self.name, self.units)
+
+    def lattice(self, *, quorum: int, classes: int) -> Lattice | None:
+        return None if self.units is None else Lattice(units=self.units, shares=1, classes=classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecureSum(Level):
+    """The coordinator sees the noisy histogram only.
+
+    units: lattice units a vote, a power of two from 2 to 2**20: weights, threshold and noise are whole numbers of them;
+    colluders: parties that may collude with the coordinator, >= 0, below the quorum; seat_keys: the public key that
+    each seat signs with, in order of the roster: that of its party's certificate, a compressed point of P-256 in
+    hexadecimal.
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    units: int
+    colluders: int
+    seat_keys: tuple[str, ...]
+    name: ClassVar[str] = "secure_sum"
+    signs: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_units(self.units)
+        check("study", "confidentiality.colluders", self.colluders)
+
+    def check(self, study: AnyStudy) -> None:
+        check_view(study, self.name, "histogram")
+        if self.colluders >= study.quorum:
+            raise InvalidInput(
+                f"confidentiality: colluders is {self.colluders}; allowed: below the quorum of {study.quorum}, as only "
+                "the noise of the others protects anyone"
+            )
+        check_weights(study, self.name, self.units)
+        check_seat_keys(study, self.name, self.seat_keys, distinct=True)
+        check_sum(study, self.name, units=self.units, colluders=self.colluders)
+
+    def lattice(self, *, quorum: int, classes: int) -> Lattice:
+        """The noise is the sum of the shares of the honest parties of a quorum."""
+        return Lattice(units=self.units, shares=max(1, quorum - self.colluders), classes=classes)
+
+    def usual_quorum(self, seats: int) -> int:
+        """Nine of ten: the noise of those that may be missing is not counted on."""
+        return ceil(0.9 * seats)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded(Level):
+    """What the two levels have in common at which a guardian, another organisation, is the second server.
+
+    units: see SecureSum; guardian: the name in its certificate; sealing_key, signing_key: its public keys, X25519 and
+    Ed25519, in hexadecimal.
+    """
+
+    units: int
+    guardian: str
+    sealing_key: str
+    signing_key: str
+
+    def __post_init__(self) -> None:
+        _check_units(self.units)
+        check_name(self.guardian)
+        for what, key in (("sealing_key", self.sealing_key), ("signing_key", self.signing_key)):
+            if not re.fullmatch("[0-9a-f]{64}", key):
+                raise InvalidInput(f"confidentiality: {what} is {key[:80]!r}; allowed: 64 hexadecimal digits")
+
+    @property
+    @abstractmethod
+    def abstains(self) -> bool:
+        """Whether a vote may be for no class at all, which nobody then sees."""
+
+    def check(self, study: AnyStudy) -> None:
+        check_view(study, self.name, "label")
+        check_weights(study, self.name, self.units)
+        self._check_guardian(study.seats)
+        check_servers(study, self.name, units=self.units, abstains=self.abstains, sealing_key=self.sealing_key)
+
+    def check_terms(self, terms: Terms) -> None:
+        self._check_guardian([terms.coordinator])
+
+    def lattice(self, *, quorum: int, classes: int) -> Lattice:
+        """The noise of one server, which alone is accounted for."""
+        return Lattice(units=self.units, shares=1, classes=classes)
+
+    def _check_guardian(self, others: Iterable[str]) -> None:
+        check_apart(
+            f"guardian is {self.guardian!r}, the coordinator or a party of the study; allowed: another organisation, "
+            "as both shares of a vote together are the vote",
+            self.guardian,
+            others,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoServer(Guarded):
+    """Nobody sees a vote: coordinator and guardian have a share each. abstention: whether a vote may be for no class.
+
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    abstention: bool
+    name: ClassVar[str] = "two_server"
+
+    @property
+    def abstains(self) -> bool:
+        return self.abstention
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenQueries(Guarded):
+    """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
+
+    querier: the party that asks, which is not on the roster; input_bound: no value of a query is larger in size, above
+    0, at most 2**20; seat_keys: see SecureSum; the seats of one party may share one.
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    querier: str
+    input_bound: float
+    seat_keys: tuple[str, ...]
+    name: ClassVar[str] = "hidden_queries"
+    signs: ClassVar[bool] = True
+    hides_queries: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.querier)
+        if not 0 < self.input_bound <= 2**20:
+            raise InvalidInput(f"confidentiality: input_bound is {self.input_bound}; allowed: above 0, at most 2**20")
+
+    @property
+    def abstains(self) -> bool:
+        return False
+
+    def check(self, study: AnyStudy) -> None:
+        super().check(study)
+        for what, value, allowed in (
+            ("teachers", study.teachers, 1),
+            ("participation_name", study.participation_name, "all"),
+            ("round_one", study.round_one, None),
+        ):
+            if value != allowed:
+                raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")
+        self._check_querier([*study.seats, self.guardian])
+        check_seat_keys(study, self.name, self.seat_keys, distinct=False)
+
+    def check_terms(self, terms: Terms) -> None:
+        super().check_terms(terms)
+        if terms.pool_sha256 != NO_POOL:
+            raise InvalidInput(
+                f"terms: pool_sha256 is {terms.pool_sha256!r}; allowed at level {self.name!r}: {NO_POOL!r}"
+            )
+        self._check_querier([terms.coordinator])
+
+    def who_asks(self, coordinator: str) -> str:
+        return self.querier
+
+    def _check_querier(self, others: Iterable[str]) -> None:
+        check_apart(
+            f"querier is {self.querier!r}, which is a party of the roster, the guardian or the coordinator; allowed: "
+            "another organisation",
+            self.querier,
+            others,
+        )
+
+
+Confidentiality = Clear | SecureSum | TwoServer | HiddenQueries
+LEVELS: dict[str, type[Confidentiality]] = {
+    "clear": Clear,
+    "secure_sum": SecureSum,
+    "two_server": TwoServer,
+    "hidden_queries": HiddenQueries,
+}
+
+
+def guarded(level: Level) -> Guarded:
+    """The level, if it has a guardian. Raises InvalidInput otherwise."""
+    if not isinstance(level, Guarded):
+        raise InvalidInput(f"level is {level.name!r}; allowed: two_server, hidden_queries, which have a guardian")
+    return level
+
+
+def hidden(level: Level) -> HiddenQueries:
+    """The level, if queries are hidden at it. Raises InvalidInput otherwise."""
+    if not isinstance(level, HiddenQueries):
+        raise InvalidInput(f"level is {level.name!r}; allowed: hidden_queries, at which a querier asks")
+    return level
+
+
+def summed(level: Level) -> SecureSum:
+    """The level, if votes are added under masks at it. Raises InvalidInput otherwise."""
+    if not isinstance(level, SecureSum):
+        raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum")
+    return level
+
+
+def _check_units(units: int) -> None:
+    if (check("study", "confidentiality.units", units) & (units - 1)) != 0:
+        raise InvalidInput(f"confidentiality: units is {units}; allowed: a power of two from 2 to {LATTICE}")
