@@ -52,7 +52,7 @@ class CoordinatorSettings:
         check_name(self.consortium)
         check_name(self.coordinator)
         for key in ("listen", "enrol_listen", "address", "enrol_address"):
-            check_address(key, getattr(self, key))
+            check_address(key, getattr(self, key), listens=key.endswith("listen"))
         if self.guardian:
             check_address("guardian", self.guardian)
         for key, least, most in (

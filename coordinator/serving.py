@@ -5,18 +5,17 @@ Other commands write to the store; serve looks there twice a second: for jobs, s
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import IO, Protocol
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Connected, Hub
 from coordinator.connection.relaying import RelayedStudy
+from coordinator.figures import families
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members.authority import Authority
@@ -25,13 +24,12 @@ from coordinator.store.rows import Job, Serving, SessionRecord
 from coordinator.store.store import Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
-from protocols.errors import ConclaveError, Refused, StorageFailed
-from protocols.private_files import open_private, tighten
-from protocols.refusals.code import Code
+from protocols.errors import ConclaveError, StorageFailed
+from protocols.private_files import tighten
 from protocols.study.deployed import DeployedStudy
-from runtime.files import make_folder
+from runtime.locks import alone, serving_alone
 from runtime.logs import Log
-from runtime.metrics import Monitor, prometheus
+from runtime.metrics import Monitor, exposition
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0
@@ -48,37 +46,6 @@ class Serves(OpensStudies, Protocol):
 
     def stop(self) -> None:
         """Closes the ports."""
-
-
-class Lock:
-    """One serve a home: held as long as the process lives, however it ends."""
-
-    def __init__(self, home: CoordinatorHome) -> None:
-        self._path = home.lock_file
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> Lock:
-        """Raises Refused("already_serving")."""
-        make_folder(self._path.parent)
-        try:
-            self._file = open_private(self._path, "ab")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            tighten(self._path.parent)
-        except BlockingIOError:
-            assert self._file is not None  # it was opened, and another holds it
-            self._file.close()
-            raise Refused(
-                Code.ALREADY_SERVING, f"another serve runs on {self._path.parent}; allowed: one a home"
-            ) from None
-        except OSError as error:
-            raise StorageFailed(f"cannot open {self._path}: {error.strerror}; check who owns the home") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
 
 
 class DenyList:
@@ -122,7 +89,10 @@ def serve(
     that was charged is on disk.
     """
     settings = home.settings()
-    with Lock(home), Store(home, clock=clock, steady=steady) as store:
+    with ExitStack() as held:
+        held.enter_context(alone(home.lock_file, serving_alone(home.lock_file)))
+        tighten(home.folder)
+        store = held.enter_context(Store(home, clock=clock, steady=steady))
         authority = Authority(home, store, settings)
         store.clear_sessions()
         listen, enrol_listen = settings.listen, settings.enrol_listen
@@ -176,7 +146,7 @@ def _serve_one_certificate(
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=running.healthy,
-                metrics=lambda: prometheus(read_status(store), dict(log.counts)),
+                metrics=lambda: exposition(families(read_status(store)), dict(log.counts)),
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)

@@ -33,7 +33,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.reading import read_text, read_toml
 from protocols.refusals.code import Code
 from runtime.address import check_address
-from runtime.files import read, write
+from runtime.files import read, write_atomically
 
 KEY_BYTES = 32
 _DENIED_BYTES = 2**20
@@ -58,7 +58,7 @@ class GuardianSettings:
     def __post_init__(self) -> None:
         check_name(self.name)
         check_name(self.coordinator)
-        check_address("listen", self.listen)
+        check_address("listen", self.listen, listens=True)
         if not 0 <= self.metrics_port <= 65_535:
             raise InvalidInput(f"metrics_port is {self.metrics_port}; allowed: 0 to 65535")
         if self.name == self.coordinator:
@@ -142,7 +142,7 @@ class GuardianHome:
     def deny(self, key_fingerprint: str) -> str:
         """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
         denied = normal_fingerprint(key_fingerprint)
-        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
+        write_atomically(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
         return denied
 
     def denied(self) -> frozenset[str]:
@@ -178,14 +178,14 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
     key = new_key()
-    write(home.key_file, key_to_pem(key))
-    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
-    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
-    write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
+    write_atomically(home.key_file, key_to_pem(key))
+    write_atomically(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
+    write_atomically(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
+    write_atomically(home.request_file, to_pem(certificate_request(key, name=settings.name)))
     lines = ["# Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."]
     for name, value in asdict(settings).items():
         lines += ["", f"# {_COMMENTS[name]}", f"{name} = {json.dumps(value)}"]
-    write(home.settings_file, "\n".join(lines) + "\n")
+    write_atomically(home.settings_file, "\n".join(lines) + "\n")
     return fingerprint(key.public_key())
 
 
@@ -204,8 +204,8 @@ def accept_certificate(
             Code.OTHER_AUTHORITY,
             f"{home.authority_file} is another consortium's; allowed: the one that was accepted, or another --home",
         )
-    write(home.authority_file, to_pem(authority))
-    write(home.certificate_file, to_pem(identity.certificate))
+    write_atomically(home.authority_file, to_pem(authority))
+    write_atomically(home.certificate_file, to_pem(identity.certificate))
     return identity
 
 

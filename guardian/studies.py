@@ -21,6 +21,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
+from protocols.private_files import private_folder
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
@@ -28,7 +29,7 @@ from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
-from runtime.files import make_folder, sync_folder, write
+from runtime.files import sync_folder, write_atomically
 
 
 def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
@@ -42,13 +43,13 @@ def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.d
         if read_deployed(folder / "study.toml").digest != study.digest:
             raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
         return False
-    make_folder(home.studies)
+    private_folder(home.studies)
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=home.studies))
     except OSError as error:
         raise StorageFailed(f"cannot create a folder in {home.studies}: {error.strerror}; free space") from error
     try:
-        write(part / "study.toml", write_study(study))
+        write_atomically(part / "study.toml", write_study(study))
         with Ledger(part / "ledger.sqlite") as ledger:
             _guardian(home, study, ledger, source)
         part.rename(folder)

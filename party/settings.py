@@ -18,6 +18,7 @@ from protocols import reading
 from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.study import UNITS
+from runtime.address import check_address
 
 TOKEN_BYTES = 32
 
@@ -127,21 +128,13 @@ def read_invitation(path: Path) -> Invitation:
         consortium=table.text("consortium"),
         party=check_name(table.text("party")),
         coordinator=check_name(table.text("coordinator")),
-        address=check_address(table.text("address")),
-        enrol_address=check_address(table.text("enrol_address")),
+        address=check_address("address", table.text("address")),
+        enrol_address=check_address("enrol_address", table.text("enrol_address")),
         token=token,
         authority=table.text("authority").encode(),
     )
     table.done()
     return invitation
-
-
-def check_address(address: str) -> str:
-    """`address` itself if it is HOST:PORT. Raises InvalidInput."""
-    host, _, port = address.rpartition(":")
-    if not (host and host.isprintable() and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        raise InvalidInput(f"the address is {address[:80]!r}; allowed: HOST:PORT")
-    return address
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -37,6 +37,12 @@ FIELDS: Final[dict[str, type]] = {
     "quorum": int,
     "serial": str,
     "until": str,
+    "process": int,
+    "seconds": int,
+    "status": int,
+    "studies": int,
+    "teachers": int,
+    "times": int,
 }
 _TEXT = 500
 
@@ -55,7 +61,9 @@ class Log:
             "time": datetime.datetime.now(datetime.UTC).isoformat(),
             "event": printable(event),
         }
-        kept = {key: value for key, value in fields.items() if type(value) is FIELDS.get(key)}
+        # A code is a text too, and a truth value no number.
+        kept = {key: value for key, value in fields.items() if isinstance(value, FIELDS.get(key, ()))}
+        kept = {key: value for key, value in kept.items() if not isinstance(value, bool)}
         line |= {key: printable(value) if isinstance(value, str) else value for key, value in kept.items()}
         if len(kept) < len(fields):
             line["left_out"] = len(fields) - len(kept)

@@ -10,7 +10,7 @@ import click
 
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, json_option
-from runtime.files import read_received, write
+from runtime.files import read_received, write_atomically
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHo
         authority_of_home = Authority(home, store, settings)
         issued = authority_of_home.certify_guardian(read_received(request_file), key_fingerprint=fingerprint)
     certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
-    write(certificate, issued.pem)
-    write(authority, authority_pem(home))
+    write_atomically(certificate, issued.pem)
+    write_atomically(authority, authority_pem(home))
     until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
     if as_json:
         print_json(

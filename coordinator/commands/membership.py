@@ -13,7 +13,7 @@ from coordinator.commands.group import home_option
 from protocols.errors import InvalidInput
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
-from runtime.files import write
+from runtime.files import write_atomically
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -
     with Store(home) as store:
         token = Authority(home, store, settings).invite(party)
         expires_s = store.now_s + settings.invitation_days * 86_400
-    write(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)))
+    write_atomically(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)))
     if as_json:
         print_json({"party": party, "file": str(file), "expires_s": expires_s})
         return

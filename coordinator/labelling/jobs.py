@@ -34,7 +34,7 @@ from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import Guarded, guarded
+from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.study import party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
@@ -200,7 +200,7 @@ class ServedStudy:
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
-        if self._guardians is None or not isinstance(self.study.confidentiality, Guarded):
+        if self._guardians is None or not isinstance(self.study.confidentiality, GuardedLevel):
             return True
         try:
             self._guardians.check(self.study)

@@ -17,7 +17,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.queries import pool_digest
 from protocols.study.terms import Feature
-from runtime.files import write
+from runtime.files import write_atomically
 from runtime.tables import read_csv
 
 KINDS = (".npy", ".npz", ".csv")
@@ -71,7 +71,7 @@ def write_pool(path: Path, pool: Float32[ndarray, "queries ..."]) -> None:
     """Keeps a pool as .npy. Raises StorageFailed."""
     buffer = io.BytesIO()
     np.save(buffer, pool, allow_pickle=False)
-    write(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue())
 
 
 def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:

@@ -17,11 +17,12 @@ from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
+from protocols.private_files import private_folder
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import hidden
 from protocols.study.terms import Terms
-from runtime.files import make_folder, sync_folder, write
+from runtime.files import sync_folder, write_atomically
 
 
 def create_study(
@@ -43,13 +44,13 @@ def create_study(
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
     folder = store.home.study(study.name)
-    make_folder(folder.parent)
+    private_folder(folder.parent)
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=folder.parent))
     except OSError as error:
         raise StorageFailed(f"cannot create a folder in {folder.parent}: {error.strerror}; free space") from error
     try:
-        write(part / "study.toml", write_study(study))
+        write_atomically(part / "study.toml", write_study(study))
         if pool is not None:
             write_pool(part / "pool.npy", pool)
         with store.together():

@@ -22,7 +22,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from protocols.study.deployed import DeployedStudy
-from runtime.files import write
+from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
 _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
@@ -46,7 +46,7 @@ def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Pat
     """Writes down how a student was trained, for kept_student; the file. Raises StorageFailed."""
     values = {key: getattr(trained, key) for key in ("kind", "seed", "device", *_FIGURES)}
     file = folder / "student.json"
-    write(file, json.dumps({**values, "labels_sha256": _digest(labelled)}, indent=2) + "\n")
+    write_atomically(file, json.dumps({**values, "labels_sha256": _digest(labelled)}, indent=2) + "\n")
     return file
 
 

@@ -39,7 +39,7 @@ from protocols.crypto.identity import (
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from protocols.wire.enrolment import Enrol, Enrolled
-from runtime.files import read, write
+from runtime.files import read, write_atomically
 
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
@@ -64,14 +64,14 @@ def create_consortium(home: CoordinatorHome, settings: CoordinatorSettings) -> I
     authority = new_authority(authority_key, name=settings.consortium, now=now, days=AUTHORITY_DAYS)
     certificate = _issue(authority, authority_key, key.public_key(), settings.coordinator, "coordinator", now,
                          COORDINATOR_DAYS)  # fmt: skip
-    write(home.authority_key_file, key_to_pem(authority_key))
-    write(home.authority_file, to_pem(authority))
-    write(home.key_file, key_to_pem(key))
-    write(home.certificate_file, to_pem(certificate))
+    write_atomically(home.authority_key_file, key_to_pem(authority_key))
+    write_atomically(home.authority_file, to_pem(authority))
+    write_atomically(home.key_file, key_to_pem(key))
+    write_atomically(home.certificate_file, to_pem(certificate))
     with Store(home) as store, store.together():
         store.trail.append("consortium_created", consortium=settings.consortium, coordinator=settings.coordinator)
         store.members.record(_issued(certificate, settings.coordinator, "coordinator"), instead_of=None)
-    write(home.settings_file, settings_toml(settings))
+    write_atomically(home.settings_file, settings_toml(settings))
     return Identity(settings.coordinator, "coordinator", certificate)
 
 
@@ -223,7 +223,7 @@ class Authority:
         renewed = _issue(self.certificate, self._key, self._home.key().public_key(), name, "coordinator", now,
                          COORDINATOR_DAYS)  # fmt: skip
         self._store.members.record(_issued(renewed, name, "coordinator"), instead_of=None)
-        write(self._home.certificate_file, to_pem(renewed))
+        write_atomically(self._home.certificate_file, to_pem(renewed))
         return renewed
 
     def renewal_due(self, certificate: x509.Certificate) -> bool:

@@ -10,7 +10,7 @@ from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.claims import Protection, not_covered_by_approval, who_sees_votes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import Guarded
+from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 
@@ -21,7 +21,7 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     if about.level == "secure_sum":
         lines.append("             Your node signs with its key.")
     level = study.confidentiality
-    if isinstance(level, Guarded):
+    if isinstance(level, GuardedLevel):
         lines += [
             "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",
             "             that put keys of its own in their place would see every vote.",

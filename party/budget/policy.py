@@ -26,8 +26,8 @@ from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
+from protocols.ledger.database import open_database
 from protocols.ledger.transactions import Transactions
-from protocols.private_files import private_database
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 
@@ -86,12 +86,7 @@ class Policy:
         self._lock = threading.RLock()
         self._clock = clock
         try:
-            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.execute("PRAGMA foreign_keys = ON")
-            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
-            self._database.executescript(_SCHEMA)
+            self._database = open_database(path, _SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
             )

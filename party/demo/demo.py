@@ -32,7 +32,7 @@ from protocols.study.terms import Terms
 
 TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 _SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
-_STEP_S = 120.0
+_STEP_S = 600.0
 
 _SEEN = {
     "clear": ", or votes hidden from the coordinator: it sees every vote here, and with --confidentiality two_server "

@@ -20,7 +20,7 @@ from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
-from protocols.study.levels import Guarded
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries import QueryBatch
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
@@ -210,7 +210,7 @@ class Coordinator:
         asked = takes_part.sum(axis=1)
         due = dict(zip(self._parties, study.budgets.amount(asked, np.zeros_like(asked)).tolist(), strict=True))
         lowers = any(due[party] < amount for party, amount in charged.items())
-        if lowers or isinstance(study.confidentiality, Guarded):
+        if lowers or isinstance(study.confidentiality, GuardedLevel):
             return None
         return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
 

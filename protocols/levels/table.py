@@ -22,7 +22,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation, SharedBal
 from protocols.levels.two_server.conversation import check_outcome
 from protocols.noise import cryptographic, lattice_noise
 from protocols.refusals.code import Code
-from protocols.study.levels import Clear, Guarded, HiddenQueries, SecureSum, TwoServer
+from protocols.study.levels import Clear, GuardedLevel, HiddenQueries, SecureSum, TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import Outcome
@@ -88,5 +88,5 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
 def check_believable(study: Study, outcome: Outcome) -> None:
     """Raises Refused("unsigned_outcome") where the study has a guardian and the outcome does not bear its signature."""
     level = study.confidentiality
-    if isinstance(level, Guarded):
+    if isinstance(level, GuardedLevel):
         check_outcome(outcome, key=bytes.fromhex(level.signing_key))

@@ -4,7 +4,7 @@ A data-dependent cost (Papernot et al. 2018, exact per-instance, smooth sensitiv
 nor enter a ledger, nor be published: the stop, or the figure, would leak votes (docs/explanation/mathematics.md,
 section 10). So every data-dependent accountant returns a Private, which is neither number nor array: it cannot be
 compared, converted, iterated, pickled, or written as JSON or text. `for_research` is the one way out;
-tests/protocols/research/test_private.py lists who may call it, and reads the source of every package.
+tests/unit/protocols/research/test_private.py lists who may call it, and reads the source of every package.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class SecureSum(Level):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guarded(Level):
+class GuardedLevel(Level):
     """What the two levels have in common at which a guardian, another organisation, is the second server.
 
     units: see SecureSum; guardian: the name in its certificate; sealing_key, signing_key: its public keys, X25519 and
@@ -184,7 +184,7 @@ class Guarded(Level):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwoServer(Guarded):
+class TwoServer(GuardedLevel):
     """Nobody sees a vote: coordinator and guardian have a share each. abstention: whether a vote may be for no class.
 
     Raises InvalidInput, with the value and the allowed range.
@@ -199,7 +199,7 @@ class TwoServer(Guarded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HiddenQueries(Guarded):
+class HiddenQueries(GuardedLevel):
     """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
 
     querier: the party that asks, which is not on the roster; input_bound: no value of a query is larger in size, above
@@ -265,9 +265,9 @@ LEVELS: dict[str, type[Confidentiality]] = {
 }
 
 
-def guarded(level: Level) -> Guarded:
+def guarded(level: Level) -> GuardedLevel:
     """The level, if it has a guardian. Raises InvalidInput otherwise."""
-    if not isinstance(level, Guarded):
+    if not isinstance(level, GuardedLevel):
         raise InvalidInput(f"level is {level.name!r}; allowed: two_server, hidden_queries, which have a guardian")
     return level
 

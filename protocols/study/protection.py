@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocols.claims import Protection
-from protocols.study.levels import Guarded, SecureSum
+from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study
 
 
@@ -16,7 +16,7 @@ def protection_of(study: Study) -> Protection:
         view=study.view,
         adjacency=ADJACENCY,
         asks=level.who_asks("the coordinator"),
-        guardian=level.guardian if isinstance(level, Guarded) else "",
+        guardian=level.guardian if isinstance(level, GuardedLevel) else "",
         colluders=level.colluders if isinstance(level, SecureSum) else 0,
         secret=study.participation_name == "secret",
         pooled=study.pooled_teachers is not None,

@@ -226,23 +226,6 @@ def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) 
     return count_votes(stored.votes, weights, classes=stored.classes)
 
 
-def fitted_concentration(pilot: PilotVotes) -> tuple[float, float]:
-    """(accuracy, concentration) of the beta-binomial of largest likelihood, for comparing ensembles.
-
-    The log-likelihood of r right votes of n: ln B(r + k m, n - r + k (1 - m)) - ln B(k m, k (1 - m)) + constant.
-    """
-    right = pilot.counts[np.arange(len(pilot.counts)), pilot.labels]
-    wrong = pilot.counts.sum(axis=1) - right
-
-    def loss(point: Float64[ndarray, "2"]) -> float:
-        mean, k = 1 / (1 + np.exp(-point[0])), np.exp(point[1])
-        a, b = k * mean, k * (1 - mean)
-        return float(-np.mean(scipy.special.betaln(right + a, wrong + b) - scipy.special.betaln(a, b)))
-
-    best = scipy.optimize.minimize(loss, np.array([1.0, 0.0]), method="Nelder-Mead").x
-    return float(1 / (1 + np.exp(-best[0]))), float(np.exp(best[1]))
-
-
 def _dealt(
     counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
 ) -> StoredVotes:

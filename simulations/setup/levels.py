@@ -32,7 +32,7 @@ from protocols.levels.secure_sum.terms import noise_share
 from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
-from protocols.study.levels import Clear, Confidentiality, Guarded, SecureSum, TwoServer, guarded, summed
+from protocols.study.levels import Clear, Confidentiality, GuardedLevel, SecureSum, TwoServer, guarded, summed
 from protocols.study.study import Study
 
 # Lattice units a vote, where a level needs them and none are given.
@@ -70,7 +70,7 @@ def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) 
     seat = study.roster[position].party
     source = simulation_rng(seed, "ballot", position).bytes
     match study.confidentiality:
-        case Guarded():
+        case GuardedLevel():
             return SharedBallot(study, seat, source=source)
         case SecureSum():
             return SummedBallot(
@@ -88,7 +88,7 @@ def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) 
 def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggregation:
     """The coordinator's side, with a guardian in this process where the level has one. guardians: its ledger."""
     match study.confidentiality:
-        case Guarded():
+        case GuardedLevel():
             guardian = Guardian(
                 study,
                 ledger=guardians,
@@ -111,7 +111,7 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
 def batch_noise(study: Study, *, seed: int) -> BatchNoise:
     """The noise that a live study of this seed has, batch by batch."""
     match study.confidentiality:
-        case Guarded():
+        case GuardedLevel():
             return _both_servers(study, seed)
         case SecureSum():
             return _all_shares(study, seed)

@@ -121,22 +121,6 @@ def teacher_shards(
     return [np.sort(indices[places]) for places in _groups(shard[unit], teachers)]
 
 
-def check_disjoint(shards: Sequence[Int64[ndarray, " shard"]]) -> None:
-    """Raises InvalidInput when a record is in two shards, or twice in one."""
-    if not shards:
-        return
-    together = np.concatenate(shards)
-    owner = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
-    order = np.argsort(together, kind="stable")
-    again = np.flatnonzero(np.diff(together[order]) == 0)
-    if len(again):
-        first, second = order[again[0]], order[again[0] + 1]
-        raise InvalidInput(
-            f"{len(again)} records are held twice, record {together[first]} by shards {owner[first]} and "
-            f"{owner[second]}; allowed: each record in one shard"
-        )
-
-
 def _units(
     count: int, patients: Int64[ndarray, " records"] | None
 ) -> tuple[Int64[ndarray, " units"], Int64[ndarray, " records"]]:

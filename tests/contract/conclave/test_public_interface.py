@@ -1,0 +1,206 @@
+"""The public interface: its names, its examples, what importing it costs, and that it is the simulator's own code."""
+
+from __future__ import annotations
+
+import csv
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import conclave
+from simulations.command import run_command
+from tests.harness.python_page import PAGE, page
+
+MODULES = ("accounting", "labelling", "studies")
+SETTINGS: dict[str, dict[str, str]] = {
+    "defaults": {},
+    "gnmax, proportional": {"mechanism": "gnmax", "weights": "proportional"},
+    "lnmax, uniform": {"mechanism": "lnmax", "weights": "uniform", "gamma": "0.2"},
+    "histogram": {"view": "histogram", "sigma": "12"},
+    "vanishing": {"individualization": "vanishing"},
+    "secret vanishing": {"individualization": "secret-vanishing", "mechanism": "gnmax"},
+    "drop-exhausted with drop-outs": {"stop": "drop-exhausted", "dropout": "0.2"},
+}
+
+
+def _votes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Votes of 60 parties on 150 queries of 3 classes, the truth, and two budgets."""
+    rng = np.random.default_rng(5)
+    truth = rng.integers(3, size=150)
+    votes = np.where(rng.random((60, 150)) < 0.85, truth, rng.integers(3, size=(60, 150)))
+    return votes, truth, np.repeat([2.0, 5.0], 30)
+
+
+def _typed(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_example_is_true(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"conclave.{module}"))
+    assert found.attempted > 5
+    assert found.failed == 0
+
+
+def test_every_name_is_there_and_every_function_has_an_example() -> None:
+    assert sorted(conclave.__all__) == dir(conclave)
+    for name in conclave.__all__:
+        one = getattr(conclave, name)
+        if not isinstance(one, int):
+            assert inspect.getdoc(one), name
+        if inspect.isfunction(one) and name != "read_study":  # the example of write_study reads it back
+            assert f"conclave.{name}(" in str(inspect.getdoc(one)), name
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = conclave.nothing  # type: ignore[attr-defined]  # that is the test
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    heavy = "numpy scipy pandas pydantic click simulations protocols"
+    code = f"import sys, conclave; print([name for name in {heavy.split()} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
+    code = "import sys; sys.modules['pydantic'] = None; import conclave; conclave.label"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "conclave.label needs pydantic, which is not installed: pip install 'conclave-pate[sim]'" in done.stderr
+
+
+def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    votes, _, epsilon = _votes()
+    result = conclave.label(votes, epsilon=epsilon, delta=1e-5, unit="record", view="label")
+    assert list(result.to_pandas()["epsilon"]) == epsilon.tolist()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(conclave.InvalidInput, match="needs pandas, which is not installed: pip install"):
+        result.to_pandas()
+
+
+@pytest.mark.parametrize("called", SETTINGS)
+def test_labels_and_spends_are_those_of_the_simulator_bit_for_bit(
+    called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    votes, truth, epsilon = _votes()
+    np.save("votes.npy", votes)
+    rows = [f"party-{i:02d},{each},1e-05" for i, each in enumerate(epsilon)]
+    Path("budgets.csv").write_text("\n".join(["party,epsilon,delta", *rows]) + "\n")
+    flags = [f"--{name}={value}" for name, value in SETTINGS[called].items()]
+    files = ["--votes=votes.npy", "--votes-kind=ids", "--budgets=budgets.csv", "--out=out"]
+    assert run_command(["run", *files, *flags, "--seeds=7", "--no-baselines", "--quiet"]) == 0
+
+    settings = {name: _typed(value) for name, value in SETTINGS[called].items()}
+    ours = conclave.label(
+        votes, epsilon=epsilon, delta=1e-5, unit="record", truth=truth, seed=7, **({"view": "label"} | settings)
+    )
+    assert ours.labels.tolist() == pq.read_table("out/queries.parquet")["label"].to_pylist()
+    with open("out/parties.csv", newline="") as file:
+        theirs = list(csv.DictReader(file))
+    assert [float(row["spent"]) for row in theirs] == (ours.spent / 1e9).tolist()
+    assert [float(row["weight"]) for row in theirs] == ours.weight.tolist()
+    assert [float(row["epsilon_spent"]) for row in theirs] == ours.epsilon_spent.tolist()
+    assert [float(row["epsilon_guaranteed"]) for row in theirs] == ours.epsilon_guaranteed.tolist()
+    assert [row["party"] for row in theirs] == list(ours.parties)
+    assert len(ours.answered) > 0
+
+
+def test_votes_counted_beforehand_give_the_labels_of_uniform_weights() -> None:
+    votes, _, _ = _votes()
+    counts = np.stack([(votes == c).sum(axis=0) for c in range(3)], axis=1).astype(float)
+    common = {"epsilon": 3.0, "delta": 1e-5, "unit": "record", "view": "label"}
+    of_ids = conclave.label(votes, **common, weights="uniform")
+    assert conclave.label(counts, **common).labels.tolist() == of_ids.labels.tolist()
+
+
+def test_a_replay_gives_what_each_budget_gives_alone() -> None:
+    votes, truth, epsilon = _votes()
+    given = {"delta": 1e-5, "unit": "record", "view": "label", "truth": truth}
+    many = conclave.replay(votes, budgets=[1e-4, 2.0, epsilon], seeds=(0, 1), **given)
+    assert many.results[:2] == (None, None)
+    assert "0.0001" in many.notes[0]
+    alone = conclave.label(votes, epsilon=epsilon, seed=1, **given)
+    last = many.results[-1]
+    assert last is not None
+    assert last.labels.tolist() == alone.labels.tolist()
+    assert last.spent.tolist() == alone.spent.tolist()
+    table = many.to_pandas()
+    assert table["answered"].tolist()[-1] == len(alone.answered)
+    assert table["seed"].tolist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"epsilon": -1.0}, r"epsilon is -1.0; allowed: finite and > 0"),
+        ({"delta": 1.0}, r"delta is 1.0; allowed: in \(0, 1\)"),
+        ({"epsilon": [1.0, 2.0]}, r"epsilon has shape \(2,\); allowed: a number, or one for each of 60 parties"),
+        ({"unit": "patient"}, "unit is 'patient'; allowed: 'record' or 'party'"),
+        ({"mechanism": "argmax"}, "mechanism is 'argmax'; allowed: gnmax"),
+        ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
+        ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
+        ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
+        ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),
+        ({"mechanism": "interactive_gnmax"}, "trains a student; not with stored votes"),
+    ],
+)
+def test_what_is_out_of_range_is_said_with_the_value_and_the_range(given: dict[str, object], says: str) -> None:
+    votes, _, _ = _votes()
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.label(votes, **({"epsilon": 2.0, "delta": 1e-5, "unit": "record", "view": "label"} | given))
+
+
+def test_a_budget_that_affords_no_query_is_told_before_anything_is_released() -> None:
+    votes, _, _ = _votes()
+    with pytest.raises(conclave.BudgetExceeded, match=r"epsilon 0.01 .* affords no query"):
+        conclave.label(votes, epsilon=0.01, delta=1e-5, unit="record", view="label")
+
+
+def test_queries_afforded_are_those_of_the_plan_of_a_study() -> None:
+    noise = {"mechanism": "gnmax", "sigma": 20.0}
+    study = conclave.define_study(
+        parties=100, budgets="1:0.5,4:0.5", weights="uniform", delta=1e-5, unit="record", view="label", classes=10,
+        queries=1000, **noise,
+    )  # fmt: skip
+    planned = [group.answers_all for group in conclave.plan(study).groups]
+    alone = conclave.queries_afforded(
+        "gnmax", sigma=20.0, epsilon=[1.0, 4.0], delta=1e-5, view="label", sensitivity=1.0, classes=10,
+        total_weight=100.0, query_limit=1000,
+    )  # fmt: skip
+    assert alone.tolist() == planned
+
+
+def test_an_epsilon_of_queries_is_that_of_their_curve() -> None:
+    given = {"view": "label", "sensitivity": 1.0, "classes": 10, "sigma": 30.0}
+    curve = conclave.rdp_curve("gnmax", **given)
+    assert conclave.epsilon_after(500, "gnmax", delta=1e-6, **given) == (curve * 500).to_epsilon(delta=1e-6)[0]
+    with pytest.raises(conclave.InvalidInput, match="'gaussian_dp', which has no Renyi orders"):
+        conclave.rdp_curve("gnmax", accountant="gaussian_dp", **given)
+    with pytest.raises(conclave.InvalidInput, match="0 <= answered <= queries"):
+        conclave.epsilon_after(5, "gnmax", answered=6, delta=1e-6, **given)
+
+
+def test_a_run_is_that_of_the_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flags = ["--parties=20", "--private-size=400", "--queries=60", "--student=none", "--budgets=4", "--no-attack"]
+    places = ["--engine=in_process", "--workers=1", "--cache-dir=cache", "--out=out"]
+    assert run_command(["run", *flags, *places, "--no-baselines", "--quiet"]) == 0
+    ours = conclave.run(
+        parties=20, private_size=400, queries=60, student="none", budgets="4", delta=1e-5, unit="record",
+        view="label", attack=False, baselines=False, cache_dir="cache",
+    )  # fmt: skip
+    assert ours.labels.tolist() == pq.read_table("out/queries.parquet")["label"].to_pylist()
+    assert ours.to_pandas()["size"].sum() == 20
+
+
+def test_the_page_of_the_reference_is_made_of_the_docstrings() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python tests/harness/python_page.py"

@@ -1,0 +1,126 @@
+import json
+
+import numpy as np
+import pytest
+
+from coordinator.commands.group import run_command
+from coordinator.in_process import InProcessTransport
+from coordinator.labelling.training import keep_student, train_student
+from coordinator.release.verify import verify_release
+from coordinator.store.store import Store, ledger_path
+from party.party import Party
+from protocols.crypto.identity import to_pem
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import ClearAggregation
+from protocols.noise import simulated
+from tests.harness.operators import add_study, make_home
+from tests.harness.studies import pool_of, voter
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a study that is labelled, and a student that was trained. No node is there to sign a receipt."""
+    made = make_home(tmp_path)
+    study = add_study(made, tmp_path)
+    pool = pool_of(study.terms.pool_size, study.terms.input_shape[0])
+    parties = {
+        seat.party: Party(seat.party, study=study, ledger=Ledger(":memory:"), voter=voter(seat.party), coins_from=None)
+        for seat in study.roster
+    }
+    with Store(made) as store:
+        with Ledger(ledger_path(made, study.name)) as ledger:
+            coordinator = Coordinator(
+                study,
+                ledger=ledger,
+                aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
+                exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
+                run=b"run",
+            )
+            labelling = coordinator.label(pool)
+        job = store.ask_job(study.name, student=None)
+        store.start_job(job.number)
+        store.end_job(job.number, "finished", "", labelling)
+        labelled = store.labelled(study.name)
+    trained = train_student(labelled, pool, kind="random_forest", seed=0, device="cpu")
+    keep_student(made.study(study.name) / "student", labelled, trained)
+    return made
+
+
+UNPROVEN = [part for number in range(3) for part in ("--unproven", f"hospital-{number}")]
+
+
+def test_charges_without_receipts_are_released_only_where_it_is_stated(home, tmp_path, capsys):
+    out = tmp_path / "release"
+    arguments = ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only"]
+    assert run_command([*arguments, *UNPROVEN[2:]]) == 4
+    said = capsys.readouterr().err
+    assert "error [unproven_charges]: hospital-0 (batches 0, 1, 2): no signed receipt" in said
+    assert "--unproven SEAT" in said
+    assert not out.exists()
+    assert run_command([*arguments, *UNPROVEN]) == 0
+    assert run_command(["verify", str(out)]) == 0
+    said = capsys.readouterr()
+    assert "receipts cover every charge: all but those that the coordinator states as unproven" in said.out
+    assert "next: do not rely on the figures of these seats" in said.err
+    assert "but see the next step" in said.out
+
+
+def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
+    out = tmp_path / "release"
+    arguments = [
+        "release",
+        "test",
+        "--home",
+        str(home.folder),
+        "--out",
+        str(out),
+        "--patient-of",
+        "hospital-0,hospital-1",
+        *UNPROVEN,
+    ]
+    assert run_command(arguments) == 0
+    assert "verify" in capsys.readouterr().out
+    (tmp_path / "authority.pem").write_bytes(to_pem(home.authority()))
+    assert run_command(["verify", str(out), "--authority", str(tmp_path / "authority.pem")]) == 0
+    said = capsys.readouterr().out
+    assert "verified" in said
+    assert said.count("holds") == len(verify_release(out, None))
+    assert (out / "student.onnx").exists()
+    assert run_command(arguments) == 3
+
+
+def test_a_changed_release_fails_with_exit_code_8_and_says_what_to_do(home, tmp_path, capsys):
+    out = tmp_path / "release"
+    assert (
+        run_command(
+            ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only", "--json", *UNPROVEN]
+        )
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out)["student"] is False
+    (out / "labels.csv").write_text("query,label,status,reinforced\n")
+    assert run_command(["verify", str(out)]) == 8
+    said = capsys.readouterr().err
+    assert "labels.csv was changed" in said
+    assert "error [verification_failed]" in said
+    assert "next: do not use the release" in said
+    assert run_command(["verify", str(out), "--json"]) == 8
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["verified"] is False
+    assert {check["name"] for check in figures["checks"] if not check["passed"]} >= {"files", "charges"}
+
+
+def test_what_is_missing_is_named(home, tmp_path, capsys):
+    assert run_command(["release", "nothing", "--home", str(home.folder), "--out", str(tmp_path / "a")]) == 3
+    assert run_command(["verify", str(tmp_path / "absent")]) == 2
+    (home.study("test") / "student" / "student.json").unlink()
+    assert run_command(["release", "test", "--home", str(home.folder), "--out", str(tmp_path / "b")]) == 3
+    assert "train" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize("command", ["release", "verify"])
+def test_help_has_an_example(command, capsys):
+    assert run_command([command, "--help"]) == 0
+    assert f"conclave-coordinator {command}" in capsys.readouterr().out

@@ -1,0 +1,69 @@
+"""Whatever breaks, and whenever: all spending is recorded, no cap passed, nothing released twice, and it ends."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.harness.studies import deployed_study
+from tests.harness.world import World, scratch
+
+STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2)
+# Two batches of two parties: small, so that every statement can be tried.
+SMALL = deployed_study(2, pool=4, batch_limit=2, quorum=1)
+FAULTS = ["", "", "", "lost", "answer lost", "twice", "old", "altered", "away"]
+HOW = ["crash", "crash after", "full"]
+SEQUENCES = int(os.environ.get("CONCLAVE_FAULT_SEQUENCES", "60"))
+ENDS = {"pool_exhausted", "budget_exhausted"}
+
+
+def finish(world):
+    """Attempts without new faults until the study ends; it must, and soon."""
+    for _ in range(4):
+        labelled = world.attempt()
+        if labelled is not None and labelled.stop.reason in ENDS:
+            return labelled
+    raise AssertionError("the study did not end although nothing was broken any more")
+
+
+def statements(side, how):
+    """At which statements of a side's database a study without faults can be broken to some effect."""
+    with scratch() as folder, World(SMALL, Path(folder)) as world:
+        database = (world.ledger if side == "coordinator" else world.ledgers[side])._database
+        before = database.statements
+        finish(world)
+        if how == "crash after":
+            return [statement - before for statement in database.commits if statement >= before]
+        return list(range(database.statements - before))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("side", ["coordinator", "hospital-1"])
+def test_a_side_may_die_or_its_disk_fill_up_at_every_single_statement(side, how):
+    tried = statements(side, how)
+    assert len(tried) > (5 if how == "crash after" else 30)
+    for statement in tried:
+        with scratch() as folder, World(SMALL, Path(folder)) as world:
+            ledger = world.ledger if side == "coordinator" else world.ledgers[side]
+            ledger._database.fail(how, statement)
+            world.attempt()
+            assert len(finish(world).labels) == SMALL.terms.pool_size
+
+
+@pytest.mark.slow
+@settings(max_examples=SEQUENCES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_generated_sequences_of_faults_keep_every_promise(data):
+    with (
+        scratch() as folder,
+        World(STUDY, Path(folder), settles=data.draw(st.booleans())) as world,
+    ):
+        for _ in range(data.draw(st.integers(1, 4))):
+            for name in data.draw(st.sets(st.sampled_from(["coordinator", *world.seats]))):
+                ledger = world.ledger if name == "coordinator" else world.ledgers[name]
+                ledger._database.fail(data.draw(st.sampled_from(HOW)), data.draw(st.integers(0, 60)))
+            world.attempt(data.draw(st.lists(st.sampled_from(FAULTS), max_size=25)))
+        finish(world)

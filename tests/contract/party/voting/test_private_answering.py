@@ -1,0 +1,146 @@
+"""A node of a study that hides its queries: training exports a private model, which answers; withdrawing ends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from party.budget.policy import Policy
+from party.budget.watermarks import remember_approval
+from party.budget.withdrawal import FinalSpend, withdraw
+from party.data.settings import DataSettings
+from party.home import PartyHome
+from party.lifetime import LifetimeCap
+from party.settings import PartySettings, TeacherSettings
+from party.voting.answering import Answering
+from party.voting.private_file import PRIVATE_FILE, load_model
+from party.voting.training import train
+from protocols.crypto.identity import key_to_pem
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import InvalidInput
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.inference.model import float_inference
+from protocols.levels.hidden_queries.querier import PrivateQueries
+from protocols.wire.messages import Refusal, StepReply, StepRequest
+from tests.harness.askers import KEYS, asked_study
+from tests.harness.homes import write_records
+from tests.harness.levels import GuardianHere
+
+SEAT = "hospital-0"
+STUDY = asked_study(quorum=1)
+
+
+def settings_of(folder, kind="logistic_regression"):
+    return PartySettings(
+        data=DataSettings(name="ward", path=write_records(folder / "r.csv"), loader="csv", patient="patient"),
+        teachers=TeacherSettings(kind=kind, seed=1),
+        lifetime={"record": LifetimeCap(46.0, 1e-5)},
+        settle=True,
+        policy=folder / "policy.sqlite",
+    )
+
+
+@pytest.fixture
+def place(tmp_path):
+    """(home, settings, policy) of a hospital that approved and trained."""
+    home, settings = PartyHome(tmp_path), settings_of(tmp_path)
+    home.key.write_bytes(key_to_pem(KEYS[SEAT]))
+    home.keep_study(STUDY)
+    said: list[str] = []
+    train(home, settings, STUDY, SEAT, say=said.append)
+    assert any("in fixed point the model says the same as the teacher of" in line for line in said)
+    with Policy(settings.policy) as policy:
+        policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
+        remember_approval(home, STUDY, SEAT, policy.log)
+        yield home, settings, policy
+
+
+def test_training_leaves_a_private_model_for_its_owner_alone(place):
+    home, _, _ = place
+    file = home.teachers(STUDY.digest, SEAT) / PRIVATE_FILE
+    assert file.stat().st_mode & 0o777 == 0o600
+    sides = np.array([[3, 0, 0, 0], [-3, 0, 0, 0]], np.float32)
+    assert float_inference(load_model(file), sides).tolist() == [1, 0]
+
+
+def test_a_kind_that_cannot_answer_is_refused_before_anything_is_read(tmp_path):
+    settings = settings_of(tmp_path, "random_forest")
+    missing = replace(settings, data=replace(settings.data, path=tmp_path / "absent.csv"))
+    with pytest.raises(InvalidInput, match=r"teachers\.kind is 'random_forest'; allowed: logistic_regression, mlp"):
+        train(PartyHome(tmp_path), missing, STUDY, SEAT, say=lambda text: None)
+
+
+def step():
+    return StepRequest(STUDY.digest, bytes(32), "architecture", (np.array([4], dtype=np.int64),))
+
+
+def labelled(party, study):
+    """What the one party that answers lets another hospital label."""
+    queries = np.random.default_rng(1).uniform(-4, 4, (8, 4)).astype(np.float32)
+
+    def exchange(requests):
+        return {name: party.handle(request) if name == SEAT else None for name, request in requests.items()}
+
+    with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
+        here = GuardianHere(study, guardians, seeded_source(5))
+        aggregation = PrivateQueries(study, queries, here.dial, source=seeded_source(6))
+        coordinator = Coordinator(study, ledger=own, aggregation=aggregation, exchange=exchange, run=b"run")
+        return coordinator.label(aggregation.positions)
+
+
+def test_a_seat_answers_until_it_is_withdrawn_and_its_marks_are_kept(place):
+    home, settings, policy = place
+    events = []
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: events.append(event)) as answering:
+        (seat,) = answering.seats()
+        got = labelled(seat.party, STUDY)
+        assert got.refusals.keys() == {"hospital-1", "hospital-2"}
+        assert (got.labels >= 0).all()
+        spent = seat.ledger.balance(SEAT).spent
+        assert spent == got.spent[0] > 0
+        assert withdraw(home, policy, STUDY, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        assert answering.seats() == []
+
+
+def test_a_seat_that_was_withdrawn_computes_and_gives_no_vote(place):
+    home, settings, policy = place
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: None) as answering:
+        (seat,) = answering.seats()
+        withdraw(home, policy, STUDY, data_set="ward", party=SEAT)
+        got = labelled(seat.party, STUDY)
+        assert got.refusals[SEAT] == "withdrawn"
+        assert got.stop.reason == "quorum_lost"
+        assert seat.ledger.balance(SEAT).spent == 0
+
+
+def test_a_seat_without_its_model_says_so_and_names_no_file(place):
+    home, settings, policy = place
+    (home.teachers(STUDY.digest, SEAT) / PRIVATE_FILE).unlink()
+    events = []
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: events.append(event)) as answering:
+        (seat,) = answering.seats()
+        refused = seat.party.handle(step())
+    assert isinstance(refused, Refusal)
+    assert refused.code == "no_teachers"
+    assert str(home.path) not in refused.reason
+    assert any(str(home.path) in str(event) for event in events)
+
+
+def test_a_key_that_the_study_does_not_name_is_refused(place):
+    home, settings, policy = place
+    home.key.write_bytes(key_to_pem(KEYS["hospital-1"]))
+    events = []
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: events.append(event)) as answering:
+        assert answering.seats() == []
+    assert "is not the one that study" in str(events)
+
+
+def test_steps_are_answered_over_and_over_and_cost_nothing(place):
+    home, settings, policy = place
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: None) as answering:
+        (seat,) = answering.seats()
+        assert all(isinstance(seat.party.handle(step()), StepReply) for _ in range(3))
+        assert seat.ledger.balance(SEAT).spent == 0

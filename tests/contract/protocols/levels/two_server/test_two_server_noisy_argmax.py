@@ -1,0 +1,172 @@
+"""Labels of the two servers are those of plain integers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.crypto.channel import pair
+from protocols.crypto.circuit import conjunctions_a_query
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import InvalidInput, MalformedMessage
+from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+from protocols.votes import ABSTAIN
+from tests.harness.two_server_sides import Transcribed, converse, labels_of, unbuffered_pair
+
+
+def expected(counts, noise, threshold_noise, threshold, offsets):
+    labels = (counts + noise.sum(axis=0)).argmax(axis=1)
+    if threshold is None:
+        return labels, np.ones(len(counts), dtype=bool)
+    compared = counts + threshold_noise.sum(axis=0)[:, None] - threshold - (0 if offsets is None else offsets)
+    passed = (compared >= 0).any(axis=1)
+    return np.where(passed, labels, ABSTAIN), passed
+
+
+@given(
+    seed=st.integers(0, 2**32), queries=st.integers(0, 9), classes=st.integers(2, 13),
+    total=st.sampled_from([1, 3, 64, 16_000, 10**6, 2**29]), sigma=st.sampled_from([1, 70, 9_000, 10**6]),
+    threshold=st.sampled_from([None, "low", "high"]), interactive=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=6)
+def test_labels_and_passes_are_those_of_the_integers(
+    seed, queries, classes, total, sigma, threshold, interactive
+) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, total + 1, (queries, classes))
+    noise = np.rint(rng.normal(0, sigma, (2, queries, classes))).astype(np.int64)
+    threshold_noise, offsets, level = None, None, None
+    if threshold is not None:
+        level = int(total * (0.3 if threshold == "low" else 0.95))
+        threshold_noise = np.rint(rng.normal(0, sigma, (2, queries))).astype(np.int64)
+        offsets = rng.integers(0, total + 1, (queries, classes)) if interactive else None
+    case = (counts, noise, threshold_noise, level, offsets)
+    labels, passed = labels_of(*case, total_units=total, seed=seed)
+    plain_labels, plain_passed = expected(*case)
+    np.testing.assert_array_equal(labels, plain_labels)
+    np.testing.assert_array_equal(passed, plain_passed)
+
+
+def test_a_tie_goes_to_the_lowest_class() -> None:
+    counts = np.array([[5, 5, 5, 5, 5], [1, 7, 7, 0, 7], [0, 0, 0, 9, 9], [-3, -4, -3, -9, -3]])
+    zero = np.zeros((2, 4, 5), dtype=np.int64)
+    labels, passed = labels_of(counts, zero, None, None, None, total_units=9)
+    np.testing.assert_array_equal(labels, [0, 1, 3, 0])
+    assert passed.all()
+
+
+def test_a_query_that_meets_the_threshold_exactly_passes() -> None:
+    counts = np.array([[10, 2, 9], [9, 9, 9], [3, 10, 0], [0, 0, 11]])
+    zero, bit = np.zeros((2, 4, 3), dtype=np.int64), np.array([[0, 0, 3, -1], [0, 0, -3, -1]])
+    labels, passed = labels_of(counts, zero, bit, 10, None, total_units=30)
+    np.testing.assert_array_equal(passed, [True, False, True, False])
+    np.testing.assert_array_equal(labels, [0, ABSTAIN, 1, ABSTAIN])
+
+
+def test_the_noise_of_labels_does_not_enter_the_threshold() -> None:
+    counts, bit = np.array([[10, 0], [9, 0]]), np.zeros((2, 2), dtype=np.int64)
+    noise = np.array([[[-50, 0], [1000, 0]], [[-50, 0], [1000, 0]]])
+    labels, passed = labels_of(counts, noise, bit, 10, None, total_units=10)
+    np.testing.assert_array_equal(passed, [True, False])
+    np.testing.assert_array_equal(labels, [1, ABSTAIN])
+
+
+def test_comparisons_hold_up_to_the_ends_of_the_ring() -> None:
+    """With a total of M the argmax holds for counts from M/2 - 2^29 to M/2 + 2^29 - 1, the threshold to 2^30 - 2."""
+    total, zero = 2**20, np.zeros((2, 4, 3), dtype=np.int64)
+    low, high = total // 2 - 2**29, total // 2 + 2**29 - 1
+    counts = np.array([[low, high, low], [low, low + 1, low], [high - 1, high - 1, high], [low, low, low]])
+    np.testing.assert_array_equal(labels_of(counts, zero, None, None, None, total_units=total)[0], [1, 1, 2, 0])
+    counts = np.array([[0, -(2**30) + 1], [-1, 0], [-1, -1], [2**30 - 2, -(2**30) + 1], [-(2**30) + 1, -1]])
+    zero, bit = np.zeros((2, 5, 2), dtype=np.int64), np.zeros((2, 5), dtype=np.int64)
+    for seed in range(2):
+        passed = labels_of(counts, zero, bit, 0, None, total_units=total, seed=seed)[1]
+        np.testing.assert_array_equal(passed, [True, True, False, True, False])
+
+
+def test_more_queries_than_a_chunk_holds_give_the_same_labels(monkeypatch) -> None:
+    monkeypatch.setattr("protocols.levels.two_server.noisy_argmax._CHUNK_CELLS", 12)
+    rng = np.random.default_rng(3)
+    counts, noise = rng.integers(0, 50, (7, 4)), rng.integers(-9, 9, (2, 7, 4))
+    bit = rng.integers(-9, 9, (2, 7))
+    labels, passed = labels_of(counts, noise, bit, 40, None, total_units=100)
+    plain_labels, plain_passed = expected(counts, noise, bit, 40, None)
+    np.testing.assert_array_equal(labels, plain_labels)
+    np.testing.assert_array_equal(passed, plain_passed)
+
+
+@pytest.mark.parametrize("threshold", [None, 10])
+def test_the_servers_exchange_two_ciphertexts_a_gate_and_one_row_an_input_bit(threshold) -> None:
+    """1,000 queries of 10 classes are 46 MB, and with the check of 250 parties 52."""
+    queries, classes = 8, 3
+    zero = np.zeros((2, queries, classes), dtype=np.int64)
+    ends = pair()
+    labels_of(zero[0], zero, zero[:, :, 0], threshold, None, total_units=1, channels=ends)
+    inputs = 31 * classes * (1 if threshold is None else 2)
+    gates = conjunctions_a_query(classes=classes, threshold=threshold is not None)
+    outputs = 2 if threshold is None else 3
+    assert ends[0].sent == 32 + 32 + 16 * inputs * queries + (0 if threshold is None else 16 * queries)
+    assert ends[1].sent == 128 * 32 + 16 + 16 + 32 * gates * queries + outputs * queries // 8
+
+
+def test_a_retry_with_other_randomness_gives_the_same_labels() -> None:
+    rng = np.random.default_rng(4)
+    case = (rng.integers(0, 50, (20, 3)), rng.integers(-9, 9, (2, 20, 3)), rng.integers(-9, 9, (2, 20)), 30, None)
+    first, second = (labels_of(*case, total_units=100, seed=seed) for seed in (1, 2))
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_the_same_sources_give_the_same_messages() -> None:
+    rng = np.random.default_rng(4)
+    case = (rng.integers(0, 50, (4, 3)), rng.integers(-9, 9, (2, 4, 3)), rng.integers(-9, 9, (2, 4)), 30, None)
+    transcripts = []
+    for seed in (1, 1, 2):
+        ends = [Transcribed(end) for end in pair()]
+        labels_of(*case, total_units=100, seed=seed, channels=ends)
+        transcripts.append([end.sent for end in ends])
+    assert transcripts[0] == transcripts[1] != transcripts[2]
+
+
+def test_a_channel_without_buffers_cannot_lock() -> None:
+    rng = np.random.default_rng(4)
+    case = (rng.integers(0, 50, (5, 3)), rng.integers(-9, 9, (2, 5, 3)), rng.integers(-9, 9, (2, 5)), 30, None)
+    labels, passed = labels_of(*case, total_units=100, channels=unbuffered_pair())
+    plain_labels, plain_passed = expected(*case)
+    np.testing.assert_array_equal(labels, plain_labels)
+    np.testing.assert_array_equal(passed, plain_passed)
+
+
+def test_servers_that_differ_in_their_study_stop_before_any_input_is_sent() -> None:
+    counts, noise = np.zeros((3, 4), dtype=np.uint32), np.zeros((3, 4), dtype=np.int64)
+    with pytest.raises(MalformedMessage, match="servers differ"):
+        converse(
+            lambda channel: coordinator_side(
+                channel, counts, label_noise=noise, threshold_noise=None, threshold=None, offsets=None, total_units=1,
+                source=seeded_source(1),
+            ),
+            lambda channel: guardian_side(
+                channel, counts, label_noise=noise, threshold_noise=noise[:, 0], threshold=True,
+                source=seeded_source(2),
+            ),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"threshold": None, "offsets": np.zeros((2, 3), dtype=np.int64)}, "offsets without a threshold"),
+        ({"threshold_noise": None}, "threshold needs noise"),
+        ({"total_units": -1}, "total_units = -1"),
+        ({"total_units": 2**30}, "total_units = "),
+    ],
+)
+def test_arguments_outside_their_range_are_refused_before_anything_is_sent(changed, named) -> None:
+    arguments = {
+        "label_noise": np.zeros((2, 3), dtype=np.int64), "threshold_noise": np.zeros(2, dtype=np.int64),
+        "threshold": 1, "offsets": None, "total_units": 1, "source": seeded_source(1),
+    }  # fmt: skip
+    end, _ = pair(wait_s=0.1)
+    with pytest.raises(InvalidInput, match=named):
+        coordinator_side(end, np.zeros((2, 3), dtype=np.uint32), **(arguments | changed))
+    assert end.sent == 0

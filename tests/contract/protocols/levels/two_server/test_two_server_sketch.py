@@ -1,0 +1,364 @@
+"""The check of shared votes: honest voters pass, each kind of cheat is named, and the rest goes on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.crypto.channel import Channel, pair
+from protocols.crypto.field import P, centred, from_integers, plus, times
+from protocols.crypto.randomness import seeded_source
+from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
+from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
+from tests.harness.two_server_sides import converse, unbuffered_pair
+
+VOTERS, QUERIES, CLASSES, CHEAT = 5, 6, 4, 2
+VOTES = np.random.default_rng(5).integers(0, CLASSES, (VOTERS, QUERIES))
+
+
+def ballots(*, takes_part=None, abstention=False, context=b"batch", voters=VOTERS, queries=QUERIES, classes=CLASSES):
+    everybody = np.ones((voters, queries), dtype=bool)
+    return Ballots(everybody if takes_part is None else takes_part, classes, abstention, context)
+
+
+def shared(votes=VOTES, *, classes=CLASSES, context=b"batch", seed=1):
+    return share_votes(votes, classes=classes, context=context, source=seeded_source(seed))
+
+
+def verdicts(coordinator, guardian, terms, seed=1):
+    """What both servers find, which must be the same."""
+    found = converse(
+        lambda channel: coordinator_checks(
+            channel, coordinator, terms, coin_seed=seeded_source(seed, 1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, terms, coin_seed=seeded_source(seed, 2)(32), pin=lambda coin: None
+        ),
+    )
+    np.testing.assert_array_equal(*found)
+    return found[0]
+
+
+@given(
+    seed=st.integers(0, 2**32), voters=st.integers(0, 5), queries=st.integers(0, 6), classes=st.integers(2, 8),
+    abstention=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=30)
+def test_honest_voters_always_pass_and_their_weighted_sums_are_exact(
+    seed, voters, queries, classes, abstention
+) -> None:
+    rng = np.random.default_rng(seed)
+    takes_part = rng.random((voters, queries)) < 0.7
+    # Whoever does not take part may hold anything there, an abstention included.
+    votes = np.where(takes_part, rng.integers(-1 if abstention else 0, classes, (voters, queries)), -1)
+    coordinator, guardian = shared(votes, classes=classes, seed=seed)
+    terms = ballots(takes_part=takes_part, abstention=abstention, classes=classes)
+    valid = verdicts(coordinator, guardian, terms, seed)
+    assert valid.all()
+    weights = rng.integers(0, 2**27, voters)
+    sums = plus(
+        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
+        guardian_sums(guardian, terms, weights=weights, valid=valid),
+    )
+    counts = np.einsum("v,vqc->qc", weights, votes[:, :, None] == np.arange(classes))
+    np.testing.assert_array_equal(centred(sums), counts)
+
+
+HALF = (P + 1) // 2
+
+
+def with_votes(vector):
+    """The cheat's vector in query 3 instead of its vote."""
+
+    def change(coordinator, guardian):
+        honest = np.eye(CLASSES, dtype=np.int64)[VOTES[CHEAT, 3]]
+        votes = coordinator.votes.copy()
+        votes[CHEAT, 3] = plus(votes[CHEAT, 3], from_integers(np.array(vector) - honest))
+        return replace(coordinator, votes=votes), guardian
+
+    return change
+
+
+def with_squares(amount, queries=slice(None)):
+    def change(coordinator, guardian):
+        squares = coordinator.squares.copy()
+        squares[CHEAT, queries] = plus(squares[CHEAT, queries], np.full(1, amount, dtype=np.uint32))
+        return replace(coordinator, squares=squares), guardian
+
+    return change
+
+
+def with_other_seed(coordinator, guardian):
+    seeds = coordinator.seeds.copy()
+    seeds[CHEAT, 15] ^= 128
+    return replace(coordinator, seeds=seeds), guardian
+
+
+def with_guardians_seed(coordinator, guardian):
+    seeds = guardian.seeds.copy()
+    seeds[CHEAT, 0] ^= 1
+    return coordinator, replace(guardian, seeds=seeds)
+
+
+def with_replay_of_another_batch(coordinator, guardian):
+    """Both shares are those of an earlier batch."""
+    old, old_seeds = shared(context=b"before", seed=9)
+    votes, squares, seeds = (array.copy() for array in coordinator.arrays())
+    masks = guardian.seeds.copy()
+    votes[CHEAT], squares[CHEAT], seeds[CHEAT] = old.votes[CHEAT], old.squares[CHEAT], old.seeds[CHEAT]
+    masks[CHEAT] = old_seeds.seeds[CHEAT]
+    return CoordinatorShare(votes, squares, seeds), GuardianShare(masks)
+
+
+def with_replay_of_one_share(coordinator, guardian):
+    """The coordinator's share of the same votes, from other randomness."""
+    other = shared(seed=9)[0]
+    votes, squares, seeds = (array.copy() for array in coordinator.arrays())
+    votes[CHEAT], squares[CHEAT], seeds[CHEAT] = other.votes[CHEAT], other.squares[CHEAT], other.seeds[CHEAT]
+    return CoordinatorShare(votes, squares, seeds), guardian
+
+
+def with_queries_swapped(coordinator, guardian):
+    votes = coordinator.votes.copy()
+    votes[CHEAT, [0, 1]] = votes[CHEAT, [1, 0]]
+    return replace(coordinator, votes=votes), guardian
+
+
+CHEATS = {
+    "1,000 votes for one class": with_votes([0, 1000, 0, 0]),
+    "two votes for one class": with_votes([0, 0, 2, 0]),
+    "two-hot": with_votes([1, 1, 0, 0]),
+    "all-hot": with_votes([1, 1, 1, 1]),
+    "a negative vote": with_votes([0, 0, 0, -1]),
+    "a vote taken from another class": with_votes([2, -1, 0, 0]),
+    "sum one, not one-hot": with_votes([1, 1, -1, 0]),
+    "two half votes": with_votes([HALF, HALF, 0, 0]),
+    "half a vote": with_votes([0, HALF, 0, 0]),
+    "an imaginary vote": with_votes([0, 0, 0, pow(5, (P - 1) // 4, P)]),
+    "a malformed square": with_squares(1),
+    "a malformed square of one query": with_squares(P - 1, queries=2),
+    "two votes with a square moved to match": lambda c, g: with_squares(P - 2)(*with_votes([2, 0, 0, 0])(c, g)),
+    "other points": with_other_seed,
+    "another mask": with_guardians_seed,
+    "a replay of another batch": with_replay_of_another_batch,
+    "a replay of one share": with_replay_of_one_share,
+    "shares of two queries swapped": with_queries_swapped,
+}
+
+
+@pytest.mark.parametrize("abstention", [False, True])
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_named_and_the_rest_goes_on(name, abstention) -> None:
+    coordinator, guardian = CHEATS[name](*shared())
+    terms = ballots(abstention=abstention)
+    valid = verdicts(coordinator, guardian, terms)
+    np.testing.assert_array_equal(valid, np.arange(VOTERS) != CHEAT)
+    weights = np.array([3, 1, 64, 2, 5])
+    sums = plus(
+        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
+        guardian_sums(guardian, terms, weights=weights, valid=valid),
+    )
+    rest = np.where(valid, weights, 0)
+    np.testing.assert_array_equal(centred(sums), np.einsum("v,vqc->qc", rest, VOTES[:, :, None] == np.arange(CLASSES)))
+
+
+def test_the_servers_exchange_one_element_a_repetition_and_query() -> None:
+    coordinator, guardian = shared()
+    ends = pair()
+    converse(
+        lambda channel: coordinator_checks(
+            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+        ),
+        channels=ends,
+    )
+    elements = 4 * VOTERS * 3 * (QUERIES + 2)
+    # Digest, numbers, the coordinator's commitment and its opening have 32 bytes each.
+    assert [end.sent for end in ends] == [elements + 4 * 32, elements + 2 * 32]
+
+
+class Recorded:
+    """A channel that keeps what it sends."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.messages = channel, []
+
+    def send(self, data: bytes) -> None:
+        self.messages.append(data)
+        self.channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        return self.channel.recv(limit)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def sent_in_one_attempt(voters: slice) -> list[list[bytes]]:
+    """What each server sends about these voters, with the seeds of one batch."""
+    coordinator, guardian = shared()
+    some = CoordinatorShare(coordinator.votes[voters], coordinator.squares[voters], coordinator.seeds[voters])
+    terms = ballots(takes_part=np.ones((len(some.seeds), QUERIES), dtype=bool))
+    ends = tuple(Recorded(end) for end in pair())
+    converse(
+        lambda channel: coordinator_checks(channel, some, terms, coin_seed=bytes(32), pin=lambda coin: None),
+        lambda channel: guardian_checks(
+            channel, GuardianShare(guardian.seeds[voters]), terms, coin_seed=bytes([1]) * 32, pin=lambda coin: None
+        ),
+        channels=ends,
+    )
+    return [end.messages for end in ends]
+
+
+def test_a_second_attempt_opens_nothing_that_the_first_did_not_whoever_is_in_it() -> None:
+    # Under another coin the differences of what is opened would give every vote.
+    first, again, fewer = (sent_in_one_attempt(each) for each in (slice(None), slice(None), slice(1, None)))
+    assert first == again
+    size = 4 * QUERIES * 3
+    for server, opening in ((0, 2), (1, 1)):
+        assert fewer[server][opening][: size * (VOTERS - 1)] == first[server][opening][size : size * VOTERS]
+
+
+@pytest.mark.parametrize("refusing", ["coordinator", "guardian"])
+def test_a_server_that_pins_another_coin_sends_nothing_of_its_shares(refusing: str) -> None:
+    coordinator, guardian = shared()
+    ends = tuple(Recorded(end) for end in pair(wait_s=1.0))
+
+    def pin(server: str) -> Callable[[bytes], None]:
+        def check(coin: bytes) -> None:
+            if server == refusing:
+                raise Refused("other_coin", "another coin was followed before")
+
+        return check
+
+    with pytest.raises((Refused, ChannelClosed)):
+        converse(
+            lambda channel: coordinator_checks(
+                channel, coordinator, ballots(), coin_seed=bytes(32), pin=pin("coordinator")
+            ),
+            lambda channel: guardian_checks(channel, guardian, ballots(), coin_seed=bytes(32), pin=pin("guardian")),
+            channels=ends,
+        )
+    mine = ends[refusing == "guardian"].messages
+    assert all(len(message) <= 64 for message in mine), "elements were sent"
+
+
+def test_a_channel_without_buffers_does_not_lock_the_check() -> None:
+    coordinator, guardian = shared()
+    found = converse(
+        lambda channel: coordinator_checks(
+            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+        ),
+        channels=unbuffered_pair(),
+    )
+    assert found[0].all()
+    assert found[1].all()
+
+
+def test_two_parties_whose_shares_were_swapped_both_fail() -> None:
+    coordinator, guardian = shared()
+    votes = coordinator.votes.copy()
+    votes[[0, 4]] = votes[[4, 0]]
+    valid = verdicts(replace(coordinator, votes=votes), guardian, ballots())
+    np.testing.assert_array_equal(valid, [False, True, True, True, False])
+
+
+def test_an_abstention_passes_only_where_the_study_allows_it() -> None:
+    votes = VOTES.copy()
+    votes[CHEAT, 4] = -1
+    coordinator, guardian = shared(votes)
+    assert verdicts(coordinator, guardian, ballots(abstention=True)).all()
+    np.testing.assert_array_equal(verdicts(coordinator, guardian, ballots()), np.arange(VOTERS) != CHEAT)
+
+
+def test_what_takes_no_part_is_neither_checked_nor_counted() -> None:
+    coordinator, guardian = with_votes([7, 7, 7, 7])(*shared())
+    coordinator, guardian = with_squares(5, queries=3)(coordinator, guardian)
+    takes_part = np.ones((VOTERS, QUERIES), dtype=bool)
+    takes_part[CHEAT, 3] = False
+    terms = ballots(takes_part=takes_part)
+    valid = verdicts(coordinator, guardian, terms)
+    assert valid.all()
+    weights = np.ones(VOTERS, dtype=np.int64)
+    sums = plus(
+        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
+        guardian_sums(guardian, terms, weights=weights, valid=valid),
+    )
+    expected = ((VOTES[:, :, None] == np.arange(CLASSES)) & takes_part[:, :, None]).sum(axis=0)
+    np.testing.assert_array_equal(centred(sums), expected)
+
+
+def test_blocks_of_voters_do_not_change_what_is_found(monkeypatch) -> None:
+    monkeypatch.setattr("protocols.levels.two_server.sketch._BLOCK_CELLS", 2 * QUERIES * CLASSES)
+    coordinator, guardian = CHEATS["two-hot"](*shared())
+    np.testing.assert_array_equal(verdicts(coordinator, guardian, ballots()), np.arange(VOTERS) != CHEAT)
+
+
+def test_the_polynomial_of_the_check_vanishes_for_zero_and_unit_vectors_alone() -> None:
+    """All vectors of three small entries, at random points: the identity the check stands on."""
+    values = np.array(np.meshgrid(*3 * [np.arange(-2, 4)])).reshape(3, -1).T
+    r = np.random.default_rng(0).integers(0, P, (3, 3)).astype(np.uint32)
+    vanishes = np.ones(len(values), dtype=bool)
+    for point in r:
+        v = from_integers(values)
+        linear, quadratic = (
+            np.array([sum(map(int, row)) % P for row in times(v, w)]) for w in (point, times(point, point))
+        )
+        vanishes &= (linear.astype(object) ** 2 - quadratic) % P == 0
+    np.testing.assert_array_equal(vanishes, (np.abs(values).sum(axis=1) <= 1) & (values >= 0).all(axis=1))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"abstention": True}, {"context": b"other"}, {"takes_part": np.arange(30).reshape(5, 6) > 3},
+    ],
+)  # fmt: skip
+def test_servers_that_differ_in_the_batch_stop_before_anything_is_opened(other) -> None:
+    coordinator, guardian = shared()
+    with pytest.raises(MalformedMessage, match="servers differ"):
+        converse(
+            lambda channel: coordinator_checks(
+                channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+            ),
+            lambda channel: guardian_checks(
+                channel, guardian, ballots(**other), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+            ),
+        )
+
+
+def test_shares_of_another_size_than_the_batch_are_refused() -> None:
+    coordinator, guardian = shared()
+    terms = ballots(voters=4)
+    with pytest.raises(InvalidInput, match="expected"):
+        coordinator_checks(Untouched(), coordinator, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
+    with pytest.raises(InvalidInput, match="expected"):
+        guardian_checks(Untouched(), guardian, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
+
+
+def test_weights_that_the_ring_cannot_hold_are_refused() -> None:
+    coordinator, guardian = shared()
+    for weights in (np.full(VOTERS, 2**28), np.full(VOTERS, -1)):
+        for sums, share in ((coordinator_sums, coordinator), (guardian_sums, guardian)):
+            with pytest.raises(InvalidInput, match="weights"):
+                sums(share, ballots(), weights=weights, valid=np.ones(VOTERS, dtype=bool))
+
+
+class Untouched:
+    """A channel that must not be used."""
+
+    def send(self, data):
+        raise AssertionError("something was sent")
+
+    def recv(self, limit):
+        raise AssertionError("something was asked for")

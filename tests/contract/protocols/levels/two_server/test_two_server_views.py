@@ -1,0 +1,247 @@
+"""Each server's view is distributed the same for votes that give the same declared outputs.
+
+A view is what a server holds and receives, and what follows from both: as bits of one sample a voter (of the check) or
+a query (of the argmax), for two adversarial sets of votes. The test compares the frequencies of all bits and of random
+parities of them. By Hoeffding's inequality two means of n bits each differ by more than sqrt(ln(2 k / rate) / n) in any
+of k places with probability at most `rate`, here 1e-6 a comparison, whatever the common law. Seeds are fixed.
+
+Each comparison is also made of a protocol broken on purpose, which it must tell.
+"""
+
+import numpy as np
+import pytest
+
+from protocols.crypto import oblivious_transfer
+from protocols.crypto.channel import pair
+from protocols.crypto.circuit import conjunctions_a_query
+from protocols.crypto.field import BITS, P, minus, plus
+from protocols.crypto.garbling import Evaluator, colours
+from protocols.crypto.hashing import LabelHash
+from protocols.crypto.oblivious_transfer import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.prg_chacha import derived_key
+from protocols.crypto.randomness import seeded_source
+from protocols.levels.two_server import noisy_argmax as argmax
+from protocols.levels.two_server import shares
+from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian, share_votes
+from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from tests.harness.two_server_sides import converse, split
+
+RATE = 1e-6
+PARITIES = 5000
+
+
+def tells_apart(first, second):
+    """Whether two samples of bits, one a row, differ more than chance allows."""
+    assert first.shape == second.shape
+    places = first.shape[1]
+    left, right = np.random.default_rng(0).integers(0, places, (2, PARITIES))
+    furthest = 0.0
+    for rows in ((first, second), tuple(sample[:, left] ^ sample[:, right] for sample in (first, second))):
+        one, other = (np.count_nonzero(sample, axis=0) / len(sample) for sample in rows)
+        furthest = max(furthest, float(np.abs(one - other).max()))
+    return furthest > np.sqrt(np.log(2 * (places + PARITIES) / RATE) / len(first))
+
+
+def bits(*arrays):
+    """A row of bits a sample; the sample is each array's first axis."""
+    rows = [np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1) for array in arrays]
+    return np.unpackbits(np.concatenate(rows, axis=1), axis=1).astype(bool)
+
+
+class Recorded:
+    """An end of a channel that keeps what it received."""
+
+    def __init__(self, end):
+        self.end, self.received = end, []
+        self.send, self.close = end.send, end.close
+
+    def recv(self, limit):
+        self.received.append(self.end.recv(limit))
+        return self.received[-1]
+
+
+def recorded():
+    return [Recorded(end) for end in pair(wait_s=20.0)]
+
+
+# The check of votes. All voters vote alike, so that each is one sample.
+
+VOTERS, QUERIES, CLASSES = 400, 2, 3
+
+
+def views_of_the_check(choices, seed):
+    """(the coordinator's view, the guardian's), a row a voter."""
+    votes = np.tile(np.array(choices), (VOTERS, 1))
+    coordinator, guardian = share_votes(votes, classes=CLASSES, context=b"view", source=seeded_source(seed))
+    ends = recorded()
+    valid = checked(coordinator, guardian, votes.shape, seed, ends)
+    assert valid.all()
+    sizes = {"queries": QUERIES, "context": b"view"}
+    of_guardian, of_coordinator = ends[0].received[1], ends[1].received[2]
+    from_guardian, from_coordinator = (
+        np.frombuffer(sent, "<u4", count=VOTERS * QUERIES * REPETITIONS).reshape(VOTERS, QUERIES, REPETITIONS)
+        for sent in (of_guardian, of_coordinator)
+    )
+    guardians_result, coordinators_result = (
+        np.frombuffer(sent, "<u4").reshape(REPETITIONS, VOTERS, -1).transpose(1, 0, 2)
+        for sent in (of_guardian[from_guardian.nbytes :], ends[1].received[3])
+    )
+    opened = plus(from_guardian, from_coordinator)
+    own = (*coordinator.arrays(), expand_coordinator(coordinator.seeds, **sizes))
+    others = (guardian.seeds, *expand_guardian(guardian.seeds, classes=CLASSES, **sizes))
+    return [
+        bits(*own, from_guardian, guardians_result, opened, minus(from_guardian, own[3]), plus(own[0], own[1])),
+        bits(*others, from_coordinator, coordinators_result, opened, plus(from_coordinator, others[1])),
+    ]
+
+
+def checked(coordinator, guardian, shape, seed, ends):
+    terms = Ballots(np.ones(shape, dtype=bool), CLASSES, True, b"view")
+    return converse(
+        lambda channel: coordinator_checks(
+            channel, coordinator, terms, coin_seed=seeded_source(seed, 1)(32), pin=lambda coin: None
+        ),
+        lambda channel: guardian_checks(
+            channel, guardian, terms, coin_seed=seeded_source(seed, 2)(32), pin=lambda coin: None
+        ),
+        channels=ends,
+    )[0]
+
+
+PAIRS = [([0, 1], [2, 2]), ([0, 0], [-1, -1]), ([-1, 2], [1, -1])]
+
+
+@pytest.mark.parametrize("choices", PAIRS)
+def test_neither_server_can_tell_votes_apart_by_its_share_and_the_check(choices) -> None:
+    for one, other in zip(*(views_of_the_check(votes, seed) for seed, votes in enumerate(choices)), strict=True):
+        assert not tells_apart(one, other)
+
+
+def test_shares_without_a_mask_would_be_told(monkeypatch) -> None:
+    monkeypatch.setattr(shares, "_expanded", lambda label, seeds, count, _: np.full((len(seeds), count), 5, "u4"))
+    views = [views_of_the_check(votes, seed) for seed, votes in enumerate(PAIRS[0])]
+    assert all(tells_apart(one, other) for one, other in zip(*views, strict=True))
+
+
+def test_a_sketch_that_is_not_blinded_would_be_told(monkeypatch) -> None:
+    """The vectors are shared well, but a is zero."""
+    expanded = shares._expanded
+
+    def without_points(label, seeds, count, context):
+        stream = expanded(label, seeds, count, context)
+        stream[:, QUERIES * CLASSES if label == "guardian's share" else 0 :] = 0
+        return stream
+
+    monkeypatch.setattr(shares, "_expanded", without_points)
+    views = [views_of_the_check(votes, seed) for seed, votes in enumerate(PAIRS[0])]
+    assert all(tells_apart(one, other) for one, other in zip(*views, strict=True))
+
+
+def test_a_commitment_cannot_be_tried_out() -> None:
+    """The guardian knows all of the coordinator's share but votes and a seed; the same share commits differently."""
+    coordinator, guardian = share_votes(np.array([[0]]), classes=CLASSES, context=b"view", source=seeded_source(1))
+    seen = set()
+    for seed in range(2):
+        ends = recorded()
+        checked(coordinator, guardian, (1, 1), seed, ends)
+        seen |= {ends[0].received[0][32:64], ends[1].received[0][32:64]}
+    assert len(seen) == 4
+
+
+# The noisy argmax. All queries have the same counts, so that each is one sample.
+
+SAMPLES, THRESHOLD = 256, 40
+COUNTS = [([50, 3, 1], [41, 40, 40]), ([0, 0, 39], [13, 12, 11])]
+
+
+def views_of_the_argmax(counts, seed, monkeypatch):
+    """(the coordinator's view, the guardian's), a row a query; both have the same labels and pass bits."""
+    seen = []
+    conjunction = Evaluator.conjunction
+
+    def watched(self, left, right):
+        result = conjunction(self, left, right)
+        seen.append(colours(result).reshape(-1, SAMPLES))
+        return result
+
+    monkeypatch.setattr(Evaluator, "conjunction", watched)
+    classes = len(counts)
+    tiled = np.tile(np.array(counts, dtype=np.int64), (SAMPLES, 1))
+    coordinators, guardians = split(tiled, np.random.default_rng((seed, 3)))
+    zero, ends = np.zeros_like(tiled), recorded()
+    labels, _ = converse(
+        lambda channel: argmax.coordinator_side(
+            channel, coordinators, label_noise=zero, threshold_noise=zero[:, 0], threshold=THRESHOLD, offsets=None,
+            total_units=100, source=seeded_source(seed, 1),
+        ),
+        lambda channel: argmax.guardian_side(
+            channel, guardians, label_noise=zero, threshold_noise=zero[:, 0], threshold=True,
+            source=seeded_source(seed, 2),
+        ),
+        channels=ends,
+    )  # fmt: skip
+    assert (labels == (0 if max(counts) >= THRESHOLD else -1)).all()
+    _, *frames, masks = ends[0].received
+    gates = conjunctions_a_query(classes=classes, threshold=True)
+    tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
+    opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T
+    coordinators_view = np.concatenate(
+        [bits(coordinators, tables), opened.astype(bool), np.concatenate(seen).T], axis=1
+    )  # fmt: skip
+    matrix = np.frombuffer(ends[1].received[1], np.uint8).reshape(COLUMNS, -1)
+    matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * 2 * classes * SAMPLES)
+    matrix = matrix.reshape(COLUMNS, BITS, 2 * classes, SAMPLES)
+    # What each column would be if it were the coordinator's numbers in clear, put together with the guardian's own.
+    numbers = (matrix[0].astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=0, dtype="u4")
+    tried = plus(numbers[:classes].T % np.uint32(P), guardians)
+    guardians_view = np.concatenate([bits(guardians, tried), matrix.reshape(-1, SAMPLES).T.astype(bool)], axis=1)
+    return coordinators_view, guardians_view
+
+
+def views_of_both(counts, monkeypatch):
+    return zip(*(views_of_the_argmax(one, seed, monkeypatch) for seed, one in enumerate(counts)), strict=True)
+
+
+@pytest.mark.parametrize("counts", COUNTS)
+def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, monkeypatch) -> None:
+    for one, other in views_of_both(counts, monkeypatch):
+        assert not tells_apart(one, other)
+
+
+def test_tables_under_a_broken_hash_would_be_told(monkeypatch) -> None:
+    monkeypatch.setattr(LabelHash, "finished", lambda self, permuted, tweaks: np.zeros_like(permuted))
+    coordinators, _ = views_of_both(COUNTS[0], monkeypatch)
+    assert tells_apart(*coordinators)
+
+
+def test_an_extension_matrix_that_is_not_masked_would_be_told(monkeypatch) -> None:
+    """Both keys of each base transfer are the same, so the matrix is the coordinator's bits."""
+    monkeypatch.setattr(oblivious_transfer, "_key", lambda number, *_: derived_key("same", bytes([number])))
+    _, guardians = views_of_both(COUNTS[0], monkeypatch)
+    assert tells_apart(*guardians)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_base_transfers_do_not_show_what_was_chosen_unless_scalars_repeat(broken, monkeypatch) -> None:
+    views = []
+    for chosen in (False, True):
+        rows = []
+        for seed in range(4):
+            source = seeded_source(seed, int(chosen))
+            sender = BaseSender(seeded_source(7))
+            if broken:
+                monkeypatch.setattr(oblivious_transfer, "_scalar", lambda source: b"\x07" + bytes(31))
+            message = BaseReceiver(sender.message, np.full(COLUMNS, chosen), source).message
+            monkeypatch.undo()
+            rows.append(np.frombuffer(message, np.uint8).reshape(COLUMNS, POINT_BYTES))
+        views.append(bits(np.concatenate(rows)))
+    assert tells_apart(*views) == broken
+
+
+def test_the_comparison_itself_finds_a_bit_of_a_quarter_and_no_fair_one() -> None:
+    rng = np.random.default_rng(1)
+    fair, other = rng.random((2, 2000, 300)) < 0.5
+    assert not tells_apart(fair, other)
+    biased = other.copy()
+    biased[:, 17] = rng.random(2000) < 0.75
+    assert tells_apart(fair, biased)

@@ -1,0 +1,63 @@
+"""The levels of confidentiality in the simulator: a live study over ballots and its replay are one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocols.errors import InvalidInput
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from simulations.setup.levels import batch_noise
+from simulations.stages.label import check_live, label_seed, live_study
+from simulations.stages.replay import StoredVotes
+from tests.harness.studies import make_votes
+
+VOTES, TRUTH = make_votes(20, 120, teachers=1)
+LEVELS = {
+    "clear": {"units": 64},
+    "two_server": {},
+    "secure_sum": {"view": "histogram", "quorum": 14, "colluders": 5},
+}
+
+
+def study_of(level, **more):
+    settings = experiment(parties=20, budgets="8.0:0.5,12.0:0.5", confidentiality=level, **(LEVELS[level] | more))
+    return make_study(settings, experiment_budgets(settings), classes=10, queries=120)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.15])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(level, dropout):
+    study = study_of(level)
+    stored = StoredVotes(10, VOTES, None)
+    replayed = label_seed(study, stored, seed=3, dropout=dropout, truth=TRUTH).labelling
+    check_live(live_study(study, stored, seed=3, dropout=dropout), replayed)
+    assert (replayed.labels >= 0).any()
+
+
+def test_noise_of_two_servers_is_twice_the_variance_of_one():
+    study = study_of("two_server", mechanism="gnmax", sigma=1e4)
+    drawn = batch_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 64e4)
+    # The sample variance of 5,000 draws is within 10 % (five standard errors) but for 1 in 1,700,000.
+    assert drawn.var() == pytest.approx(2 * 64e4**2, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("level", "more", "message"),
+    [
+        ("two_server", {"view": "histogram"}, "allowed: 'label'"),
+        ("secure_sum", {"view": "label"}, "allowed: 'histogram'"),
+        ("secure_sum", {"stop": "drop-exhausted"}, "first-exhausted"),
+        ("secure_sum", {"quorum": 8}, "allowed: at least"),
+        ("secure_sum", {"colluders": 14}, "below the quorum"),
+        ("two_server", {"colluders": 3}, "has no use for it"),
+        ("two_server", {"mechanism": "lnmax"}, "no integer noise"),
+        ("two_server", {"units": 100}, "power of two"),
+        ("two_server", {"units": 2}, "allowed"),
+        ("two_server", {"sigma": 1e7}, "allowed: below"),
+        ("secure_sum", {"accountant": "gaussian_dp"}, "does not hold"),
+    ],
+)
+def test_terms_that_a_level_cannot_carry_are_refused(level, more, message):
+    with pytest.raises(InvalidInput, match=message):
+        study_of(level, **more)

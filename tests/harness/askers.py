@@ -1,0 +1,141 @@
+"""A consortium on loopback in which a hospital asks: a hub that relays, nodes with private models, and a guardian."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from coordinator.connection.relaying import note_told, relayed_outcome
+from guardian.port import GuardianPort
+from party.asking.asking import Line
+from party.party import Party
+from protocols.crypto.identity import new_key
+from protocols.crypto.randomness import system_source
+from protocols.ledger.ledger import Ledger
+from protocols.levels.guardian import Guardian
+from protocols.levels.hidden_queries.dealing import precision_of
+from protocols.levels.hidden_queries.inference.fixed_point import quantise
+from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
+from protocols.levels.table import Means, ballot_of
+from protocols.study.deployed import DeployedStudy, deployed
+from protocols.study.levels import NO_POOL, HiddenQueries
+from protocols.study.study import Study
+from protocols.study.terms import Terms
+from protocols.wire.guardian.greeting import Guarded
+from tests.harness.consortium import Consortium
+from tests.harness.homes import FEATURES
+from tests.harness.levels import SEALING_KEY, SIGNING_KEY
+from tests.harness.studies import DEADLINE_S, make_study
+
+KEYS = {f"hospital-{number}": new_key() for number in range(3)}
+
+
+def asked_study(
+    *, querier: str = "asker", name: str = "heart", deadline_s: float = DEADLINE_S, epsilon: float = 45.0, **more
+) -> DeployedStudy:
+    """A study in which `querier` asks three parties about tables; nine of ten labels are right."""
+    level = HiddenQueries(
+        units=64,
+        guardian="notary",
+        sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
+        signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
+        querier=querier,
+        input_bound=8.0,
+        seat_keys=(),
+    )
+    given = {"mechanism": "gnmax", "sigma": 1.2, "sigma_threshold": None, "threshold": None, "classes": 2}
+    given |= {"queries": 20, "batch_limit": 8, "quorum": 2, "confidentiality": level, "keys": list(KEYS.values())}
+    base = make_study([epsilon] * 3, **(given | more))
+    terms = Terms(
+        task="tell left from right",
+        class_names=("left", "right"),
+        label="side",
+        input_shape=(4,),
+        features=FEATURES,
+        pool_size=20,
+        pool_sha256=NO_POOL,
+        deadline_s=deadline_s,
+        coordinator="centre",
+        ends="2999-12-31",
+    )
+    roster = tuple(replace(seat, party=party) for seat, party in zip(base.roster, KEYS, strict=True))
+    return deployed(replace(base, name=name, roster=roster), terms)
+
+
+def model_of(study: Study, party: str):
+    """A model that looks at the first feature: linear, or with a hidden layer."""
+    side = np.array([[-1.0, 0, 0, 0], [1.0, 0, 0, 0]])
+    if party == "hospital-1":
+        layers = (Dense(side, np.zeros(2)), ReLU(), Dense(np.eye(2), np.zeros(2)))
+    else:
+        layers = (Dense(side, np.zeros(2)),)
+    return quantise(Model((4,), layers), precision_of(study))
+
+
+class AskedConsortium(Consortium):
+    """Use as a context manager; `guardian` is the address of the guardian's port."""
+
+    def __enter__(self):
+        self.keys |= KEYS
+        super().__enter__()
+        self.guardian_ledger = Ledger(self.folder / "guardian.sqlite")
+        self.start_guardian("127.0.0.1:0")
+        self.asker_key = new_key()
+        return self
+
+    def __exit__(self, *error):
+        self.port.stop()
+        self.guardian_ledger.close()
+        super().__exit__(*error)
+
+    def start_guardian(self, listen, name="notary"):
+        key, busy = new_key(), threading.Lock()
+        guardian = Guardian(
+            self.study,
+            ledger=self.guardian_ledger,
+            sealing_key=SEALING_KEY,
+            signing_key=SIGNING_KEY,
+            source=system_source,
+        )
+        self.port = GuardianPort(
+            key=key,
+            certificate=self.certify(key, name, role="guardian"),
+            authority=self.authority,
+            denied=lambda identity: self.denied.get(identity.name),
+            find=lambda digest: Guarded(self.study, guardian, busy),
+            on_event=lambda event, fields: self.events.append((event, fields)),
+        )
+        self.guardian = f"127.0.0.1:{self.port.start(listen)}"
+
+    def open_study(self) -> None:
+        """Opens the study at the hub, which relays what the querying party asks."""
+        self.ledger.bind(study=self.study.digest, run=b"")
+        self.hub.open_study(
+            self.study,
+            self.ledger,
+            outcome_for=partial(relayed_outcome, self.ledger),
+            on_told=partial(note_told, self.ledger, self.study),
+        )
+
+    def add_node(self, name, **how):
+        self.certificates.setdefault(name, self.certify(self.keys[name], name))
+        ledger = self.ledgers[name] = Ledger(self.folder / f"{name}.sqlite")
+        means = Means(key=lambda: self.keys[name], load=lambda: model_of(self.study, name))
+        ballot = ballot_of(self.study, name, ledger=ledger, source=system_source, means=means)
+        self.parties[name] = Party(name, study=self.study, ledger=ledger, voter=_never, coins_from=None, ballot=ballot)
+        return self.parties[name]
+
+    def line(self, *, name="asker", key=None) -> Line:
+        """The querying party's way to the others."""
+        key = key or self.asker_key
+        certificate = self.certify(key, name)
+        return Line(
+            hub=self.address, guardian=self.guardian, key=key, certificate=certificate, authority=self.authority
+        )
+
+
+def _never(batch):
+    raise AssertionError("no teacher may be asked about queries that are hidden")

@@ -1,0 +1,270 @@
+"""A guardian's port on loopback for tests, and stand-ins for what speaks there."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
+from coordinator.in_process import InProcessTransport
+from coordinator.members.authority import Authority, authority_pem
+from coordinator.store.store import Store
+from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from guardian.port import GuardianPort
+from guardian.studies import approve_study
+from party.party import Party
+from protocols.crypto.channel import Channel
+from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.randomness import system_source
+from protocols.errors import Refused
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import TwoServer
+from protocols.study.queries import QueryBatch
+from protocols.wire.guardian.greeting import Guarded
+from tests.harness.operators import make_home
+from tests.harness.studies import NOW, deployed_study, pool_of, voter
+
+SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+
+
+def guarded_study(
+    parties: int = 3, *, guardian: str = "notary", sealing=SEALING, signing=SIGNING, **more
+) -> DeployedStudy:
+    """A study of level two_server."""
+    terms = TwoServer(
+        units=64,
+        abstention=False,
+        guardian=guardian,
+        sealing_key=sealing.public_key().public_bytes_raw().hex(),
+        signing_key=signing.public_key().public_bytes_raw().hex(),
+    )
+    return deployed_study(parties, confidentiality=terms, **more)
+
+
+class Echo:
+    """Says back what it hears, until it hears "end" or what makes it fail."""
+
+    def __init__(self, errors: dict[bytes, Exception] | None = None) -> None:
+        self.errors = errors or {}
+        self.heard = 0
+
+    def serve(self, channel) -> None:
+        while (data := channel.recv(2**28)) != b"end":
+            if data in self.errors:
+                raise self.errors[data]
+            self.heard += 1
+            channel.send(data)
+
+
+@dataclass
+class Guardianship:
+    """An authority, a guardian's port that knows one study, and the line of a coordinator to it."""
+
+    study: DeployedStudy = field(default_factory=guarded_study)
+    guardian: Echo = field(default_factory=Echo)
+    role: str = "guardian"
+    denied: dict[str, str] = field(default_factory=dict)
+    denied_there: dict[str, str] = field(default_factory=dict)
+    events: list = field(default_factory=list)
+    silence_s: float = 300.0
+    # Of the guardian's certificate.
+    since: datetime.datetime = NOW
+    days: int = 30
+
+    def __post_init__(self) -> None:
+        self.authority_key, self.key, self.guardian_key = new_key(), new_key(), new_key()
+        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.busy = threading.Lock()
+
+    def certify(self, key, name, role, *, days=30, now=NOW):
+        return issue(
+            authority=self.authority,
+            authority_key=self.authority_key,
+            public_key=key.public_key(),
+            name=name,
+            role=role,
+            now=now,
+            days=days,
+        )
+
+    @contextmanager
+    def open(self, *, key=None, name="notary", listen="127.0.0.1:0") -> Iterator[GuardianLine]:
+        """The port is open; the coordinator's line to it. key: of the guardian."""
+        key = key or self.guardian_key
+        port = GuardianPort(
+            key=key,
+            certificate=self.certify(key, name, self.role, days=self.days, now=self.since),
+            authority=self.authority,
+            denied=lambda identity: self.denied_there.get(identity.name),
+            find=self.find,
+            on_event=lambda event, fields: self.events.append((event, fields)),
+            silence_s=self.silence_s,
+        )
+        number = port.start(listen)
+        try:
+            yield self.line(f"127.0.0.1:{number}")
+        finally:
+            port.stop()
+
+    def line(self, address, *, name="centre", role="coordinator", **more) -> GuardianLine:
+        """A line with the coordinator's key, under any name and role."""
+        line = GuardianLine(
+            address=address,
+            key=self.key,
+            certificate=self.certify(self.key, name, role),
+            authority=self.authority,
+            denied=lambda identity: self.denied.get(identity.name),
+            silence_s=self.silence_s,
+        )
+        return replace(line, **more)
+
+    def find(self, digest: bytes) -> Guarded:
+        if digest != self.study.digest:
+            raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved here")
+        return Guarded(self.study, self.guardian, self.busy)
+
+    def codes(self) -> list[str]:
+        """What happened at the port, in order."""
+        return [str(fields.get("code", event)) for event, fields in self.events]
+
+
+@dataclass
+class TwoOrganisations:
+    """A coordinator's and a guardian's home, certified as people do it, and one study that the guardian approved.
+
+    The coordinator runs in this process, over a real line; what runs the guardian is for the test to say.
+    """
+
+    folder: Path
+    parties: int = 3
+    more: dict = field(default_factory=dict)
+    # Called at each message of a conversation, with how many there were in it: to break something there.
+    on_message: Callable[[int], None] = lambda number: None
+
+    def __post_init__(self) -> None:
+        self.home = make_home(self.folder)
+        self.guardian = GuardianHome(self.folder / "guardian")
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        settings = GuardianSettings(name="notary", coordinator="centre", listen=self.address, metrics_port=0)
+        self.print_of_key = create_guardian(self.guardian, settings)
+        self.accept()
+        self.study = guarded_study(
+            self.parties, sealing=self.guardian.sealing_key(), signing=self.guardian.signing_key(), **self.more
+        )
+        approve_study(self.guardian, self.study, today=NOW.date(), source=system_source)
+        self.ledger = Ledger(self.folder / "coordinator.sqlite")
+        self.ledgers = {seat.party: Ledger(":memory:") for seat in self.study.roster}
+        self.messages = 0
+
+    def accept(self) -> None:
+        """A certificate of the coordinator's authority for the guardian, as it came back."""
+        with Store(self.home) as store:
+            issued = Authority(self.home, store, self.home.settings()).certify_guardian(
+                self.guardian.request_file.read_bytes(), key_fingerprint=self.print_of_key
+            )
+        accept_certificate(self.guardian, issued.pem, authority_pem(self.home), now=datetime.datetime.now(datetime.UTC))
+
+    def close(self) -> None:
+        for ledger in (self.ledger, *self.ledgers.values()):
+            ledger.close()
+
+    def line(self, **more) -> GuardianLine:
+        """The coordinator's line, with its own key and certificate."""
+        made = GuardianLine(
+            address=self.address,
+            key=self.home.key(),
+            certificate=self.home.certificate(),
+            authority=self.home.authority(),
+            denied=lambda identity: None,
+            silence_s=300.0,
+        )
+        return replace(made, **more)
+
+    def label(self):
+        """One attempt of a coordinator that begins anew, as after a restart; its parties answer from their ledgers."""
+        parties = {
+            name: Party(
+                name,
+                study=self.study,
+                ledger=ledger,
+                voter=voter(name),
+                coins_from=None,
+                ballot=SharedBallot(self.study, name, source=system_source),
+            )
+            for name, ledger in self.ledgers.items()
+        }
+        coordinator = Coordinator(
+            self.study,
+            ledger=self.ledger,
+            aggregation=SharedAggregation(self._dial, source=system_source),
+            exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
+            run=os.urandom(16),
+        )
+        return coordinator.label(pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0]))
+
+    @contextmanager
+    def _dial(self) -> Iterator[Channel]:
+        with dial(self.study, self.line()) as channel:
+            yield _Counted(channel, self)
+
+    def check(self) -> None:
+        """Whether the guardian is there and knows the study."""
+        check_guardian(self.study, self.line())
+
+    def votes(self, query: int) -> np.ndarray:
+        """What the parties vote on one query of the pool: i64[votes, 1]."""
+        pool = pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0])
+        batch = QueryBatch(0, np.array([query]), pool[[query]])
+        return np.concatenate([voter(name)(batch) for name in self.ledgers])
+
+    def guardians_ledger(self) -> Path:
+        return self.guardian.studies / self.study.name / "ledger.sqlite"
+
+    def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
+        """The noise seed of each request that a server has noted and not forgotten."""
+        with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=300) as database:
+            return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
+
+
+class _Counted:
+    """A channel that says so before each message."""
+
+    def __init__(self, channel: Channel, world: TwoOrganisations) -> None:
+        self._channel = channel
+        self._world = world
+        self._number = 0
+
+    def _next(self) -> None:
+        self._world.messages += 1
+        self._world.on_message(self._number)
+        self._number += 1
+
+    def send(self, data: bytes) -> None:
+        self._next()
+        self._channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        self._next()
+        return self._channel.recv(limit)
+
+
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,77 @@
+"""The page of the Python interface, made of its docstrings.
+
+python tests/harness/python_page.py     rewrites it; test_public_interface.py compares it
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import conclave
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
+_GROUPS = {
+    "Labels of votes and budgets of your own": "label replay Labels Replay ABSTAIN NOT_ASKED",
+    "A study": "define_study plan run write_study read_study Study StudyPlan Run",
+    "Accounting alone": "rdp_curve epsilon_after queries_afforded mechanisms accountants RdpCurve",
+    "Errors": "ConclaveError InvalidInput BudgetExceeded DataUnavailable DataCorrupt",
+}
+_VALUES = {"ABSTAIN": "asked, and no label was given", "NOT_ASKED": "not asked: a budget was out, or the study ended"}
+_HEAD = """# The Python interface
+
+What `import conclave` offers a researcher; everything else in the packages is internal. It calls the same code as
+[`conclave-simulate`](command-line.md), so both give the same labels and spends. Install it with
+`pip install 'conclave-pate[sim]'`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
+is first used. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
+
+This page is made of the docstrings, whose examples are run as tests.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    shown = [name for names in _GROUPS.values() for name in names.split()]
+    assert sorted(shown) == sorted(conclave.__all__), "a name is missing here"
+    parts = [_HEAD]
+    for title, names in _GROUPS.items():
+        parts += [f"## {title}\n", *(_entry(name) for name in names.split())]
+    return "\n".join(parts)
+
+
+def _entry(name: str) -> str:
+    one = getattr(conclave, name)
+    if name in _VALUES:
+        return f"### {name}\n\n`{one}` in labels: {_VALUES[name]}.\n"
+    text = [f"### {name}\n", _text(one)]
+    if inspect.isfunction(one):
+        text.insert(1, f"```python\n{_signature(name, one)}\n```\n")
+    elif not issubclass(one, Exception) and one.__module__.startswith("conclave"):
+        methods = [each for each in vars(one).values() if inspect.isfunction(each) and each.__name__[0] != "_"]
+        text += [f"`.{each.__name__}()`: {_text(each)}" for each in methods]
+    return "\n".join(text)
+
+
+def _signature(name: str, function: object) -> str:
+    whole = str(inspect.signature(function))  # type: ignore[arg-type]  # a function, by _entry
+    inside, _, returned = whole[1:].rpartition(") -> ")
+    parts = re.split(r", (?=\*|\w+: )", inside)
+    parts = [re.sub(r": '([^']+)'", r": \1", part) for part in parts]
+    one = f"conclave.{name}({', '.join(parts)}) -> {returned.strip(chr(39))}"
+    if len(one) <= 100:
+        return one
+    return f"conclave.{name}(\n" + "".join(f"    {part},\n" for part in parts) + f") -> {returned.strip(chr(39))}"
+
+
+def _text(one: object) -> str:
+    """The docstring as Markdown: its example as a block."""
+    words, _, example = (inspect.getdoc(one) or "").partition(">>> ")
+    paragraphs = [" ".join(each.split()) for each in words.strip().split("\n\n")]
+    text = "\n\n".join(textwrap.fill(each, 120, break_long_words=False, break_on_hyphens=False) for each in paragraphs)
+    return f"{text}\n" + (f"\n```python\n>>> {example.rstrip()}\n```\n" if example else "")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

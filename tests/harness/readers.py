@@ -1,0 +1,306 @@
+"""Every reader of a file from elsewhere, with a file that it takes: what tests/contract/test_readers.py holds them to.
+
+A new reader is listed here; test_readers_listed.py finds the calls that go round them.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import gzip
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+from PIL import Image
+from skl2onnx import to_onnx
+from sklearn.linear_model import LogisticRegression
+
+from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
+from coordinator.labelling.pool import read_pool as read_operators_pool
+from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.training import kept_student
+from coordinator.release.earlier import read_statement
+from coordinator.release.evidence import evidence_in
+from coordinator.release.folder import read_json as read_release_json
+from coordinator.release.labels import read_labels
+from coordinator.release.manifest import read_manifest as read_release_manifest
+from guardian.home import GuardianHome, GuardianSettings, create_guardian
+from party.data import load_records
+from party.data.pool import read_pool
+from party.data.queries import read_queries
+from party.data.settings import DataSettings
+from party.release_labels import released_labels
+from party.settings import read_invitation, read_settings
+from party.teachers import teacher_kind
+from party.teachers.onnx_file import onnx
+from party.voting.private_file import load_model, save_model
+from party.voting.trained import read_manifest
+from protocols.array_files import array_names, check_archive, read_array, read_arrays
+from protocols.bounds import label_only_table
+from protocols.crypto.identity import (
+    certificate_from_pem,
+    certificate_request,
+    key_from_pem,
+    key_to_pem,
+    new_authority,
+    new_key,
+    request_from_pem,
+    to_pem,
+)
+from protocols.levels.hidden_queries.inference.model import Dense, Model
+from protocols.reading import read_bytes, read_json, read_text, read_toml
+from protocols.study.file import read_study, write_study
+from protocols.study.queries import pool_digest
+from protocols.study.terms import Feature
+from simulations.datasets.columns import Standardised
+from simulations.datasets.own_schema import Schema, read_schema
+from simulations.datasets.own_table import load_table
+from simulations.datasets.sources import read_lines, read_npz
+from simulations.report.compare import _read as read_summary
+from simulations.setup.budgets import parse_budgets
+from simulations.setup.experiment import read_config
+from simulations.stages.votes_file import read_votes
+from tests.harness.studies import deployed_study
+
+INPUTS = np.arange(12, dtype=np.float32).reshape(6, 2)
+COLUMNS = tuple(Feature(column=name, kind="numeric", centre=0.0, scale=1.0) for name in ("a", "b"))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """name: the file's; content: one that is read without an error; read: of the path."""
+
+    name: str
+    content: bytes
+    read: Callable[[Path], object]
+
+
+def readers(folder: Path) -> dict[str, Reader]:
+    """The table. folder: where files that a reader needs beside its own are kept."""
+    study = _study()
+    terms = study.terms
+    settings = DataSettings(name="d", path=folder, loader="csv")
+
+    def records(path: Path, loader: str, shape: tuple[int, ...] = (2,)) -> object:
+        given = replace(terms, input_shape=shape, features=COLUMNS if loader in ("csv", "parquet") else ())
+        return load_records(replace(settings, path=path, loader=loader), given)
+
+    def images(path: Path) -> object:
+        return records(path.parent.parent, "images", (4, 4))
+
+    table = b"a,b,label\n1,2,no\n3,4.5,yes\n5,6,no\n"
+    kinds = {name: _teacher(folder, name) for name in ("logistic_regression", "random_forest", "small_cnn")}
+    key = new_key()
+    authority = to_pem(new_authority(key, name="test", now=_NOW, days=30))
+    listed = {
+        "npy": Reader("a.npy", npy(INPUTS), read_array),
+        "npy mapped": Reader("a.npy", npy(INPUTS), lambda path: read_array(path, mapped=True)),
+        "npz": Reader("a.npz", npz(inputs=INPUTS), read_arrays),
+        "npz names": Reader("a.npz", npz(inputs=INPUTS), array_names),
+        "archive": Reader("a.npz", npz(inputs=INPUTS), check_archive),
+        "bytes": Reader("a", b"x", lambda path: read_bytes(path, most=2**20)),
+        "text": Reader("a", b"x", lambda path: read_text(path, most=2**20)),
+        "toml": Reader("a.toml", b'a = 1\n[b]\nc = ["d", 1.5]\n', read_toml),
+        "json": Reader("a.json", b'{"a": [1, 2.5, "b", null]}', read_json),
+        "node.toml": Reader("node.toml", _NODE, read_settings),
+        "invitation": Reader("invitation.toml", _INVITATION, read_invitation),
+        "study": Reader("study.toml", write_study(study).encode(), read_study),
+        "coordinator.toml": Reader(
+            "coordinator.toml", settings_toml(_SETTINGS).encode(), lambda path: CoordinatorHome(path.parent).settings()
+        ),
+        "guardian.toml": Reader("guardian.toml", _guardian(folder), lambda path: GuardianHome(path.parent).settings()),
+        "denied": Reader("denied", b"ab" * 32 + b"\n", lambda path: GuardianHome(path.parent).denied()),
+        "key": Reader("key.pem", key_to_pem(key), lambda path: CoordinatorHome(path.parent).key()),
+        "certificate": Reader("c.pem", authority, lambda path: certificate_from_pem(read_bytes(path, most=2**20))),
+        "private key": Reader("k.pem", key_to_pem(key), lambda path: key_from_pem(read_bytes(path, most=2**20))),
+        "request": Reader(
+            "r.pem",
+            to_pem(certificate_request(key, name="hospital")),
+            lambda path: request_from_pem(read_bytes(path, most=2**20)),
+        ),
+        "records csv": Reader("records.csv", table, lambda path: records(path, "csv")),
+        "records npz": Reader(
+            "records.npz", npz(inputs=INPUTS, labels=np.array([0, 1] * 3)), lambda path: records(path, "npz")
+        ),
+        "records parquet": Reader("records.parquet", parquet(), lambda path: records(path, "parquet")),
+        "records images": Reader("images/no/a.png", png(), images),
+        "queries npy": Reader("q.npy", npy(INPUTS), lambda path: read_queries(path, settings, terms)),
+        "queries npz": Reader("q.npz", npz(inputs=INPUTS), lambda path: read_queries(path, settings, terms)),
+        "queries csv": Reader(
+            "q.csv", b"a,b\n1,2\n", lambda path: read_queries(path, settings, replace(terms, features=COLUMNS))
+        ),
+        "pool of a node": Reader("pool.npy", npy(INPUTS), lambda path: read_pool(path, terms)),
+        "pool npy": Reader("pool.npy", npy(INPUTS), read_operators_pool),
+        "pool npz": Reader("pool.npz", npz(pool=INPUTS), read_operators_pool),
+        "pool csv": Reader("pool.csv", b"a,b\n1,2\n", read_operators_pool),
+        "pool stored": Reader("pool.npy", npy(INPUTS), lambda path: stored_pool(path, study)),
+        "private model": Reader("private.npz", _model(folder), load_model),
+        "manifest of teachers": Reader("manifest.json", _MANIFEST, lambda path: read_manifest(path.parent)),
+        "onnx": Reader("teacher.onnx", _onnx(), lambda path: onnx(device="cpu").load(path)),
+        "bounds": Reader(
+            "table.npz", label_only_table.TABLE_PATH.read_bytes(), lambda path: label_only_table.load.__wrapped__(path)
+        ),
+        "statement": Reader("privacy.json", b"", read_statement),
+        "release json": Reader("privacy.json", b"{}", read_release_json),
+        "release labels": Reader(
+            "labels.csv",
+            b"query,label,status,reinforced\n0,1,answered,\n",
+            lambda path: read_labels(path.parent, classes=2),
+        ),
+        "release manifest": Reader("manifest.json", _SIGNED, lambda path: read_release_manifest(path.parent)),
+        "evidence": Reader("evidence/ledger.json", b"", lambda path: evidence_in(path.parent.parent)),
+        "student": Reader(
+            "student.json", b"", lambda path: kept_student(path.parent, SimpleNamespace(study=study), None)
+        ),
+        "released labels": Reader(
+            "labels.csv", b"query,label\n0,1\n", lambda path: released_labels(path.parent, study)
+        ),
+        "own schema": Reader("own.toml", _SCHEMA, read_schema),
+        "own csv": Reader(
+            "own.csv", table, lambda path: load_table(path, _OWN_SCHEMA, seed=0, sizes=(None, None, None))
+        ),
+        "budgets": Reader(
+            "b.csv",
+            b"party,epsilon,delta\np0,1,1e-5\n",
+            lambda path: parse_budgets(str(path), parties=1, delta=1e-5, seed=0),
+        ),
+        "config": Reader("config.toml", b'dataset = "glyphs"\n', read_config),
+        "summary": Reader("summary.json", b"", lambda path: read_summary(path.parent)),
+        "votes npy": Reader(
+            "votes.npy",
+            npy(np.zeros((3, 4), np.int64)),
+            lambda path: read_votes(path, kind="ids", classes=2, parties=None),
+        ),
+        "data npz": Reader("d.npz", npz(a=INPUTS), read_npz),
+        "data lines": Reader("d.txt.gz", gzip.compress(b"a\nb\n", mtime=0), read_lines),
+    }
+    for name, content in kinds.items():
+        kind = teacher_kind(name)
+        listed[name] = Reader("teacher", content, lambda path, kind=kind: kind.load(path))
+    return listed
+
+
+def npy(array: np.ndarray) -> bytes:
+    """The bytes of an .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    """The bytes of an .npz file."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def parquet() -> bytes:
+    buffer = io.BytesIO()
+    table = pyarrow.table({"a": [1.0, 2.0], "b": [3, 4], "label": ["no", "yes"]})
+    pyarrow.parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def png() -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def _study():
+    study = deployed_study(parties=3, deadline_s=5.0)
+    terms = replace(
+        study.terms,
+        class_names=("no", "yes"),
+        label="label",
+        input_shape=(2,),
+        features=(),
+        pool_size=len(INPUTS),
+        pool_sha256=pool_digest(INPUTS),
+    )
+    return replace(study, terms=terms)
+
+
+def _teacher(folder: Path, name: str) -> bytes:
+    shape = (8, 8) if name == "small_cnn" else (2,)
+    inputs = np.random.default_rng(1).standard_normal((8, *shape)).astype(np.float32)
+    shard = (inputs, np.array([0, 1] * 4))
+    (teacher,) = teacher_kind(name, device="cpu").fit([shard], classes=2, seeds=[1])
+    teacher.save(folder / name)
+    return (folder / name).read_bytes()
+
+
+def _model(folder: Path) -> bytes:
+    save_model(folder / "model.npz", Model((2,), (Dense(np.ones((2, 2)), np.zeros(2)),)))
+    return (folder / "model.npz").read_bytes()
+
+
+def _onnx() -> bytes:
+    labels = np.array([0, 1] * 3)
+    model = LogisticRegression().fit(INPUTS, labels)
+    return to_onnx(model, INPUTS[:1], options={"zipmap": False}).SerializeToString()
+
+
+def _guardian(folder: Path) -> bytes:
+    home = GuardianHome(folder / "guardian")
+    settings = GuardianSettings(name="guardian", coordinator="centre", listen="127.0.0.1:1", metrics_port=0)
+    create_guardian(home, settings)
+    return home.settings_file.read_bytes()
+
+
+_OWN_SCHEMA = Schema(
+    name="own",
+    label="label",
+    classes=("no", "yes"),
+    columns=(Standardised("a"),),
+    site=None,
+    patient=None,
+    split=None,
+    shares=(0.6, 0.25, 0.15),
+)
+_NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+_SETTINGS = CoordinatorSettings(
+    consortium="test",
+    coordinator="centre",
+    listen="127.0.0.1:1",
+    enrol_listen="127.0.0.1:2",
+    address="127.0.0.1:1",
+    enrol_address="127.0.0.1:2",
+)
+_NODE = b"""
+[data]
+name = "ward"
+path = "records.csv"
+loader = "csv"
+[teachers]
+kind = "logistic_regression"
+seed = 1
+[lifetime.record]
+epsilon = 3.0
+delta = 1e-6
+[node]
+settle = true
+"""
+_INVITATION = (
+    b'consortium = "test"\nparty = "p0"\ncoordinator = "centre"\naddress = "127.0.0.1:1"\n'
+    b'enrol_address = "127.0.0.1:2"\ntoken = "' + base64.urlsafe_b64encode(bytes(32)) + b'"\nauthority = "PEM"\n'
+)
+_MANIFEST = json.dumps({"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1}).encode()
+_SIGNED = json.dumps(
+    {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}}
+).encode()
+_SCHEMA = b"""
+name = "own"
+label = "label"
+classes = ["no", "yes"]
+[[feature]]
+column = "a"
+kind = "numeric"
+"""

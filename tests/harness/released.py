@@ -1,0 +1,178 @@
+"""A labelled study as a hub would leave it: real parties and coordinator in one process, with signed evidence."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.in_process import InProcessTransport
+from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
+from coordinator.release.release import make_release
+from coordinator.store.labelled import LabelledStudy
+from party.party import Party
+from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.randomness import seeded_source
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import ClearAggregation
+from protocols.noise import simulated
+from protocols.study.deployed import deployed
+from protocols.study.queries import pool_digest
+from protocols.study.study import party_of
+from protocols.study.terms import Terms
+from protocols.wire.frames import Answer, Ask, seal
+from protocols.wire.messages import Outcome, Settled, encode
+from tests.harness.studies import make_study
+
+NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+POOL = 36
+
+
+def pool_of(features: int = 4) -> np.ndarray:
+    return np.random.default_rng(7).standard_normal((POOL, features)).astype(np.float32)
+
+
+def small_study(parties: int = 3, *, name: str = "left-or-right", epsilon: float = 5.0, **more):
+    given = {"sigma": 6.0, "sigma_threshold": 12.0, "threshold": -2.0, "classes": 2, "batch_limit": 12}
+    base = make_study([epsilon] * parties, **({**given, "queries": POOL} | more))
+    terms = Terms(
+        task="tell left from right",
+        class_names=tuple(["left", "right", "neither"][: base.classes]),
+        label="side",
+        input_shape=(4,),
+        pool_size=POOL,
+        pool_sha256=pool_digest(pool_of()),
+        deadline_s=1.0,
+        coordinator="centre",
+        ends="2999-12-31",
+    )
+    roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
+    return deployed(replace(base, name=name, roster=roster), terms)
+
+
+@dataclass
+class Consortium:
+    """Keys and certificates, and the ledgers of the studies that were labelled."""
+
+    folder: Path
+    ledgers: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.authority_key, self.key = new_key(), new_key()
+        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.certificate = self.certify(self.key, "centre", role="coordinator")
+        self.keys = {}
+        self.certificates = {}
+
+    def certify(self, key, name, *, role="party", days=30):
+        return issue(
+            authority=self.authority,
+            authority_key=self.authority_key,
+            public_key=key.public_key(),
+            name=name,
+            role=role,
+            now=NOW,
+            days=days,
+        )
+
+    def label(
+        self,
+        study,
+        *,
+        absent=lambda requests: frozenset(),
+        settles=True,
+        tell=lambda seat, outcome: outcome,
+        train=None,
+        aggregation=None,
+        ballots=None,
+        between=None,
+    ):
+        """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat.
+
+        ballots(name, ledger): of another level than clear; between(coordinator): comes before a second attempt.
+        """
+        folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
+        folder.mkdir()
+        np.save(folder / "pool.npy", pool_of())
+        ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
+        self.ledgers[study.name] = ledgers
+        parties = {name: self._party(name, study, ledger, settles, ballots) for name, ledger in ledgers.items()}
+        within = InProcessTransport({name: party.handle for name, party in parties.items()}, absent=absent)
+        with Ledger(folder / "ledger.sqlite") as ledger:
+
+            def exchange(requests):
+                told = {
+                    seat: tell(seat, each) if isinstance(each, Outcome) else each for seat, each in requests.items()
+                }
+                replies = within(told)
+                for seat, reply in replies.items():
+                    if isinstance(told[seat], Outcome) and isinstance(reply, Settled):
+                        self.keep(ledger, ledgers[seat], seat, told[seat], reply)
+                return replies
+
+            level = aggregation or ClearAggregation(simulated(np.random.default_rng(1)))
+            coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
+            labelling = coordinator.label(pool_of(), train=train)
+            if between is not None:
+                between(coordinator)
+                labelling = coordinator.label(pool_of(), train=train)
+        return LabelledStudy(
+            study=study,
+            ledger=folder / "ledger.sqlite",
+            pool=folder / "pool.npy",
+            labels=labelling.labels,
+            reinforced=labelling.reinforced,
+            batches=tuple(labelling.batches),
+            stop=labelling.stop.reason,
+            refusals=labelling.refusals,
+            differences=labelling.ledger_differences,
+        )
+
+    def _party(self, name, study, ledger, settles, ballots):
+        if name not in self.keys:
+            self.keys[name] = new_key()
+            self.certificates[name] = self.certify(self.keys[name], party_of(name))
+
+        def vote(batch):
+            return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.teachers, axis=0)
+
+        secret = study.participation_name == "secret"
+        source = seeded_source(3) if secret else None
+        ballot = None if ballots is None else ballots(name, ledger)
+        return Party(name, study=study, ledger=ledger, voter=vote, coins_from=source, settles=settles, ballot=ballot)
+
+    def keep(self, ledger, own, seat, outcome, settled):
+        """One outcome and its receipt, sealed and kept."""
+        number = ledger.number_of(outcome.batch_digest)
+        nonce = os.urandom(16)
+        ask = Ask(nonce, 1, nonce, outcome.study, seat, ledger.log.head(), ledger.log.peer(seat), encode(outcome))
+        answer = Answer(nonce, 1, outcome.study, seat, own.log.head(), ask.own, encode(settled))
+        signed = seal(answer, key=self.keys[seat], certificate=self.certificates[seat])
+        ledger.log.remember(seat, answer.own, proof=signed)
+        ledger.log.keep(number, seat, "outcome", seal(ask, key=self.key, certificate=self.certificate))
+        ledger.log.keep(number, seat, "settled", signed)
+
+    def release(self, labelled, out, **more):
+        given = {
+            "trained": None,
+            "earlier": [],
+            "named": [],
+            "unproven": [],
+            "now": datetime.datetime.now(datetime.UTC),
+        } | more
+        return make_release(
+            labelled, out=out, key=self.key, certificate=self.certificate, authority=self.authority, **given
+        )
+
+    def sign_again(self, folder):
+        """What a coordinator does that forges: the folder as it is now, with its own signature."""
+        created = datetime.datetime.fromisoformat(json.loads((folder / MANIFEST_FILE).read_text())["created"])
+        study = bytes.fromhex(json.loads((folder / MANIFEST_FILE).read_text())["study"])
+        for name in (MANIFEST_FILE, SIGNATURE_FILE):
+            (folder / name).unlink()
+        write_manifest(folder, study=study, created=created, key=self.key)

@@ -1,0 +1,165 @@
+"""Small studies that tests share."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from protocols.budgets.accountant import accountant
+from protocols.budgets.individualization import weights
+from protocols.crypto.identity import encoded_point
+from protocols.mechanisms import make_mechanism
+from protocols.study.deployed import DeployedStudy, deployed
+from protocols.study.levels import Clear, Confidentiality
+from protocols.study.queries import pool_digest
+from protocols.study.study import Seat, Study, votes_per_unit
+from protocols.study.terms import Terms
+from protocols.votes import LATTICE
+
+NOW = datetime.datetime.now(datetime.UTC)
+# Of a study, where no test waits for it: only a test that hangs meets it.
+DEADLINE_S = 600.0
+
+
+CLEAR = Clear()
+
+
+def make_study(
+    epsilon: list[float],
+    *,
+    delta: float = 1e-5,
+    rule: str = "uniform",
+    mechanism: str = "confident_gnmax",
+    sigma: float | None = 40.0,
+    sigma_threshold: float | None = 150.0,
+    threshold: float | None = 200.0,
+    unit: str = "record",
+    view: str = "label",
+    account: str = "label_only",
+    classes: int = 10,
+    teachers: int = 1,
+    queries: int = 1000,
+    batch_limit: int | None = None,
+    stop: str = "first-exhausted",
+    quorum: int = 1,
+    participation: str = "all",
+    rates: list[float] | None = None,
+    confidentiality: Confidentiality = CLEAR,
+    keys: Sequence[ec.EllipticCurvePrivateKey] = (),
+    **more: float | None,
+) -> Study:
+    """A study of one party per epsilon; everything that a product function has no default for is said here.
+
+    keys: of the seats, where the level names some.
+    """
+    if keys:
+        confidentiality = replace(confidentiality, seat_keys=seat_keys(keys[: len(epsilon)]))
+    budgets = np.array(epsilon, dtype=float)
+    noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
+    round_one = noise.pop("round_one", None)
+    weight = weights(
+        rule,
+        accountant=accountant(account),
+        mechanism=make_mechanism(mechanism, **noise, view=view),
+        epsilon=budgets,
+        delta=np.full(len(budgets), delta),
+        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        sigma=sigma or 2**0.5 / noise["gamma"],
+        view=view,
+        classes=classes,
+        query_limit=queries,
+        answer_rate=1.0,
+        units=confidentiality.units or LATTICE,
+    )
+    return Study(
+        name="test",
+        classes=classes,
+        mechanism_name=mechanism,
+        **noise,
+        unit=unit,
+        view=view,
+        accountant_name=account,
+        teachers=teachers,
+        query_limit=queries,
+        batch_limit=batch_limit or queries,
+        answer_rate=1.0,
+        stop=stop,
+        quorum=quorum,
+        participation_name=participation,
+        round_one=round_one,
+        confidentiality=confidentiality,
+        roster=tuple(
+            Seat(
+                party=f"p{i}",
+                epsilon=e,
+                delta=delta,
+                weight=float(w),
+                rate=r,
+            )
+            for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
+        ),
+    )
+
+
+def seat_keys(keys: Sequence[ec.EllipticCurvePrivateKey]) -> tuple[str, ...]:
+    """What a study names for the seats that sign with these keys."""
+    return tuple(encoded_point(key.public_key()) for key in keys)
+
+
+def make_votes(
+    parties: int, queries: int, *, classes: int = 10, accuracy: float = 0.8, teachers: int = 1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Votes i16[parties, teachers, queries] that are right with probability `accuracy`, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, classes, queries)
+    shape = (parties, teachers, queries)
+    wrong = (truth + rng.integers(1, classes, shape)) % classes
+    return np.where(rng.random(shape) < accuracy, truth, wrong).astype(np.int16), truth
+
+
+def deployed_study(
+    parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = DEADLINE_S, **more
+) -> DeployedStudy:
+    """A study with terms; its pool is `pool_of` it."""
+    defaults = {
+        "sigma": 6.0,
+        "sigma_threshold": 12.0,
+        "threshold": -2.0,
+        "classes": 2,
+        "queries": pool,
+        "batch_limit": 20,
+    }
+    base = make_study([12.0] * parties, **(defaults | more))
+    terms = Terms(
+        task="tell left from right",
+        class_names=("left", "right"),
+        label="side",
+        input_shape=(features,),
+        pool_size=pool,
+        pool_sha256=pool_digest(pool_of(pool, features)),
+        deadline_s=deadline_s,
+        coordinator="centre",
+        ends="2999-12-31",
+    )
+    roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
+    return deployed(replace(base, roster=roster), terms)
+
+
+def pool_of(pool: int, features: int) -> np.ndarray:
+    """Public queries."""
+    return np.random.default_rng(7).standard_normal((pool, features)).astype(np.float32)
+
+
+def voter(name: str, teachers: int = 1) -> Callable:
+    """Teachers that look at the first feature, and err as their name has it."""
+    salt = hashlib.sha256(name.encode()).digest()[0] / 2560
+
+    def vote(batch):
+        return np.tile((batch.inputs[:, 0] > salt).astype(np.int64), (teachers, 1))
+
+    return vote

@@ -1,0 +1,280 @@
+"""The Bayesian accountant: against the vectors, mpmath, and the laws it must obey."""
+
+import json
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+from scipy.stats import t as student_t
+
+from protocols.errors import InvalidInput
+from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost
+from protocols.research.private import Private
+from tests.harness.subsampled_gaussian import subsampled_gaussian
+
+RECORDS = json.loads((Path(__file__).parents[3] / "vectors" / "bayesian.json").read_text())["records"]
+SAMPLED = [record for record in RECORDS if "lmu" in record]
+POWERS = np.array([1.0, 2.0, 4.0, 8.0])
+PAIR = np.array([[0.0, 0.0], [0.3, 0.1]])
+
+
+def curve(record, directions):
+    powers = np.array(record["powers"], dtype=np.float64)
+    x = subsampled_gaussian(
+        np.array(record["lmu"]),
+        np.array(record["rmu"]),
+        powers,
+        sigma=record["sigma"],
+        rate=record["q"],
+        directions=directions,
+    ).for_research()
+    one = bayesian_cost(
+        record["steps"] * x, powers, total=record["total"], confidence=1 - record["conf_minus"]
+    ).for_research()
+    return one * (record["total"] // record["steps"])
+
+
+def cost(samples, **changes):
+    given = {"total": 1, "confidence": 0.99, **changes}
+    return bayesian_cost(samples, POWERS[: samples.shape[1]], **given).for_research()
+
+
+@pytest.mark.parametrize("record", SAMPLED)
+@pytest.mark.parametrize(
+    ("directions", "field"),
+    [("published_code", "cost_float64_independent"), ("both", "cost_with_right_direction")],
+)
+def test_costs_agree_with_the_vectors(record, directions, field):
+    ours = curve(record, directions)
+    np.testing.assert_allclose(ours.costs, record[field], rtol=1e-9)
+    assert ours.log_confidence == pytest.approx(record["logconf"], rel=1e-9)
+
+
+@pytest.mark.parametrize("record", SAMPLED)
+def test_epsilon_and_delta_follow_from_the_costs_as_the_vectors_say(record):
+    ours = curve(record, "published_code")
+    if record["eps_at_delta_1e_5"] is None:
+        with pytest.raises(InvalidInput, match="product of the confidences"):
+            ours.to_epsilon(delta=1e-5)
+    else:
+        # The published program computes in float32.
+        assert ours.to_epsilon(delta=1e-5)[0] == pytest.approx(record["eps_at_delta_1e_5"], rel=2e-6)
+
+
+def test_the_closed_form_of_the_worst_case_agrees_with_the_vectors():
+    (record,) = [record for record in RECORDS if "lmu" not in record]
+    powers = np.array(record["powers"], dtype=np.float64)
+    x = subsampled_gaussian(
+        np.array([[record["sensitivity"]]]),
+        np.zeros((1, 1)),
+        powers,
+        sigma=record["sigma"],
+        rate=record["q"],
+        directions="published_code",
+    ).for_research()
+    steps = record["steps"]
+    total = BayesianCurve(powers, steps * x[0], 0.0, steps, steps, np.zeros(len(powers)))
+    np.testing.assert_allclose(total.costs, record["cost_reference"], rtol=1e-9)
+    assert total.to_epsilon(delta=1e-5)[0] == pytest.approx(record["eps_at_delta_1e_5"], rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-4, 0.6])
+@pytest.mark.parametrize("distance", [1e-4, 2.0])
+@pytest.mark.parametrize("power", [1, 3, 20])
+def test_the_left_direction_is_exact_and_the_right_one_a_bound(rate, distance, power):
+    """Against the trapezoid rule at 30 digits, over the mixture and the base."""
+
+    def integral(exponent):
+        low, high, step = -14 - power * distance, 14 + (power + 1) * distance, mpmath.mpf(1) / 8
+        nodes = (low + i * step for i in range(int((high - low) * 8)))
+        ratios = ((z, 1 - rate + rate * mpmath.exp(distance * z - mpmath.mpf(distance) ** 2 / 2)) for z in nodes)
+        return mpmath.log(step * mpmath.fsum(mpmath.npdf(z) * ratio**exponent for z, ratio in ratios))
+
+    def ours(directions):
+        left, right = np.array([[distance]]), np.zeros((1, 1))
+        x = subsampled_gaussian(left, right, np.array([float(power)]), sigma=1, rate=rate, directions=directions)
+        return float(x.for_research()[0, 0])
+
+    with mpmath.workdps(30):
+        exact_left, exact_right = float(integral(power + 1)), float(integral(-power))
+    assert ours("published_code") == pytest.approx(exact_left, rel=1e-9)
+    assert ours("both") >= max(exact_left, exact_right) * (1 - 1e-9)
+
+
+def test_without_subsampling_both_directions_are_the_gaussian_mechanism():
+    powers = np.array([0.5, 1.0, 7.25, 1024.0])
+    x = subsampled_gaussian(PAIR, PAIR[::-1].copy(), powers, sigma=2, rate=1, directions="both").for_research()
+    squared = 0.1 / 8
+    whole = powers * (powers + 1) * squared
+    np.testing.assert_allclose(x[:, [1, 3]], np.tile(whole[[1, 3]], (2, 1)), rtol=1e-12)
+    assert (x >= whole * (1 - 1e-12)).all()
+
+
+@given(st.floats(0.01, 1.0), st.floats(0.0, 3.0), st.floats(0.01, 60.0))
+@settings(max_examples=50, deadline=None)
+def test_a_power_between_whole_ones_is_never_below_the_convex_curve_through_them(rate, distance, power):
+    left, right = np.array([[distance]]), np.zeros((1, 1))
+    powers = np.array([np.floor(power), power, np.floor(power) + 1, np.floor(power) + 2])
+    powers[0] = max(powers[0], 1e-9)
+    x = subsampled_gaussian(left, right, powers, sigma=1.0, rate=rate, directions="both").for_research()[0]
+    share = power - np.floor(power)
+    assert x[1] == pytest.approx((1 - share) * x[0] + share * x[2], rel=1e-6, abs=1e-12)
+    # Extrapolation of a convex curve from the right lies below it.
+    assert x[1] >= x[2] + (power - powers[2]) * (x[3] - x[2]) - 1e-9 * (1 + x[3])
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 200.0, 1e6])
+@pytest.mark.parametrize("total", [1, 7, 10_000])
+def test_the_estimator_agrees_with_mpmath_at_every_scale(scale, total):
+    samples = scale * np.random.default_rng(1).random((12, 3))
+    ours = cost(samples, total=total, confidence=1 - 1e-9).costs
+    with mpmath.workdps(60):
+        quantile = mpmath.mpf(float(student_t.isf(1 - (1 - 1e-9), 11)))
+        for column, value in enumerate(ours):
+            e = [mpmath.exp(total * mpmath.mpf(float(x))) for x in samples[:, column]]
+            mean = sum(e) / 12
+            sd = mpmath.sqrt(sum((v - mean) ** 2 for v in e) / 12)
+            expected = mpmath.log(mean + quantile / mpmath.sqrt(11) * sd) / total
+            assert value == pytest.approx(float(expected), rel=1e-9)
+
+
+@given(st.lists(st.floats(0, 50), min_size=2, max_size=20), st.floats(0.5, 0.999), st.integers(1, 50))
+@settings(deadline=None)
+def test_the_estimate_lies_above_the_mean_and_rises_with_confidence_and_total(values, confidence, total):
+    samples = np.array(values)[:, None]
+    low = cost(samples, total=total, confidence=confidence).costs[0]
+    assert low >= samples.mean() * (1 - 1e-12) - 1e-12
+    assert cost(samples, total=total, confidence=(1 + confidence) / 2).costs[0] >= low * (1 - 1e-12)
+    assert cost(samples, total=total + 1, confidence=0.5).costs[0] >= cost(samples, total=total, confidence=0.5).costs[
+        0
+    ] * (1 - 1e-9)
+
+
+def test_pairs_that_are_alike_cost_what_each_of_them_costs():
+    np.testing.assert_allclose(cost(np.tile([0.0, 1.0, 700.0], (5, 1))).costs, [0.0, 1.0, 700.0], rtol=1e-12)
+
+
+def test_a_confidence_below_a_half_never_gives_a_negative_cost():
+    assert cost(np.array([[0.0], [0.0], [900.0]]), confidence=1e-6).costs[0] >= 0
+    assert cost(np.array([[0.0], [0.0], [0.9]]), confidence=1e-6).costs[0] >= 0
+
+
+def test_costs_add_and_epsilon_falls_in_delta_and_rises_with_calls():
+    one = cost(np.random.default_rng(0).random((30, 4)) * 0.1, total=3, confidence=1 - 1e-9)
+    twice = one + one
+    np.testing.assert_allclose(twice.costs, (one * 2).costs, rtol=1e-15)
+    assert twice.failure == pytest.approx(2e-9, rel=1e-6)
+    epsilons = [twice.to_epsilon(delta=delta)[0] for delta in (1e-6, 1e-5, 1e-4)]
+    assert epsilons == sorted(epsilons, reverse=True)
+    assert one.to_epsilon(delta=1e-5)[0] < twice.to_epsilon(delta=1e-5)[0]
+
+
+def test_the_figure_is_private():
+    x = subsampled_gaussian(PAIR, PAIR, POWERS, sigma=1.0, rate=0.5, directions="both")
+    assert isinstance(x, Private)
+    assert isinstance(bayesian_cost(x.for_research(), POWERS, total=1, confidence=0.9), Private)
+
+
+def too_small_with_probability(pairs, share, x, estimate):
+    """Of all outcomes of sampling a pair that costs x with probability `share`, those whose estimate is too small."""
+    true = np.log1p(share * np.expm1(x))
+    fails = [estimate(k) < true for k in range(pairs + 1)]
+    return binom.pmf(np.arange(pairs + 1), pairs, share)[fails].sum()
+
+
+@pytest.mark.parametrize(("pairs", "share", "x"), [(20, 0.01, 5.0), (100, 0.05, 3.0), (100, 0.001, 8.0)])
+def test_a_bounded_cost_is_large_enough_as_often_as_it_says_and_an_estimated_one_is_not(pairs, share, x):
+    failure = 1e-4
+
+    def estimated(k):
+        samples = np.where(np.arange(pairs) < k, x, 0.0)[:, None]
+        return cost(samples, confidence=1 - failure).costs[0]
+
+    def bounded(k):
+        return bounded_cost(k, pairs, np.array([x]), POWERS[:1], confidence=1 - failure).for_research().costs[0]
+
+    assert too_small_with_probability(pairs, share, x, bounded) <= failure
+    assert too_small_with_probability(pairs, share, x, estimated) > 50 * failure
+
+
+def test_a_bounded_cost_falls_with_pairs_and_is_the_worst_case_where_every_pair_moved():
+    ceiling = np.array([1e-9, 0.5, 30.0, 2000.0])
+
+    def bounded(moved, pairs):
+        return bounded_cost(moved, pairs, ceiling, POWERS, confidence=1 - 1e-6).for_research().costs
+
+    np.testing.assert_allclose(bounded(7, 7), ceiling, rtol=1e-12)
+    assert (bounded(0, 10_000) < bounded(0, 100)).all()
+    assert (bounded(0, 100) < bounded(50, 100)).all()
+    assert (bounded(50, 100) < ceiling).all()
+
+
+def test_the_share_of_the_most_expensive_pair_is_told():
+    assert cost(np.full((5, 1), 3.0)).top_shares[0] == pytest.approx(0.2)
+    assert cost(np.array([[0.0], [0.0], [900.0]])).top_shares[0] == pytest.approx(1.0)
+    assert cost(np.zeros((5, 1))).top_shares[0] == 0.0
+    few = cost(np.array([[0.0], [1e-12], [3e-12]]))
+    assert few.top_shares[0] == pytest.approx(0.75)
+    assert (few + few).top_shares[0] == few.top_shares[0]
+
+
+GOOD = np.ones((3, 4))
+
+
+@pytest.mark.parametrize(
+    ("moved", "pairs", "ceiling", "confidence", "message"),
+    [
+        (3, 2, np.ones(4), 0.9, "3 of 2 pairs moved"),
+        (-1, 2, np.ones(4), 0.9, "-1 of 2 pairs"),
+        (0, 0, np.ones(4), 0.9, "0 of 0 pairs"),
+        (1, 2, np.ones(3), 0.9, "one finite number"),
+        (1, 2, -np.ones(4), 0.9, "one finite number"),
+        (1, 2, np.ones(4), 1.0, "confidence is 1"),
+    ],
+)
+def test_a_bounded_cost_out_of_range_is_refused(moved, pairs, ceiling, confidence, message):
+    with pytest.raises(InvalidInput, match=message):
+        bounded_cost(moved, pairs, ceiling, POWERS, confidence=confidence)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"samples": GOOD[:1]}, "2 or more"),
+        ({"samples": GOOD[:, :2]}, "one column a power"),
+        ({"samples": np.where(GOOD > 0, np.nan, 0)}, "not finite"),
+        ({"samples": -GOOD}, "negative"),
+        ({"samples": 1e308 * GOOD, "total": 10}, "largest float"),
+        ({"total": 0}, "total is 0"),
+        ({"confidence": 0.0}, "confidence is 0"),
+        ({"confidence": 1.0}, "confidence is 1"),
+        ({"confidence": float("nan")}, "confidence is nan"),
+        ({"powers": np.array([0.0, 1, 2, 3])}, "powers are"),
+        ({"powers": np.array([1.0, 2, 3, np.inf])}, "powers are"),
+        ({"powers": np.zeros(0)}, "powers are"),
+    ],
+)
+def test_samples_confidence_and_powers_out_of_range_are_refused(change, message):
+    arguments = {"samples": GOOD, "powers": POWERS, "total": 1, "confidence": 0.9, **change}
+    samples, powers = arguments.pop("samples"), arguments.pop("powers")
+    with pytest.raises(InvalidInput, match=message):
+        bayesian_cost(samples, powers, **arguments)
+
+
+def test_curves_that_do_not_belong_together_and_too_many_calls_are_refused():
+    one = cost(GOOD, total=2, confidence=0.999999)
+    with pytest.raises(InvalidInput, match="do not add"):
+        one + cost(GOOD, total=3, confidence=0.999999)
+    with pytest.raises(InvalidInput, match="do not add"):
+        one + cost(GOOD[:, :2], total=2, confidence=0.999999)
+    with pytest.raises(InvalidInput, match="times is 0"):
+        one * 0
+    with pytest.raises(InvalidInput, match="at most total calls"):
+        (one * 3).to_epsilon(delta=0.1)
+    for delta in (1e-6, 2e-6 - 1e-9, 1.0, float("nan")):
+        with pytest.raises(InvalidInput, match="allowed: below 1 and above"):
+            (one * 2).to_epsilon(delta=delta)

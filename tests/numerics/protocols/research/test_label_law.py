@@ -1,0 +1,224 @@
+"""The label's law and the cost of one pair of histograms, against mpmath at 30 digits."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.bounds.label_only import label_rdp, threshold_rdp
+from protocols.errors import InvalidInput
+from protocols.research.label_law import label_log_probabilities, log_answered, pair_rdp
+from protocols.research.private import Private
+
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "exact_divergence.json").read_text())
+# Of the table of worst cases.
+ORDERS = np.array([1.05, 1.8609, 2.0, 9.6467, 63.7682, 1024.0])
+
+
+def law(counts, sigma):
+    return label_log_probabilities(np.array([counts], dtype=np.float64), sigma=sigma).for_research()[0]
+
+
+def reference(counts, sigma, label):
+    """ln p_label by the trapezoid rule with steps of 1/24 around the peak of the integrand, with mpmath."""
+    n = [mpmath.mpf(float(count)) / mpmath.mpf(float(sigma)) for count in counts]
+    rivals = Counter(value for k, value in enumerate(n) if k != label)
+
+    def log_integrand(t):
+        logs = (m * mpmath.log(mpmath.erfc((v - t) / mpmath.sqrt(2)) / 2) for v, m in rivals.items())
+        return -((t - n[label]) ** 2) / 2 + mpmath.fsum(logs)
+
+    low, high = n[label] - 1, max(n) + 15
+    while high - low > 0.05:
+        left, right = low + (high - low) * mpmath.mpf("0.382"), low + (high - low) * mpmath.mpf("0.618")
+        low, high = (left, high) if log_integrand(left) < log_integrand(right) else (low, right)
+    top, total = log_integrand(low), mpmath.mpf(0)
+    for direction in (-1, 1):
+        for i in range(int(direction < 0), 300):
+            term = log_integrand(low + mpmath.mpf(direction * i) / 24) - top
+            total += mpmath.exp(term)
+            if term < -60:
+                break
+    return mpmath.log(total / 24) + top - mpmath.log(2 * mpmath.pi) / 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "sigma", "labels"),
+    [
+        ([60, 40], 10.0, [0, 1]),
+        ([100, 50, 30, 20, 10, 5, 5, 5, 3, 2], 40.0, [9]),
+        ([173, 0, 0], 1, [0, 2]),
+        ([250, 0, 0, 0, 1], 1.0, [1, 4]),
+        ([1000] * 50 + [0] * 50, 10.0, [0, 99]),
+        ([0.25] * 9999 + [0], 0.5, [0, 9999]),
+        ([170, 169.5] + [30] * 998 + [0] * 9000, 1.0, [0, 1, 9999]),
+        ([10_000.125, 9_999.5, 0], 10_000, [1, 2]),
+    ],
+)
+def test_probabilities_agree_with_mpmath_down_to_e_to_the_minus_15000(counts, sigma, labels):
+    logs = law(counts, sigma)
+    with mpmath.workdps(30):
+        for label in labels:
+            expected = reference(counts, sigma, label)
+            # 1e-12 of the probability, and the rounding of a logarithm of this size.
+            assert abs(logs[label] - expected) <= 1e-12 + 4 * np.spacing(abs(float(expected)))
+
+
+@given(
+    st.lists(st.floats(0, 1e6), min_size=2, max_size=12),
+    st.floats(0.5, 1e4),
+)
+@settings(max_examples=40, deadline=None)
+def test_probabilities_add_up_to_one_and_follow_the_counts(counts, sigma):
+    logs = law(counts, sigma)
+    assert np.isfinite(logs).all()
+    assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-12)
+    order = np.argsort(counts)
+    assert (np.diff(logs[order]) >= -1e-9 * (1 + np.abs(logs[order][1:]))).all()
+
+
+def test_two_classes_are_a_threshold_in_closed_form():
+    counts = np.array([[5.0, 3.0], [0.0, 400.0]])
+    logs = label_log_probabilities(counts, sigma=7.0).for_research()
+    bits = log_answered(counts[:, 0] - counts[:, 1], sigma_threshold=7.0 * np.sqrt(2), threshold=0)
+    np.testing.assert_allclose(logs, bits[:, ::-1], rtol=1e-12)
+
+
+def test_rows_of_any_number_of_distinct_counts_are_computed_together_as_alone():
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(60, [0.5, 0.2, 0.1, 0.1, 0.05, 0.05], size=40).astype(np.float64)
+    together = label_log_probabilities(counts, sigma=5.0).for_research()
+    alone = np.stack([law(row, 5.0) for row in counts])
+    np.testing.assert_allclose(together, alone, rtol=1e-12, atol=1e-15)
+
+
+def test_many_distinct_counts_add_up_to_one():
+    counts = np.sort(np.random.default_rng(2).uniform(0, 2000, 1500))
+    assert np.exp(law(counts, 12.0)).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_ten_thousand_classes_and_a_million_votes_stay_finite():
+    counts = np.zeros(10_000)
+    counts[:4] = [1e6, 4e5, 1, 0.5]
+    for sigma in (0.5, 80.0, 1e4):
+        logs = law(counts, sigma)
+        assert np.isfinite(logs).all()
+        assert np.exp(logs).sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def divergence(before, after, orders=ORDERS, *, sigma=10.0, bits=(None, None)):
+    rows = [np.atleast_2d(np.asarray(counts, dtype=np.float64)) for counts in (before, after)]
+    answered = [None if bit is None else np.atleast_2d(bit) for bit in bits]
+    found = pair_rdp(*rows, orders, sigma=sigma, answered_before=answered[0], answered_after=answered[1])
+    assert isinstance(found, Private)
+    return found.for_research()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sigma", "threshold"),
+    [
+        ([50, 30, 5], [49, 31, 5], 10.0, 60.0),
+        ([50, 30, 5], [50, 29.5, 5.5], 10.0, 20.0),
+        ([25, 0, 0], [23, 2, 0], 2.0, None),
+        ([20, 19, 1], [17, 22, 1], 0.5, 25.0),
+    ],
+)
+def test_both_directions_agree_with_mpmath(before, after, sigma, threshold):
+    def outcomes(counts):
+        labels = [mpmath.exp(reference(counts, sigma, c)) for c in range(len(counts))]
+        assert abs(mpmath.fsum(labels) - 1) < 1e-20
+        if threshold is None:
+            return labels
+        p = mpmath.ncdf((mpmath.mpf(max(counts)) - mpmath.mpf(threshold)) / mpmath.mpf(2 * sigma))
+        return [1 - p] + [p * label for label in labels]
+
+    def bit(counts):
+        if threshold is None:
+            return None
+        tested = np.array([float(max(counts))])
+        return log_answered(tested, sigma_threshold=2 * sigma, threshold=threshold)
+
+    found = divergence(before, after, sigma=sigma, bits=(bit(before), bit(after)))[:, 0]
+    with mpmath.workdps(30):
+        p, q = outcomes(before), outcomes(after)
+        for side, (first, second) in enumerate(((p, q), (q, p))):
+            for order, ours in zip(ORDERS, found[side], strict=True):
+                a = mpmath.mpf(float(order))
+                total = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(first, second, strict=True))
+                assert ours == pytest.approx(float(mpmath.log(total) / (a - 1)), rel=1e-10)
+
+
+def test_equal_histograms_have_no_divergence():
+    bit = log_answered(np.array([30.0]), sigma_threshold=20.0, threshold=25.0)
+    assert (divergence([30, 20, 10], [30, 20, 10], bits=(bit, bit)) == 0).all()
+
+
+@given(
+    st.lists(st.integers(1, 60), min_size=3, max_size=6),
+    st.floats(0.01, 1.0),
+    st.floats(2.0, 60.0),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_moved_vote_never_costs_more_than_the_worst_case_and_swapping_sides_swaps_directions(counts, weight, sigma):
+    before = np.array([counts], dtype=np.float64)
+    after = before.copy()
+    after[0, 0] -= weight
+    after[0, 1] += weight
+    bits = [log_answered(c.max(axis=1), sigma_threshold=3 * sigma, threshold=40.0) for c in (before, after)]
+    found = divergence(before, after, sigma=sigma, bits=bits)
+    worst = label_rdp(weight / sigma, ORDERS, classes=len(counts)) + threshold_rdp(weight / (3 * sigma), ORDERS)
+    assert (found[:, 0] <= worst * (1 + 1e-6) + 1e-15).all()
+    assert (found >= 0).all()
+    swapped = divergence(after, before, sigma=sigma, bits=bits[::-1])
+    np.testing.assert_allclose(swapped, found[::-1], rtol=1e-9, atol=1e-18)
+    assert (np.diff(found, axis=2) >= -1e-9 * found[:, :, 1:] - 1e-18).all()
+
+
+def test_repeated_rows_get_the_same_answer_in_their_places():
+    before = np.array([[9.0, 5, 1], [7, 7, 1], [9, 5, 1]])
+    after = np.array([[8.0, 6, 1], [6, 8, 1], [8, 6, 1]])
+    found = divergence(before, after)
+    np.testing.assert_array_equal(found[:, 0], found[:, 2])
+    np.testing.assert_allclose(found[:, 1], divergence(before[1], after[1])[:, 0], rtol=1e-12)
+
+
+def test_histograms_noise_orders_and_bits_out_of_range_are_refused():
+    good = np.array([[3.0, 1.0]])
+    with pytest.raises(InvalidInput, match="negative or non-finite"):
+        label_log_probabilities(np.array([[1.0, -1.0]]), sigma=1.0)
+    with pytest.raises(InvalidInput, match="2 classes or more"):
+        label_log_probabilities(np.ones((1, 1)), sigma=1.0)
+    for sigma in (0.0, float("nan")):
+        with pytest.raises(InvalidInput, match="sigma is"):
+            label_log_probabilities(good, sigma=sigma)
+    with pytest.raises(InvalidInput, match="sigma_threshold is"):
+        log_answered(np.ones(1), sigma_threshold=0.0, threshold=1.0)
+    with pytest.raises(InvalidInput, match="the same shape"):
+        divergence([3, 1], [3, 1, 0])
+    with pytest.raises(InvalidInput, match="finite and > 1"):
+        divergence([3, 1], [2, 2], np.array([1.0]))
+    bit = log_answered(np.ones(1), sigma_threshold=1.0, threshold=1.0)
+    with pytest.raises(InvalidInput, match="both or neither"):
+        divergence([3, 1], [2, 2], bits=(bit, None))
+    with pytest.raises(InvalidInput, match="one row a histogram"):
+        divergence([3, 1], [2, 2], bits=(np.tile(bit, (2, 1)), np.tile(bit, (2, 1))))
+
+
+@pytest.mark.parametrize("row", range(0, 152, 3))
+def test_the_worst_move_of_one_vote_costs_what_the_vectors_say(row):
+    """Every move of a vote out of a count that has it, in both directions."""
+    record = VECTORS["rows"][row]
+    counts = np.array(VECTORS["hist"][record["h"]], dtype=np.float64)
+    givers, getters = np.nonzero((counts >= record["w"])[:, None] & ~np.eye(len(counts), dtype=bool))
+    after = np.tile(counts, (len(givers), 1))
+    after[np.arange(len(givers)), givers] -= record["w"]
+    after[np.arange(len(givers)), getters] += record["w"]
+    orders = np.array(VECTORS["orders"])
+    found = divergence(np.tile(counts, (len(givers), 1)), after, orders, sigma=record["sigma"]).max(axis=1)
+    np.testing.assert_allclose(found[0], record["exact_forward"], rtol=2e-9, atol=1e-12)
+    np.testing.assert_allclose(found[1], record["exact_reverse"], rtol=2e-9, atol=1e-12)

@@ -1,0 +1,151 @@
+"""Papernot et al. 2018 against the vectors, the papers' votes, and straightforward high-precision formulas."""
+
+import json
+import os
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
+from protocols.errors import InvalidInput
+from protocols.research.papernot2018 import answer_probability, label_rdp, log_q, threshold_rdp, total_label_rdp
+
+VECTORS = Path(__file__).parents[3] / "vectors"
+GNMAX = json.loads((VECTORS / "gnmax.json").read_text())
+INDIVIDUALIZED = json.loads((VECTORS / "individualized.json").read_text())
+ARRAYS = np.load(VECTORS / "individualized.npz")
+ONE = np.ones(1)
+
+
+@pytest.mark.parametrize("row", GNMAX["rows"], ids=lambda row: f"{row['h']}-{row['sigma']:g}")
+def test_costs_and_q_are_those_of_the_vectors(row):
+    counts, sigma = np.array([GNMAX["hist"][row["h"]]], float), float(row["sigma"])
+    assert log_q(counts, sigma=sigma).for_research()[0] == pytest.approx(row["logq"], rel=1e-12)
+    cost = label_rdp(counts, np.array(GNMAX["orders"]), sigma=sigma, sensitivity=ONE).for_research()[0, 0]
+    # Below 1e-14 the reference holds rounding, not figures.
+    np.testing.assert_allclose(cost, row["rdp"], rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", list(INDIVIDUALIZED["results"]))
+def test_totals_at_individual_sensitivity_are_those_of_individualized_pate(name):
+    row = INDIVIDUALIZED["results"][name]
+    votes = ARRAYS["weight_50_50_votes" if name.startswith("weight") else "GNMax_votes"]
+    orders, answered = ARRAYS["orders"], ARRAYS["answered"].astype(float)
+    units = np.array(row["sensitivities_last"])
+    threshold = len(votes) * threshold_rdp(orders, sigma_threshold=150.0, sensitivity=units)
+    tight = total_label_rdp(votes, orders, sigma=40.0, sensitivity=units, times=answered).for_research() + threshold
+    loose = threshold + answered.sum() * orders * (units[:, None] / 40.0) ** 2
+    np.testing.assert_allclose(tight, ARRAYS[f"{name}_rdp_total_tight"], rtol=1e-9)
+    np.testing.assert_allclose(loose, ARRAYS[f"{name}_rdp_total_loose"], rtol=1e-9)
+    epsilon = rdp_to_epsilon_mironov(tight, orders[None, :], delta=1e-5)
+    np.testing.assert_allclose(epsilon.min(axis=1), [value for value, _ in row["eps_tight_classic"]], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "terms", "queries", "answered", "epsilon", "order"),
+    [("mnist", (200.0, 150.0, 40.0), 640, 282.7, 2.00, 14.0), ("adult", (300.0, 200.0, 40.0), 1500, 538.3, 1.68, 15.5)],
+)
+def test_the_papers_votes_give_the_papers_expected_figures(name, terms, queries, answered, epsilon, order):
+    path = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018" / f"{name}_250_teachers.npy"
+    if not path.exists():
+        pytest.skip("CONCLAVE_DATA has no pate_votes")
+    counts = np.load(path)[:queries]
+    threshold, sigma_threshold, sigma = terms
+    orders = np.arange(2.0, 100.0, 0.5)
+    passes = answer_probability(counts.max(axis=1), sigma_threshold=sigma_threshold, threshold=threshold).for_research()
+    total = total_label_rdp(counts, orders, sigma=sigma, sensitivity=ONE, times=passes).for_research()[0]
+    total += queries * threshold_rdp(orders, sigma_threshold=sigma_threshold, sensitivity=ONE)[0]
+    classic = rdp_to_epsilon_mironov(total, orders, delta=1e-5)
+    assert passes.sum() == pytest.approx(answered, abs=0.05)
+    assert round(classic.min(), 2) == epsilon
+    assert orders[classic.argmin()] == order
+    assert rdp_to_epsilon(total, orders, delta=1e-5).min() < classic.min()
+
+
+def theorem_6(counts, sigma, order):
+    """One query at sensitivity 1, straight from the paper in 400 digits."""
+    with mpmath.workdps(400):
+        n, s, a = [mpmath.mpf(x) for x in counts], mpmath.mpf(sigma), mpmath.mpf(order)
+        top = max(range(len(n)), key=lambda i: n[i])
+        q = sum(mpmath.erfc((n[top] - x) / (2 * s)) for i, x in enumerate(n) if i != top) / 2
+        q = min(q, 1 - mpmath.mpf(1) / len(n))
+        worst = a / s**2
+        mu2 = s * mpmath.sqrt(-mpmath.log(q))
+        mu1 = mu2 + 1
+        e1, e2 = mu1 / s**2, mu2 / s**2
+        if not (a < mu1 and mu2 > 1 and q * mpmath.exp(e2) < 1):
+            return float(worst)
+        if q > mpmath.exp((mu2 - 1) * e2) / ((mu1 / (mu1 - 1)) * (mu2 / (mu2 - 1))) ** mu2:
+            return float(worst)
+        big_a = (1 - q) / (1 - (q * mpmath.exp(e2)) ** ((mu2 - 1) / mu2))
+        big_b = mpmath.exp(e1) * q ** (-1 / (mu1 - 1))
+        bound = mpmath.log((1 - q) * big_a ** (a - 1) + q * big_b ** (a - 1)) / (a - 1)
+        return float(min(bound, worst))
+
+
+@settings(deadline=None, max_examples=80)
+@given(
+    counts=st.lists(st.integers(0, 400), min_size=2, max_size=8),
+    sigma=st.floats(0.5, 200),
+    order=st.floats(1.01, 200),
+    weight=st.floats(0.2, 3),
+)
+def test_every_query_costs_what_the_theorem_says_in_400_digits(counts, sigma, order, weight):
+    """At weight s the theorem is that of counts and noise with sigma/s, but for q, which keeps the actual ones."""
+    mine = label_rdp(np.array([counts], float), np.array([order]), sigma=sigma, sensitivity=ONE).for_research()
+    assert mine[0, 0, 0] == pytest.approx(theorem_6(counts, sigma, order), rel=1e-9, abs=1e-290)
+    # Scaling votes, weight and noise together changes nothing.
+    scaled = label_rdp(
+        weight * np.array([counts], float), np.array([order]), sigma=weight * sigma, sensitivity=weight * ONE
+    ).for_research()
+    assert scaled[0, 0, 0] == pytest.approx(mine[0, 0, 0], rel=1e-7, abs=1e-290)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    sigma=st.sampled_from([0.5, 3.0, 1e2, 1e4]),
+    classes=st.sampled_from([2, 10, 1000, 10_000]),
+    scale=st.sampled_from([1.0, 250.0, 1e6]),
+    seed=st.integers(0, 99),
+)
+def test_the_whole_numerical_range_is_finite_and_never_above_the_gaussian_bound(sigma, classes, scale, seed):
+    counts = scale * np.random.default_rng(seed).dirichlet(np.full(classes, 0.05), size=3)
+    orders, units = np.array([1.01, 2.0, 50.0, 1024.0]), np.array([0.01, 1.0, 300.0])
+    cost = label_rdp(counts, orders, sigma=sigma, sensitivity=units).for_research()
+    assert np.isfinite(cost).all()
+    assert (cost >= 0).all()
+    assert (cost <= orders * (units[:, None, None] / sigma) ** 2).all()
+    assert (log_q(counts, sigma=sigma).for_research() < 0).all()
+
+
+def test_totals_are_the_sum_over_queries_in_chunks_too():
+    rng = np.random.default_rng(2)
+    counts = rng.multinomial(250, [0.9] + [0.1 / 9] * 9, size=9000).astype(float)
+    orders, units, times = np.arange(2.0, 51.0), np.array([0.5, 1.5]), rng.random(9000)
+    each = label_rdp(counts, orders, sigma=40.0, sensitivity=units).for_research()
+    total = total_label_rdp(counts, orders, sigma=40.0, sensitivity=units, times=times).for_research()
+    np.testing.assert_allclose(total, np.einsum("q,uqo->uo", times, each), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"orders": np.array([1.0, 2.0])}, "orders are"),
+        ({"counts": np.array([[-1.0, 3.0]])}, "negative or non-finite"),
+        ({"counts": np.array([[np.nan, 3.0]])}, "negative or non-finite"),
+        ({"counts": np.array([[3.0]])}, "2 classes or more"),
+        ({"sigma": 0.0}, "sigma is 0"),
+        ({"sensitivity": np.array([0.0])}, "sensitivities are"),
+        ({"sensitivity": np.array([np.inf])}, "sensitivities are"),
+        ({"times": np.array([1.5])}, r"allowed: one in \[0, 1\] each"),
+    ],
+)
+def test_bad_input_names_the_value_and_the_range(changes, message):
+    given = {"counts": np.array([[5.0, 3.0]]), "orders": np.array([2.0]), "sigma": 2.0, "sensitivity": ONE}
+    given |= changes
+    with pytest.raises(InvalidInput, match=message):
+        total_label_rdp(given.pop("counts"), given.pop("orders"), **given)

@@ -1,0 +1,203 @@
+"""The contract of coordinator/students/student.py, for every kind in the table."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy import ndarray
+from sklearn.datasets import load_digits
+
+from coordinator.students import STUDENTS, fixmatch, student_kind, torch_student
+from coordinator.students.student import Student, StudentKind
+from protocols.errors import InvalidInput
+
+CLASSES = 10
+# Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
+# 0.89 to 0.93, random forest 0.88 to 0.91, FixMatch 0.95 to 0.97.
+LEAST_ACCURACY = {"cnn": 0.90, "mlp": 0.86, "random_forest": 0.85, "fixmatch": 0.93}
+
+
+@cache
+def digits() -> tuple[ndarray, ndarray]:
+    """scikit-learn's 1,797 digits as 8x8 images in [0, 1], shuffled."""
+    source = load_digits()
+    order = np.random.default_rng(0).permutation(len(source.target))
+    return (source.images[order] / 16).astype(np.float32), source.target[order].astype(np.int64)
+
+
+IMAGES, LABELS = digits()
+QUERIES = IMAGES[1500:]
+NOTHING = IMAGES[:0]
+
+
+@pytest.fixture(params=STUDENTS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
+    # Full length is measured by the accuracy test; the contract holds for any length.
+    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
+    monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
+    return student_kind(name, device="cpu")
+
+
+def fit(kind: StudentKind, images: ndarray, labels: ndarray, rest: ndarray = NOTHING, seed: int = 0) -> Student:
+    return kind.fit(images, labels, unlabelled=rest, classes=CLASSES, seed=seed)
+
+
+def test_every_kind_has_a_stated_accuracy() -> None:
+    assert set(LEAST_ACCURACY) == set(STUDENTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDENTS)
+def test_200_digits_with_5_percent_wrong_labels_make_a_good_student(name: str) -> None:
+    labels = LABELS[:200].copy()
+    labels[::20] = (labels[::20] + 1 + np.arange(10) % 9) % CLASSES
+    student = fit(student_kind(name, device="cpu"), IMAGES[:200], labels, IMAGES[200:1500])
+    assert (student.predict(QUERIES) == LABELS[1500:]).mean() >= LEAST_ACCURACY[name]
+
+
+def test_probabilities_are_those_of_the_prediction_and_sum_to_one(kind: StudentKind) -> None:
+    student = fit(kind, IMAGES[:60], LABELS[:60], IMAGES[60:200])
+    probabilities, predicted = student.predict_proba(QUERIES), student.predict(QUERIES)
+    assert probabilities.dtype == np.float32
+    assert probabilities.shape == (len(QUERIES), CLASSES)
+    assert predicted.dtype == np.int64
+    assert probabilities.min() >= 0
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_array_equal(probabilities.argmax(axis=1), predicted)
+
+
+def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning(kind: StudentKind) -> None:
+    """Data sets that are mapped from a file are read-only. torch warns of them once a process unless told otherwise."""
+    images, labels, queries = IMAGES[:60].copy(), LABELS[:60].copy(), QUERIES.copy()
+    want = fit(kind, images, labels, images).predict(queries)
+    for array in (images, labels, queries):
+        array.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        np.testing.assert_array_equal(fit(kind, images, labels, images).predict(queries), want)
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_no_queries_give_no_predictions(kind: StudentKind) -> None:
+    student = fit(kind, IMAGES[:9], LABELS[:9])
+    assert student.predict(NOTHING).shape == (0,)
+    assert student.predict_proba(NOTHING).shape == (0, CLASSES)
+
+
+@pytest.mark.parametrize("rest", [NOTHING, IMAGES[100:101], IMAGES[100:300]])
+def test_one_label_is_enough_and_is_all_that_is_predicted(kind: StudentKind, rest: ndarray) -> None:
+    student = fit(kind, IMAGES[:1], LABELS[:1], rest)
+    assert set(student.predict(QUERIES)) == {LABELS[0]}
+    assert (student.predict_proba(QUERIES)[:, LABELS[0]] == 1).all()
+
+
+def test_classes_that_no_label_named_have_probability_zero(kind: StudentKind) -> None:
+    rows = np.flatnonzero(np.isin(LABELS, [3, 8]))[:40]
+    student = fit(kind, IMAGES[rows], LABELS[rows], IMAGES[200:400])
+    assert set(student.predict(QUERIES)) == {3, 8}
+    assert (np.delete(student.predict_proba(QUERIES), [3, 8], axis=1) == 0).all()
+
+
+def test_the_same_seed_gives_the_same_student_and_another_seed_another(kind: StudentKind) -> None:
+    first, again, other = (
+        fit(kind, IMAGES[:50], LABELS[:50], IMAGES[50:200], seed=seed).predict_proba(QUERIES)
+        for seed in (2**40, 2**40, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_only_the_semi_supervised_kind_uses_unlabelled_inputs(name: str, kind: StudentKind) -> None:
+    without = fit(kind, IMAGES[:50], LABELS[:50]).predict_proba(QUERIES)
+    with_rest = fit(kind, IMAGES[:50], LABELS[:50], IMAGES[50:400]).predict_proba(QUERIES)
+    assert np.array_equal(without, with_rest) == (name != "fixmatch")
+
+
+def refused(kind: StudentKind, images: ndarray, labels: ndarray, message: str, **changed: object) -> None:
+    arguments = {"unlabelled": NOTHING, "classes": CLASSES, "seed": 0} | changed
+    with pytest.raises(InvalidInput, match=message):
+        kind.fit(images, labels, **arguments)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_bad_input_is_refused(kind: StudentKind) -> None:
+    images, labels = IMAGES[:20], LABELS[:20]
+    broken = images.copy()
+    broken[3, 2, 2] = np.nan
+    refused(kind, NOTHING, LABELS[:0], "no label was released")
+    refused(kind, broken, labels, "NaN")
+    refused(kind, images, labels, "NaN", unlabelled=broken)
+    refused(kind, images, labels, "unlabelled inputs have shape", unlabelled=np.zeros((3, 9, 9), np.float32))
+    refused(kind, images, labels[:-1], "20 inputs and 19 labels")
+    refused(kind, images, np.full(20, 10), r"\[0, 9\]")
+    refused(kind, images, np.full(20, -1), r"\[0, 9\]")
+    refused(kind, images, labels * 0, "at least 2", classes=1)
+    refused(kind, images, labels, "negative", seed=-1)
+    student = fit(kind, images, labels)
+    for method in (student.predict, student.predict_proba):
+        with pytest.raises(InvalidInput, match="shape"):
+            method(np.zeros((2, 9, 9), np.float32))
+        with pytest.raises(InvalidInput, match="NaN"):
+            method(broken)
+
+
+@pytest.mark.parametrize("name", [name for name in STUDENTS if name != "cnn"])
+def test_table_rows_are_learned(name: str, kind: StudentKind) -> None:
+    generator = np.random.default_rng(0)
+    rows = generator.standard_normal((600, 6)).astype(np.float32)
+    labels = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
+    student = kind.fit(rows[:150], labels[:150], unlabelled=rows[150:400], classes=2, seed=0)
+    assert (student.predict(rows[400:]) == labels[400:]).mean() > 0.85
+
+
+def test_the_cnn_refuses_table_rows() -> None:
+    refused(student_kind("cnn", device="cpu"), np.zeros((3, 6), np.float32), np.arange(3), "at least 8")
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(InvalidInput, match=r"'vat'.*cnn, mlp, random_forest, fixmatch"):
+        student_kind("vat")
+
+
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="allowed"):
+        student_kind(name, device="abacus")
+
+
+def run_python(program: str) -> str:
+    root = Path(__file__).parents[4]
+    environment = os.environ | {"PYTHONPATH": str(root)}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return result.stdout + result.stderr
+
+
+def test_importing_the_table_imports_neither_torch_nor_scikit_learn() -> None:
+    program = "import sys, coordinator.students; print(sorted({'torch', 'sklearn'} & set(sys.modules)))"
+    assert run_python(program).strip() == "[]"
+
+
+@pytest.mark.parametrize(("student", "package"), [("fixmatch", "torch"), ("random_forest", "sklearn")])
+def test_a_missing_package_is_named_with_its_extra(student: str, package: str) -> None:
+    hidden = f"import sys; sys.modules[{package!r}] = None\n"
+    output = run_python(f"{hidden}from coordinator.students import student_kind\nstudent_kind({student!r})")
+    assert f"pip install 'conclave-pate[{package}]'" in output

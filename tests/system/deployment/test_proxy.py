@@ -1,0 +1,88 @@
+"""A network that delays every byte and cuts connections at any of them, between nodes and hub with mutual TLS."""
+
+import asyncio
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from tests.harness.consortium import Consortium
+from tests.harness.studies import deployed_study
+from tests.system.coordinator.connection.test_hub import in_one_process
+
+
+class Proxy:
+    """Forwards connections to an address, late, and cuts each after a random number of bytes."""
+
+    def __init__(self, target: str, seed: int) -> None:
+        self._host, _, port = target.rpartition(":")
+        self._port, self._random, self.cut = int(port), random.Random(seed), 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+
+    def __enter__(self):
+        self._thread.start()
+        self._server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    def __exit__(self, *_):
+        async def stop():
+            self._server.close()
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self._call(stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _call(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
+
+    async def _serve(self, reader, writer):
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        left = [self._random.randrange(8_000, 40_000)]
+        try:
+            await asyncio.wait(
+                [
+                    asyncio.ensure_future(self._forward(reader, far_writer, left)),
+                    asyncio.ensure_future(self._forward(far_reader, writer, left)),
+                ],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            for each in (writer, far_writer):
+                each.transport.abort()
+
+    async def _forward(self, reader, writer, left):
+        while data := await reader.read(2048):
+            await asyncio.sleep(self._random.uniform(0, 0.01))
+            if left[0] <= len(data):
+                writer.write(data[: left[0] // 2])
+                self.cut += 1
+                return
+            left[0] -= len(data)
+            writer.write(data)
+            await writer.drain()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1])
+def test_connections_that_are_slow_and_cut_change_neither_labels_nor_spend(tmp_path, seed):
+    study = deployed_study(2, pool=12, batch_limit=1, quorum=2)
+    with Consortium(study, tmp_path) as consortium, Proxy(consortium.address, seed) as proxy:
+        direct, consortium.address = consortium.address, proxy.address
+        consortium.start_all()
+        labelled = consortium.label()
+        assert proxy.cut >= 2
+        expected = in_one_process(study)
+        np.testing.assert_array_equal(labelled.labels, expected.labels)
+        np.testing.assert_array_equal(labelled.spent, expected.spent)
+        for name, spent in zip(consortium.parties, expected.spent, strict=True):
+            balance = consortium.ledgers[name].balance(name)
+            assert spent <= balance.spent <= balance.cap
+        consortium.address = direct

@@ -1,0 +1,106 @@
+"""Running the commands of a page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.commands.group import run_command as run_coordinator
+from guardian.commands import run_command as run_guardian
+from party.commands.group import run_command as run_party
+from simulations.command import run_command as run_simulate
+from tests.harness.pages import BACKGROUND, COMMANDS, ROOT, Block, Call, RunPage, after, blocks, steps
+
+_PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")
+_START_S, _STOP_S = 300, 300
+_PROGRAMS = {"simulate": run_simulate, "party": run_party, "coordinator": run_coordinator, "guardian": run_guardian}
+
+
+@pytest.fixture(scope="session")
+def run_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPage]:
+    """Runs the blocks of a page, once, in a folder of its own, and returns that folder.
+
+    Lines that only call a program are run in this process, by the function that the command calls, as each start of
+    Python with its packages takes a second. A page that goes on `after` another is run in that one's folder. Commands
+    that end in " &" run on until the session of tests ends. Ports of 127.0.0.1 are replaced by free ones.
+    """
+    folders: dict[Path, Path] = {}
+    ports: dict[str, str] = {}
+    background: list[subprocess.Popen[bytes]] = []
+    cache = tmp_path_factory.mktemp("cache")
+
+    def free(match: re.Match[str]) -> str:
+        if match[2] not in ports:
+            with socket.socket() as found:
+                found.bind(("127.0.0.1", 0))
+                ports[match[2]] = str(found.getsockname()[1])
+        return match[1] + ports[match[2]]
+
+    def run(page: Path) -> Path:
+        if page not in folders:
+            before = after(page)
+            folder = tmp_path_factory.mktemp(page.stem) if before is None else run(before)
+            terminate = signal.getsignal(signal.SIGTERM)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("CONCLAVE_CACHE", str(cache))
+                patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+                for name in ("CONCLAVE_DATA", "CONCLAVE_PARTY_HOME", "CONCLAVE_COORDINATOR_HOME", "RAY_ADDRESS"):
+                    patch.delenv(name, raising=False)
+                patch.chdir(folder)
+                try:
+                    for block in blocks(page):
+                        if block.language in COMMANDS and block.not_run is None:
+                            _run_block(page, block, free, background)
+                finally:
+                    signal.signal(signal.SIGTERM, terminate)
+            folders[page] = folder
+        return folders[page]
+
+    yield run
+    for process in background:
+        process.terminate()
+    for process in background:
+        try:
+            process.wait(timeout=_STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _run_block(
+    page: Path, block: Block, free: Callable[[re.Match[str]], str], background: list[subprocess.Popen[bytes]]
+) -> None:
+    where = f"{page.relative_to(ROOT)}, block of line {block.line}"
+    for step in steps(block):
+        if isinstance(step, Call):
+            arguments = [_PORT.sub(free, each) for each in step.arguments]
+            code = _PROGRAMS[step.program](arguments)
+            assert code == step.code, f"{where}: conclave-{step.program} {shlex.join(arguments)}"
+            continue
+        script = _PORT.sub(free, step)
+        if BACKGROUND.search(script):
+            # exec: what is ended is the program itself, not a shell around it.
+            background.append(subprocess.Popen(["bash", "-c", f"exec {BACKGROUND.sub('', script)}"]))
+            _wait_for_log(script, background[-1])
+            continue
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True)
+        assert done.returncode == 0, f"{where}: {step}{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def _wait_for_log(script: str, process: subprocess.Popen[bytes]) -> None:
+    """A program that runs on has opened its ports when its log, the file after `2>`, has a line."""
+    log, deadline = Path(script.partition("2>")[2].removesuffix("&\n").strip()), time.monotonic() + _START_S
+    while not (log.exists() and log.read_text(encoding="utf-8").endswith("\n")):
+        assert process.poll() is None, f"{script} ended with {process.returncode}"
+        assert time.monotonic() < deadline, f"{script} logged nothing in {_START_S} s"
+        time.sleep(0.05)

@@ -1,0 +1,182 @@
+"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges, codes.
+
+python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from coordinator.commands.group import cli as coordinator_cli
+from guardian.commands import cli as guardian_cli
+from party.commands.group import cli as party_cli
+from protocols.ranges import RANGES
+from protocols.refusals.table import SECTIONS
+from simulations.command import cli
+from simulations.setup.accountants import accountant_table
+from simulations.setup.experiment import Experiment
+
+_REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
+PAGE = _REFERENCE / "command-line.md"
+ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
+WIRE_PAGE = _REFERENCE / "wire.md"
+ERRORS_PAGE = _REFERENCE / "errors.md"
+HOST = ("data_dir", "cache_dir", "engine", "workers")
+_MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli}
+_ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def options(command: str) -> list[click.Option]:
+    """The options of a sub-command, in the order of its help."""
+    return [one for one in cli.commands[command].params if isinstance(one, click.Option)]
+
+
+def groups() -> dict[str, list[click.Option]]:
+    """The tables of the page by name: settings and host as `run` has them, then what each command has alone.
+
+    A flag of a command without the settings is its own, even where it has the name of one.
+    """
+    run = options("run")
+    tables = {
+        "settings": [one for one in run if one.name in Experiment.model_fields],
+        "host": [one for one in run if one.name in HOST],
+    }
+    shared = {*Experiment.model_fields, *HOST}
+    for name in cli.commands:
+        common = shared if shared <= {one.name for one in options(name)} else set()
+        tables[name] = [one for one in options(name) if one.name not in common]
+    return tables
+
+
+def page_with_tables(text: str) -> str:
+    """The page with every table between its marks as the command line is now."""
+    tables = groups()
+    text = _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
+    return _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+
+
+def page_with_accountants(text: str) -> str:
+    """The page with the table of accountants between its marks as the program has it now."""
+    return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
+
+
+def page_with_ranges(text: str) -> str:
+    """The page with the table of ranges between its marks as the program has it now."""
+    return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
+
+
+def page_with_codes(text: str) -> str:
+    """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
+    return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
+
+
+def _codes(section: str) -> str:
+    lines = ["| code | what it means | what to do | what it cost | seen by |", "|---|---|---|---|---|"]
+    for code, said in SECTIONS[section].items():
+        lines.append(f"| `{code}` | {said.means} | {said.next_step} | {said.cost} | {said.seen_by.words} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ranges() -> str:
+    lines = ["| in | integer | from | to | what it is |", "|---|---|---|---|---|"]
+    for (where, field), allowed in RANGES.items():
+        ends = f"{_power(allowed.lowest)} | {_power(allowed.highest)}"
+        lines.append(f"| `{where}` | `{field}` | {ends} | {allowed.why} |")
+    return "\n".join(lines) + "\n"
+
+
+def _power(value: int) -> str:
+    """A number as people write it: beside a power of two where it is one."""
+    for beside, said in ((0, ""), (1, " - 1"), (2, " - 2")):
+        if value + beside >= 2**16 and (value + beside).bit_count() == 1:
+            return f"2^{(value + beside).bit_length() - 1}{said}"
+    return f"-({_power(-value)})" if value < -1 else str(value)
+
+
+def commands(program: str) -> dict[str, click.Command]:
+    """Every command of conclave-PROGRAM by its words, sub-commands too."""
+    found: dict[str, click.Command] = {}
+
+    def walk(words: str, command: click.Command) -> None:
+        if not isinstance(command, click.Group):
+            found[words] = command
+            return
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None  # it was listed
+            walk(f"{words} {name}".lstrip(), inner)
+
+    walk("", _PROGRAMS[program])
+    return found
+
+
+def _commands(program: str) -> str:
+    return "\n".join(_command(f"conclave-{program} {words}", command) for words, command in commands(program).items())
+
+
+def _command(words: str, command: click.Command) -> str:
+    """A heading, how it is called, what it does (its help up to the examples), and its flags."""
+    context = click.Context(command)
+    usage = " ".join([words, *command.collect_usage_pieces(context)])
+    says = " ".join((command.help or "").partition("\b")[0].split())
+    own = [one for one in command.params if isinstance(one, click.Option)]
+    return f"### {words}\n\n`{usage}`\n\n{says}\n\n{_table(own)}"
+
+
+def _accountants() -> str:
+    lines = [
+        "| name | does | statement | unit | view | adjacency | noise | source | a figure of it is |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in accountant_table():
+        source = row.source
+        if source.startswith("docs/"):
+            source = f"[{Path(source).stem.replace('-', ' ')}]({source.replace('docs/', '../', 1)})"
+        does = "charges" if row.charges else "analyses"
+        lines.append(
+            f"| `{row.name}` | {does} | `{row.statement}` | {row.unit} | {row.view} | {row.adjacency} "
+            f"| {row.noise} | {source} | {'publishable' if row.publishable else 'private'} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _table(rows: list[click.Option]) -> str:
+    lines = ["| flag | value | meaning |", "|---|---|---|"]
+    for option in rows:
+        flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+        lines.append(f"| {flags} | {_value(option)} | {_escaped(_meaning(option))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _meaning(option: click.Option) -> str:
+    """The help, with the default in brackets where click would add it in a way of its own."""
+    text = option.help or ""
+    return f"{text.removesuffix('.')} [{option.default}]." if option.show_default else text
+
+
+def _value(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return _escaped(" | ".join(f"`{choice}`" for choice in option.type.choices))
+    kinds = {"integer": "integer", "integer range": "integer", "float": "number", "float range": "number"}
+    return {**kinds, "path": "path", "directory": "path", "file": "path"}.get(option.type.name, "text")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    WIRE_PAGE.write_text(page_with_ranges(WIRE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    ERRORS_PAGE.write_text(page_with_codes(ERRORS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

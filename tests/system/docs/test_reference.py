@@ -1,0 +1,161 @@
+"""The reference is that of the program: flags, accountants, exit codes, and every file and key that a run writes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import tomllib
+
+import pyarrow.parquet as pq
+import pytest
+
+from protocols.refusals.code import Code
+from runtime.exits import Exit
+from simulations.audit.command import EXIT_REFUTED
+from simulations.command import EXIT_CODES, cli, run_command
+from simulations.setup.accountants import accountant_table
+from simulations.setup.experiment import Experiment
+from tests.harness.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
+from tests.system.docs.flag_tables import (
+    ACCOUNTANTS_PAGE,
+    ERRORS_PAGE,
+    HOST,
+    PAGE,
+    WIRE_PAGE,
+    options,
+    page_with_accountants,
+    page_with_codes,
+    page_with_ranges,
+    page_with_tables,
+)
+
+TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
+SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
+
+
+def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text == page_with_tables(text), "run: python tests/system/docs/flag_tables.py"
+    for command in cli.commands:
+        assert f"`{command}" in text
+        for option in options(command):
+            for flag in (*option.opts, *option.secondary_opts):
+                assert f"`{flag}`" in text, f"{flag} of {command}"
+
+
+def test_the_table_of_accountants_is_that_of_the_program_and_each_has_a_section() -> None:
+    text = ACCOUNTANTS_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_accountants(text), "run: python tests/system/docs/flag_tables.py"
+    for row in accountant_table():
+        assert f"| `{row.name}` | {'charges' if row.charges else 'analyses'} |" in text
+        assert re.search(rf"^### {row.name}$", text, re.MULTILINE), f"no section on {row.name}"
+
+
+def test_the_table_of_ranges_is_that_of_the_program() -> None:
+    text = WIRE_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_ranges(text), "run: python tests/system/docs/flag_tables.py"
+    assert text.count("| `Settled` | `spent` |") == 1
+
+
+def test_the_tables_of_codes_are_those_of_the_program() -> None:
+    text = ERRORS_PAGE.read_text(encoding="utf-8")
+    assert text == page_with_codes(text), "run: python tests/system/docs/flag_tables.py"
+    assert set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)) == set(Code)
+
+
+def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
+    for command in ("run", "plan", "sweep"):
+        names = {option.name for option in options(command)}
+        assert {*Experiment.model_fields, *HOST} <= names
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    codes = {
+        int(code)
+        for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
+    }
+    assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
+    of_programs = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", of_programs, re.MULTILINE)} == set(Exit)
+
+
+@pytest.mark.slow
+def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage) -> None:
+    out = run_page(TUTORIAL) / "runs" / "exhaustive"
+    written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    described = names_of(section(OUTPUTS, "A run")) - {".png"}
+    described |= {name.replace(".svg", ".png") for name in described}
+    assert written == described - {"private/parties.csv"}
+    summary = json.loads((out / "summary.json").read_text())
+    assert keys(summary) == names_of(section(OUTPUTS, "summary.json"))
+    with (out / "parties.csv").open() as file:
+        assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, "parties.csv"))
+    assert set(pq.read_schema(out / "queries.parquet").names) == names_of(section(OUTPUTS, "queries.parquet"))
+    assert set(json.loads((out / "env.json").read_text())) == names_of(section(OUTPUTS, "env.json"))
+    assert set(tomllib.loads((out / "config.toml").read_text())) <= set(Experiment.model_fields)
+    # What the tutorial says of this run.
+    assert 0.9 < min(group["share_of_budget_used"] for group in summary["groups"])
+    assert summary["answered"] > 1.5 * summary["baselines"]["minimum_budget_uniform"]["answered"]
+
+
+@pytest.mark.slow
+def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage) -> None:
+    folder = run_page(TUTORIAL) / "runs" / "analysed" / "private"
+    described = {name.removeprefix("private/") for name in names_of(section(OUTPUTS, "A run")) if "private/" in name}
+    described |= {name.replace(".svg", ".png") for name in described}
+    assert {path.name for path in folder.iterdir()} == described
+    findings = json.loads((folder / "findings.json").read_text())
+    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"retraining", "smooth_sensitivity"}
+    with (folder / "parties.csv").open() as file:
+        columns = next(csv.reader(file))
+    assert columns[:2] == ["party", "epsilon_guaranteed"]
+    # What the tutorial says of this run.
+    names = ["papernot2018 (realised)", "papernot2018 (expected)", "exact"]
+    assert columns[2:] == [f"private: {name}{what}" for name in names for what in ("", " order")]
+    for party in findings["parties"]:
+        assert party["exact"] < party["papernot2018 (realised)"] < party["epsilon_guaranteed"]
+
+
+@pytest.mark.slow
+def test_every_column_of_a_sweep_is_described(run_page: RunPage) -> None:
+    out = run_page(SWEEP) / "runs" / "sweep"
+    with (out / "sweep.csv").open() as file:
+        columns = set(next(csv.reader(file)))
+    described = names_of(section(OUTPUTS, "A sweep")) - {".png"}
+    written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    files = {name for name in described if "." in name}
+    assert written == files | {name.replace(".svg", ".png") for name in files}
+    # This sweep trains no students.
+    assert columns - {"weights", "budgets", "sigma"} == described - files - {"student_accuracy"}
+
+
+def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    capsys.readouterr()
+    assert run_command([*arguments, "--json"]) == 0
+    result: dict[str, object] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_what_a_level_affords_is_what_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "how-to" / "choose-a-level.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)(.*?)` \| (\d+) \| (\d+) \|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for level, flags, if_all, if_half in rows:
+        threshold = [] if "histogram" in flags else ["--sigma-threshold", "150"]
+        plan = _json_of(capsys, "plan", "--parties", "250", "--budgets", "3", "--sigma", "40", *threshold, "--quiet",
+                        "--confidentiality", level, *flags.split())  # fmt: skip
+        assert (plan["answers_if_all_answered"], plan["answers_if_half_answered"]) == (int(if_all), int(if_half))
+
+
+@pytest.mark.slow
+def test_every_key_of_a_plan_and_of_a_comparison_is_described(
+    run_page: RunPage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = _json_of(capsys, "plan", "--dataset", "digits", "--parties", "40", "--budgets", "4", "--quiet")
+    assert keys(plan) == names_of(section(OUTPUTS, "A plan"))
+    runs = run_page(SWEEP) / "runs"
+    comparison = _json_of(capsys, "compare", str(runs / "a"), str(runs / "b"))
+    named = set(re.findall(r"`(\w+)`", section(OUTPUTS, "A comparison")))
+    for key in keys(comparison):
+        assert key.rpartition(".")[2] in named

@@ -1,0 +1,237 @@
+"""The report of `ask`: a page that is well-formed, whatever names say, and whose figures are those of the JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from party.asking.improvement import Improvement, fixed_point
+from party.asking.page import page
+from party.asking.report import ask_figures, cost, markdown, meaning, report_lines
+from protocols.errors import InvalidInput
+from protocols.labelling.coordinator import NOT_ASKED, Labelling
+from protocols.labelling.schedule import Stop
+from protocols.votes import ABSTAIN
+from tests.harness.askers import asked_study
+
+HOSTILE = "<script>alert('1')</script>\"&|\x00\u202e"
+VOID = {"meta", "line", "rect", "path"}
+IMPROVED = Improvement(
+    model="mlp",
+    own_records=30,
+    answered=3,
+    test_records=500,
+    accuracy_before=0.71,
+    accuracy_after=0.746,
+    error_before=0.0203,
+    error_after=0.0195,
+    interval_before=(0.669, 0.748),
+    interval_after=(0.706, 0.782),
+    gained=39,
+    lost=21,
+    agreement=0.995,
+)
+
+
+class Parsed(HTMLParser):
+    """Elements must nest; tables by caption, the drawings' shapes, and all text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.tables: dict[str, list[list[str]]] = {}
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == [], "not closed"
+
+    def handle_starttag(self, tag, attributes):
+        assert len(dict(attributes)) == len(attributes), "an attribute twice"
+        self.seen.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "caption":
+            self.caption = ""
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.seen.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+        if tag == "caption":
+            self.rows = self.tables[self.caption] = []
+
+    def handle_data(self, data):
+        if self.open[-1:] == ["style"]:
+            return
+        self.texts.append(data)
+        if self.open and self.open[-1] == "caption":
+            self.caption += data
+        if self.open and self.open[-1] in ("td", "th"):
+            self.rows[-1][-1] += data
+
+    def shapes(self, kind):
+        return [attributes for tag, attributes in self.seen if attributes.get("class") == kind]
+
+
+def labelled(**changes):
+    labels = np.array([0, 1, 1, ABSTAIN] + [NOT_ASKED] * 4)
+    given = Labelling(
+        labels,
+        [(4, 3)],
+        Stop("budget_exhausted", np.array([True, False, False])),
+        np.array([4, 4, 0]) * 10**9,
+        reinforced=np.full(8, ABSTAIN),
+    )
+    return replace(given, **changes)
+
+
+NONE = np.zeros(3, dtype=np.int64)
+
+
+def figures_of(study=None, improved=IMPROVED, reserved=NONE, **changes):
+    figures = ask_figures(study or asked_study(), labelled(**changes), improved, reserved=reserved, data_set="ward")
+    # What is drawn is what the file says, once it was written and read.
+    return json.loads(json.dumps(figures))
+
+
+def test_the_figures_of_the_page_are_those_of_the_json():
+    figures = figures_of()
+    found = Parsed(page(figures))
+    records = dict(found.tables["Your records"][1:])
+    assert [int(value) for value in records.values()] == [8, 4, 3, 1, 4]
+    assert found.tables["Labels of each class"][1:] == [[name, str(n)] for name, n in figures["classes"].items()]
+    assert figures["classes"] == {"left": 1, "right": 2}
+    assert found.tables["Accuracy on the test records"][1:] == [
+        ["before", "30 own records", "71.0 %", "66.9 % to 74.8 %", "2.0 %"],
+        ["after", "30 own records and 3 labels", "74.6 %", "70.6 % to 78.2 %", "1.9 %"],
+    ]
+    text = "".join(found.texts)
+    for said in ("39 of them are right only after, 21 only before", "it says the same of 99.5 % of your records"):
+        assert said in text
+    # On a terminal and in Markdown too.
+    assert f"  {fixed_point(0.995)}" in report_lines(figures, IMPROVED)
+    assert f"- {fixed_point(0.995)}" in markdown(figures, IMPROVED)
+    assert figures["study"] in text
+    assert "3 hospitals have spent epsilon" in text
+
+
+def test_bars_are_as_long_as_their_figures_and_whiskers_as_wide_as_intervals():
+    figures = figures_of()
+    found = Parsed(page(figures))
+    bars = [float(bar["width"]) for bar in found.shapes("bar")]
+    assert bars[1] == pytest.approx(2 * bars[0], abs=0.2)
+    before, after = bars[2:]
+    improved = figures["improvement"]
+    assert after / before == pytest.approx(improved["accuracy_after"] / improved["accuracy_before"], rel=1e-3)
+    for whisker, bar, when in zip(found.shapes("whisker"), found.shapes("bar")[2:], ("before", "after"), strict=True):
+        left, right = (float(word[1:]) for word in (whisker["d"].split()[0], whisker["d"].split()[2]))
+        full = before / improved["accuracy_before"]
+        assert [(end - float(bar["x"])) / full for end in (left, right)] == pytest.approx(
+            improved[f"interval_{when}"], abs=1e-3
+        )
+
+
+def test_bars_have_an_axis_and_words_that_can_be_read_on_a_telephone():
+    html = page(figures_of())
+    found = Parsed(html)
+    axes = re.findall(r'<text class="axis" x="(\d+)"[^>]*>([^<]*)<', html)
+    assert [end for _, end in axes] == ["0", "2", "0 %", "100 %"]
+    bar = found.shapes("bar")[1]
+    assert [float(x) for x, _ in axes[:2]] == [float(bar["x"]), float(bar["x"]) + float(bar["width"])]
+    size = int(re.search(r"svg text { font: (\d+)px", html)[1])
+    for tag, given in found.seen:
+        if tag == "svg":
+            assert size * 350 / int(given["viewbox"].split()[2]) >= 11
+    # A word of a table is never broken: the table is moved sideways.
+    assert re.search(r"th, td {[^}]*overflow-wrap: normal", html)
+
+
+def test_nothing_from_outside_becomes_markup():
+    figures = figures_of(improved=replace(IMPROVED, model=HOSTILE), refusals={HOSTILE: HOSTILE})
+    figures |= dict.fromkeys(("name", "task", "data_set", "stop", "asks", "study"), HOSTILE)
+    figures["classes"] = {HOSTILE: 3, "right": 1}
+    html = page(figures)
+    found = Parsed(html)
+    assert {tag for tag, _ in found.seen} <= {
+        "html", "head", "meta", "title", "style", "body", "header", "p", "h1", "h2", "main", "div", "table", "caption",
+        "thead", "tbody", "tr", "th", "td", "ul", "li", "svg", "line", "rect", "path", "text", "footer", "code",
+    }  # fmt: skip
+    assert not any(name.startswith("on") or name in ("src", "href") for _, given in found.seen for name in given)
+    assert "\x00" not in html
+    assert "\u202e" not in html
+    assert "<script>alert('1')</script>" in "".join(found.texts)
+
+
+def test_nothing_is_said_of_a_unit_that_is_none():
+    with pytest.raises(InvalidInput, match=r"unit is .*allowed: record, party"):
+        page(figures_of() | {"unit": HOSTILE})
+
+
+def test_the_page_loads_nothing_and_says_so_to_the_browser():
+    html = page(figures_of())
+    found = Parsed(html)
+    policies = [given["content"] for tag, given in found.seen if given.get("http-equiv") == "Content-Security-Policy"]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'"]
+    assert "//" not in html
+    assert "url(" not in html
+
+
+def test_without_a_model_and_without_an_answer_there_is_a_page_all_the_same():
+    none = np.full(8, NOT_ASKED)
+    figures = figures_of(improved=None, labels=none, batches=[], spent=np.zeros(3, dtype=np.int64))
+    found = Parsed(page(figures))
+    assert [float(bar["width"]) for bar in found.shapes("bar")] == [0.0, 0.0]
+    assert "Accuracy on the test records" not in found.tables
+    assert all(each["epsilon_used"] == 0 for each in figures["parties"])
+
+
+def test_a_model_that_cannot_be_computed_in_fixed_point_is_said_to_be_none():
+    text = "".join(Parsed(page(figures_of(improved=replace(IMPROVED, agreement=None)))).texts)
+    assert "nothing is known of what rounding changes" in text
+    assert replace(IMPROVED, agreement=None).lines()[-1].endswith("nothing is known of what rounding changes")
+
+
+def test_what_an_epsilon_means_is_the_bound_on_what_somebody_can_become_sure_of():
+    assert "can become at most 73 % sure" in meaning(figures_of(asked_study(epsilon=1.0, sigma=100.0)))
+    assert "promises next to nothing" in meaning(figures_of())
+
+
+def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
+    study = asked_study()
+    terms = replace(study.terms, class_names=("a|b", "right"))
+    labelling = labelled(refusals={"hospital-2": "absent"})
+    figures = ask_figures(replace(study, terms=terms), labelling, None, reserved=NONE, data_set="w")
+    lines = report_lines(figures, None)
+    assert lines[0] == "3 of 4 queries answered, 8 in the file: a hospital's budget does not bear one more query"
+    assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
+    text = markdown(figures, None)
+    assert "| a\\|b | 1 |" in text
+    assert all(f"- {line}" in text for line in lines)
+    assert figures["improvement"] is None
+    assert ask_figures(study, labelled(), IMPROVED, reserved=NONE, data_set="w")["improvement"] == asdict(IMPROVED)
+
+
+@pytest.mark.parametrize("stop", ["guardian_lost", "quorum_lost"])
+def test_what_is_reserved_is_not_said_to_be_spent(stop):
+    study, spent = asked_study(), np.array([4, 4, 0]) * 10**9
+    given = {"stop": Stop(stop, np.zeros(3, dtype=bool)), "spent": spent}
+    figures = figures_of(study, None, reserved=np.array([4, 1, 0]) * 10**9, **given)
+    used, more = ([each[name] for each in figures["parties"]] for name in ("epsilon_used", "epsilon_reserved"))
+    assert used == study.budgets.epsilon_of(np.array([0, 3, 0]) * 10**9).tolist()
+    assert [sum(both) for both in zip(used, more, strict=True)] == pytest.approx(study.budgets.epsilon_of(spent))
+    said = f"have spent epsilon 0 to {used[1]:.3g} of the 45 that they allow in this study, at delta 1e-05; at most"
+    for text in ("\n".join(report_lines(figures, None)), markdown(figures, None), "".join(Parsed(page(figures)).texts)):
+        assert f"{said} {more[0]:.3g} more is reserved" in text
+    assert f"| hospital-0 | 0 | {more[0]:.4g} | 45 | 1e-05 |" in markdown(figures, None)
+    assert "reserved" not in cost(figures_of(study, None, **given))

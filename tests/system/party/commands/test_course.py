@@ -1,0 +1,307 @@
+"""A hospital from its invitation to a release, through its own commands, with a node in a process of its own."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coordinator.release.manifest import write_manifest
+from party.commands.group import run_command
+from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
+from protocols.wire.enrolment import Enrolled
+from tests.harness.clocks import wait_until
+from tests.harness.consortium import Consortium
+from tests.harness.homes import FEATURES, make_member, study_file, write_invitation
+from tests.harness.studies import NOW, deployed_study
+
+
+def tabled_study(parties=1, **more):
+    study = deployed_study(parties, **more)
+    return replace(study, terms=replace(study.terms, features=FEATURES))
+
+
+@pytest.fixture
+def consortium(tmp_path):
+    with Consortium(tabled_study(), tmp_path) as made:
+        yield made
+
+
+def sign_release(folder, consortium, rows):
+    """Labels, manifest and signature as a coordinator writes them."""
+    (folder / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
+    (folder / "coordinator.pem").write_bytes(to_pem(consortium.certificate))
+    write_manifest(folder, study=consortium.study.digest, created=NOW, key=consortium.key)
+
+
+def start(home):
+    return subprocess.Popen(
+        [sys.executable, "-m", "party", "run", "--home", str(home.path)], stderr=subprocess.PIPE, text=True
+    )
+
+
+def stopped(process, number=signal.SIGTERM):
+    process.send_signal(number)
+    _, log = process.communicate(timeout=300)
+    return process.returncode, [json.loads(line) for line in log.splitlines()]
+
+
+def test_from_invitation_to_labels(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    file = study_file(tmp_path, consortium.study)
+    at = ["--home", str(home.path)]
+    assert run_command(["data", "check", str(file), *at, "--json"]) == 0
+    out = capsys.readouterr().out
+    checked = json.loads(out[out.index("{") :])
+    assert checked["records"] == 60
+    assert checked["patients"] == 30
+    assert sum(checked["records_per_teacher"]["hospital-0"]) == 60
+    assert run_command(["approve", str(file), *at, "--yes"]) == 0
+    said = capsys.readouterr().out
+    for words in ("epsilon", "unit record", "replace-one", "Not covered", "100.0 %", "centre"):
+        assert words in said
+    assert run_command(["train", "test", *at]) == 0
+    assert run_command(["doctor", *at]) == 0
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
+        labelled = consortium.label()
+    finally:
+        code, events = stopped(node)
+    assert code == 0
+    assert (labelled.labels >= 0).sum() > 5
+    assert labelled.ledger_differences == {}
+    assert {"started", "connected", "teachers_started", "teachers_ended", "ended"} <= {each["event"] for each in events}
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert 0 < shown["seats"][0]["answers_left"] <= 60
+    assert 0 < shown["seats"][0]["epsilon_used"] <= shown["seats"][0]["epsilon_cap"]
+    assert shown["lifetime"][0]["share_reserved"] == 1.0
+    release = tmp_path / "release"
+    release.mkdir()
+    rows = [f"{q},{c if c >= 0 else ''}" for q, c in enumerate(labelled.labels)]
+    sign_release(release, consortium, rows)
+    assert run_command(["audit", "verify", "--release", str(release), *at, "--json"]) == 0
+    verified = json.loads(capsys.readouterr().out)
+    assert verified["holds"]
+    assert verified["seats"][0]["compared"] == (labelled.labels >= -1).sum()
+    silent = int(np.flatnonzero(labelled.labels == -1)[0])
+    rows[silent] = f"{silent},0"
+    sign_release(release, consortium, rows)
+    assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
+    assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
+    (release / "labels.csv").write_text("query,label\n")
+    assert run_command(["audit", "verify", "--release", str(release), *at]) == 8
+    assert "error [not_verified]" in capsys.readouterr().err
+    assert run_command(["withdraw", "test", "--yes", *at, "--json"]) == 0
+    ended = json.loads(capsys.readouterr().out)
+    assert 0 < ended["share_reserved"]["record"] <= 1
+    assert ended["spent_nano"]["hospital-0"] == labelled.spent[0]
+    assert run_command(["approve", str(file), *at, "--yes"]) == 4
+    assert "error [withdrawn]" in capsys.readouterr().err
+
+
+def test_a_withdrawal_ends_answers_of_a_running_node(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    file = study_file(tmp_path, consortium.study)
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(file), *at, "--yes"]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
+        assert run_command(["withdraw", "test", "--yes", *at]) == 0
+        labelled = consortium.label()
+    finally:
+        code, _ = stopped(node, signal.SIGINT)
+    assert code == 130
+    assert (labelled.labels < 0).all()
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lifetime"][0]["share_reserved"] == 0
+
+
+def test_of_two_homes_that_share_a_policy_the_one_that_approved_a_study_alone_withdraws_it(
+    tmp_path, consortium, capsys
+):
+    first, second = make_member(tmp_path / "a", consortium), make_member(tmp_path / "b", consortium)
+    toml = second.settings_file.read_text()
+    second.settings_file.write_text(toml.replace('"policy.sqlite"', f'"{first.path / "policy.sqlite"}"'))
+    file = study_file(tmp_path, consortium.study)
+    assert run_command(["approve", str(file), "--home", str(first.path), "--yes"]) == 0
+    there = ["--home", str(second.path)]
+    for command, code in (
+        (["approve", str(file), *there, "--yes"], "approved_elsewhere"),
+        (["withdraw", str(file), *there, "--yes"], "approved_elsewhere"),
+        (["train", str(file), *there], "not_approved"),
+    ):
+        capsys.readouterr()
+        assert run_command(command) == 4
+        assert f"error [{code}]" in capsys.readouterr().err
+    assert not list((second.path / "studies").glob("*"))
+    assert run_command(["budget", "show", *there, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["seats"] == []
+    assert shown["lifetime"][0]["share_reserved"] == 1.0
+
+
+def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp_path, capsys):
+    study = tabled_study()
+    answers = [Enrolled(b"", "pending", "compare the fingerprint")]
+
+    class Enrolling(Consortium):
+        def start_hub(self, ledger="coordinator.sqlite"):
+            super().start_hub(ledger)
+            self.hub._enrol = lambda message: answers[0] if len(answers) == 1 else self.issue_for(message)
+
+        def issue_for(self, message):
+            key = request_from_pem(message.request).public_key()
+            holder = type("Key", (), {"public_key": lambda _: key})()
+            return Enrolled(to_pem(self.certify(holder, answers[1])), "", "")
+
+    with Enrolling(study, tmp_path) as consortium:
+        invitation = write_invitation(tmp_path / "invitation.toml", consortium)
+        at = ["--home", str(tmp_path / "home")]
+        assert run_command(["init", str(invitation), *at]) == 0
+        said = capsys.readouterr().out
+        assert "fingerprint" in said
+        assert run_command(["enrol", *at]) == 4
+        assert "error [pending]" in capsys.readouterr().err
+        answers.append("hospital-7")
+        assert run_command(["enrol", *at]) == 4
+        assert "error [bad_certificate]" in capsys.readouterr().err
+        assert not (tmp_path / "home" / "certificate.pem").exists()
+        answers[1] = "hospital-0"
+        assert run_command(["enrol", *at, "--wait", "5"]) == 0
+        assert (tmp_path / "home" / "certificate.pem").exists()
+        key = key_from_pem((tmp_path / "home" / "key.pem").read_bytes())
+        assert (tmp_path / "home" / "key.pem").stat().st_mode & 0o777 == 0o600
+        assert run_command(["init", str(invitation), *at]) == 0
+        assert key_from_pem((tmp_path / "home" / "key.pem").read_bytes()).private_numbers() == key.private_numbers()
+        capsys.readouterr()
+        # Settings are not filled in yet.
+        assert run_command(["doctor", *at]) == 3
+        assert "is missing" in capsys.readouterr().out
+
+
+def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    consortium.hub.stop()
+    at = ["--home", str(home.path)]
+    assert run_command(["doctor", *at]) == 7
+    assert "FAIL  TCP" in capsys.readouterr().out
+    assert run_command(["enrol", *at]) == 7
+    assert "error [unreachable]" in capsys.readouterr().err
+    consortium.hub.stop = lambda: None
+
+
+def test_a_node_that_is_killed_leaves_no_process_and_goes_on_when_started_again(tmp_path, consortium, capsys):
+    home = make_member(tmp_path / "a", consortium)
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    node = start(home)
+    assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
+    labelled = []
+    labelling = threading.Thread(target=lambda: labelled.append(consortium.label()))
+    labelling.start()
+    child = next(event["process"] for event in map(json.loads, node.stderr) if event["event"] == "teachers_started")
+    node.kill()
+    node.communicate(timeout=300)
+    again = start(home)
+    try:
+        labelling.join(300)
+        wait_until(lambda: not alive(child))
+    finally:
+        code, _ = stopped(again)
+    assert code == 0
+    assert (labelled[0].labels >= 0).any()
+    capsys.readouterr()
+    assert run_command(["budget", "show", *at, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["seats"][0]
+    assert 0 < shown["epsilon_used"] <= shown["epsilon_cap"]
+
+
+def alive(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium):
+    home = make_member(tmp_path / "a", consortium)
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
+    consortium.denied["hospital-0"] = "left"
+    node = start(home)
+    _, said = node.communicate(timeout=300)
+    assert node.returncode == 4
+    assert "error [revoked]: the party 'hospital-0' is denied: left" in said
+    assert "next: ask the consortium's operator why" in said
+
+
+def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
+    home = make_member(tmp_path / "a", consortium)
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace("metrics_port = 0", f"metrics_port = {port}"))
+    node = start(home)
+    try:
+        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as reply:
+            lines = reply.read().decode().splitlines()
+    finally:
+        code, _ = stopped(node)
+    assert code == 0
+    assert 'conclave_budget_used_ratio{study="test",seat="hospital-0"} 0' in lines
+    assert 'conclave_lifetime_reserved_ratio{data_set="ward",unit="record"} 1' in lines
+
+
+def test_teachers_are_loaded_with_run_and_end_with_it_in_the_middle_of_a_prediction(tmp_path):
+    study = tabled_study(teachers=1)
+    with Consortium(study, tmp_path) as consortium:
+        home = make_member(tmp_path / "a", consortium, teacher="tests.harness.own_models:Gated")
+        at = ["--home", str(home.path)]
+        assert run_command(["approve", str(study_file(tmp_path, study)), *at, "--yes"]) == 0
+        assert run_command(["train", "test", *at]) == 0
+        gate, log = home.teachers(study.digest, "hospital-0") / "gate", tmp_path / "log"
+        os.mkfifo(gate)
+
+        def predicting():
+            try:
+                os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:  # nobody has it open
+                return False
+            return True
+
+        with log.open("w") as lines:
+            node = subprocess.Popen([sys.executable, "-m", "party", "run", *at], stderr=lines)
+        try:
+            wait_until(lambda: "teachers_ready" in log.read_text())
+            assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
+            asking = threading.Thread(target=consortium.label)
+            asking.start()
+            wait_until(predicting)
+            node.send_signal(signal.SIGINT)
+            assert node.wait(timeout=300) == 130
+            consortium.unawaited.add("hospital-0")
+            asking.join()
+        finally:
+            node.kill()
+            node.wait()
+        assert not predicting()
+        happened = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+        assert happened.index("started") < happened.index("teachers_started")
+        assert happened.count("teachers_started") == happened.count("teachers_ended") == 1

@@ -1,0 +1,153 @@
+import datetime
+import socket
+import threading
+import time
+import types
+
+import pytest
+
+from party.commands.group import run_command
+from party.doctor import examine
+from protocols.crypto.identity import key_from_pem, to_pem
+from tests.harness.consortium import Consortium
+from tests.harness.homes import make_member, study_file
+from tests.harness.studies import NOW, deployed_study
+
+
+@pytest.fixture
+def member(tmp_path):
+    with Consortium(deployed_study(1), tmp_path) as consortium:
+        yield consortium, make_member(tmp_path / "a", consortium)
+
+
+def failing(home):
+    """The hops that fail: name and what to do."""
+    return {hop.name: hop.found for hop in examine(home, timeout_s=300) if not hop.ok}
+
+
+def change(home, old, new):
+    file = home.invitation_file
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_a_member_without_a_study_lacks_the_study_alone(member):
+    _, home = member
+    names = [hop.name for hop in examine(home)]
+    assert names == ["home", "files", "DNS", "TCP", "TLS", "certificate", "session", "clock", "study"]
+    assert list(failing(home)) == ["study"]
+
+
+def test_a_name_that_does_not_resolve(member):
+    consortium, home = member
+    change(home, f'\naddress = "{consortium.address}"', '\naddress = "nowhere.invalid:7443"')
+    assert list(failing(home)) == ["DNS"]
+
+
+def test_a_port_on_which_nobody_listens(member):
+    consortium, home = member
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    change(home, f'\naddress = "{consortium.address}"', f'\naddress = "127.0.0.1:{port}"')
+    assert list(failing(home)) == ["TCP"]
+
+
+def test_a_server_that_does_not_speak_tls(member):
+    consortium, home = member
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+
+        def greet():
+            connection, _ = plain.accept()
+            with connection:
+                connection.sendall(b"220 mail\r\n")
+
+        greeter = threading.Thread(target=greet)
+        greeter.start()
+        change(home, f'\naddress = "{consortium.address}"', f'\naddress = "127.0.0.1:{plain.getsockname()[1]}"')
+        assert list(failing(home)) == ["TLS"]
+        greeter.join()
+
+
+def test_another_consortium_s_server(member, tmp_path):
+    consortium, home = member
+    (tmp_path / "other").mkdir()
+    with Consortium(deployed_study(1), tmp_path / "other") as other:
+        change(home, f'\naddress = "{consortium.address}"', f'\naddress = "{other.address}"')
+        assert list(failing(home)) == ["TLS"]
+
+
+def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_authority(member, tmp_path):
+    consortium, home = member
+    key = key_from_pem(home.key.read_bytes())
+    home.certificate.unlink()
+    assert list(failing(home)) == ["certificate"]
+    old = consortium.certify(key, "hospital-0", days=1, now=NOW - datetime.timedelta(days=3))
+    for certificate in (old, consortium.certify(consortium.key, "hospital-0"), consortium.certify(key, "hospital-5")):
+        home.certificate.write_bytes(to_pem(certificate))
+        assert list(failing(home)) == ["certificate"]
+    (tmp_path / "other").mkdir()
+    with Consortium(deployed_study(1), tmp_path / "other") as other:
+        home.certificate.write_bytes(to_pem(other.certify(key, "hospital-0")))
+        found = failing(home)
+    assert list(found) == ["certificate"]
+    assert "wrong_authority" in found["certificate"]
+
+
+def test_a_party_that_was_revoked(member):
+    consortium, home = member
+    consortium.denied["hospital-0"] = "left the consortium"
+    found = failing(home)
+    assert list(found) == ["session"]
+    assert "revoked" in found["session"]
+
+
+def test_a_clock_that_is_wrong(member, monkeypatch):
+    _, home = member
+    wrong = types.SimpleNamespace(time_ns=lambda: time.time_ns() + 120 * 10**9)
+    monkeypatch.setattr("party.doctor.time", wrong)
+    assert list(failing(home)) == ["clock"]
+
+
+def test_a_running_node_is_not_disturbed(member):
+    _, home = member
+    with home.running():
+        found = {hop.name: hop.found for hop in examine(home)}
+    assert "not tried" in found["session"]
+
+
+def test_teachers_that_are_not_trained_are_named_with_the_study(member, tmp_path, capsys):
+    consortium, home = member
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    assert "holds no teachers" in failing(home)["study test"]
+    capsys.readouterr()
+    assert run_command(["doctor", *at]) == 3
+    assert "next: run: conclave-party train test" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change_of_study", "code", "exit_code"),
+    [
+        ({"coordinator": "another"}, "other_coordinator", 4),
+        ({"ends": "2020-01-01"}, "study_ended", 4),
+    ],
+)
+def test_what_may_not_be_approved_says_why(member, tmp_path, capsys, change_of_study, code, exit_code):
+    from dataclasses import replace
+
+    consortium, home = member
+    study = replace(consortium.study, terms=replace(consortium.study.terms, **change_of_study))
+    assert run_command(["approve", str(study_file(tmp_path, study)), "--home", str(home.path), "--yes"]) == exit_code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-2].startswith(f"error [{code}]: ")
+    assert lines[-1].startswith("next: ")
+
+
+def test_a_study_that_passes_the_lifetime_cap_is_a_matter_of_budget(tmp_path, capsys):
+    with Consortium(deployed_study(1), tmp_path) as consortium:
+        home = make_member(tmp_path / "a", consortium, epsilon=1.0)
+        file = study_file(tmp_path, consortium.study)
+        assert run_command(["approve", str(file), "--home", str(home.path), "--yes"]) == 5
+        assert "error [lifetime_cap]" in capsys.readouterr().err
+        assert run_command(["budget", "show", "--home", str(home.path)]) == 0
+        assert "no study is approved here" in capsys.readouterr().out

@@ -1,0 +1,263 @@
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from protocols.errors import InvalidInput, StorageFailed
+from simulations.plots.accuracy import accuracy_bars, teachers
+from simulations.plots.budgets import LARGEST_SHOWN, budget_groups, epsilon_curves, shares, spending
+from simulations.plots.figures import drawings, inline_svg, sweep_figure, write_figure, write_figures
+from simulations.plots.style import spread, svg_text
+from simulations.results.files import summary
+from tests.harness.stored_runs import stored_run, with_students
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def words_of(figure) -> str:
+    """All text of a figure."""
+    return " ".join(
+        "".join(text.itertext()) for text in ElementTree.fromstring(svg_text(figure)).iter() if "text" in text.tag
+    )
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return stored_run(tmp_path_factory.mktemp("votes"), seeds=(0, 1, 2))
+
+
+def test_every_figure_of_a_run_is_written_as_svg_and_png(result, tmp_path):
+    paths = write_figures(result, tmp_path)
+    assert [path.name for path in paths] == [
+        f"{name}.{kind}"
+        for name in ("baselines", "epsilon_spent", "budget_used", "teachers")
+        for kind in ("svg", "png")
+    ]
+    for path in paths:
+        content = path.read_bytes()
+        if path.suffix == ".png":
+            assert content.startswith(PNG)
+        else:
+            assert ElementTree.fromstring(content).tag.endswith("svg")
+    assert sorted(tmp_path.rglob("*")) == sorted([tmp_path / "figures", *paths])
+
+
+def test_the_same_run_gives_the_same_bytes(result):
+    first, second = (drawings(result, summary(result))[1] for _ in range(2))
+    assert svg_text(first.figure) == svg_text(second.figure)
+    assert inline_svg(first) == inline_svg(second)
+
+
+def test_a_figure_that_cannot_be_written_is_a_storage_error(result, tmp_path):
+    (tmp_path / "figures").write_text("a file, where the folder should be")
+    with pytest.raises(StorageFailed, match="figures"):
+        write_figure(drawings(result, summary(result))[0].figure, tmp_path / "figures" / "baselines")
+
+
+def test_groups_are_those_of_the_summary(result):
+    figures = summary(result)
+    groups = budget_groups(result, figures["exhausted_first"])
+    assert groups.size.tolist() == [group["size"] for group in figures["groups"]]
+    assert groups.epsilon.tolist() == [group["budget"] for group in figures["groups"]]
+    assert groups.weight.tolist() == [group["weight"] for group in figures["groups"]]
+    names = [seat.party for seat in result.study.roster]
+    out = {groups.member[names.index(name)] for name in figures["exhausted_first"]}
+    assert set(np.flatnonzero(groups.exhausted_first).tolist()) == out
+
+
+@pytest.mark.parametrize("view", ["label", "histogram"])
+def test_curves_end_at_the_ledgers_of_the_first_seed_and_never_pass_the_cap(tmp_path, view):
+    accountant = "gaussian" if view == "label" else "gaussian_dp"
+    run = stored_run(tmp_path, stop="drop-exhausted", weights="uniform", view=view, accountant=accountant)
+    groups = budget_groups(run, [])
+    answers, epsilon = epsilon_curves(run, groups, np.arange(len(groups)))
+    filters, seed = run.study.budgets, run.seeds[0]
+    ends = filters.epsilon_of(seed.labelling.spent)
+    assert len(seed.labelling.batches) > 1
+    assert answers[0] == 0
+    assert answers[-1] == len(seed.answered)
+    assert (np.diff(answers) >= 0).all()
+    assert (np.diff(epsilon, axis=0) >= 0).all()
+    for group in range(len(groups)):
+        assert epsilon[-1, group] == pytest.approx(ends[groups.member == group].max(), rel=1e-12)
+        assert epsilon[:, group].max() <= filters.epsilon_guaranteed[groups.member == group].min()
+
+
+def test_the_spending_figure_says_that_it_is_a_reading_and_marks_the_stop(result):
+    drawing = spending(result, budget_groups(result, summary(result)["exhausted_first"]))
+    words = words_of(drawing.figure)
+    assert "operator's reading" in words
+    assert "the guarantee is the cap" in words
+    assert f"up to the stop at {len(result.seeds[0].answered)}" in words
+    assert "not a guarantee" in drawing.caption
+
+
+def test_many_budgets_are_drawn_by_representatives_and_this_is_said(tmp_path):
+    run = stored_run(tmp_path, parties=60, budgets="lognormal:3,0.5")
+    groups = budget_groups(run, summary(run)["exhausted_first"])
+    assert len(groups) > LARGEST_SHOWN
+    shown = groups.shown()
+    assert len(shown) <= LARGEST_SHOWN
+    assert shown[0] == 0
+    assert shown[-1] == len(groups) - 1
+    assert f"{len(shown)} of {len(groups)} budget groups" in spending(run, groups).caption
+    assert f"{len(groups)} groups" in words_of(shares(run, groups).figure)
+
+
+def test_the_group_that_ran_out_first_is_named(tmp_path):
+    run = stored_run(tmp_path, weights="uniform")
+    words = words_of(shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure)
+    assert "ε 2 ran out first" in words
+    assert len(re.findall(r"%, first", words)) == 1
+
+
+def test_nobody_ran_out_when_the_pool_ended_first(tmp_path):
+    run = stored_run(tmp_path, pool=2)
+    assert "nobody ran out" in words_of(shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure)
+
+
+@pytest.mark.parametrize(
+    ("parties", "classes", "shape"),
+    [
+        (1, 2, {"budgets": "8", "mechanism": "gnmax", "sigma": 4.0, "weights": "uniform"}),
+        (300, 150, {"budgets": "2"}),
+        (12, 5, {"budgets": "3:0.5,4:0.5", "teachers": 3, "unit": "party", "dropout": 0.3}),
+        (40, 4, {"labels": None}),
+        (40, 4, {"baselines": False}),
+        # Nothing reaches the threshold, so nothing is answered.
+        (
+            40,
+            40,
+            {"threshold": 40.0, "sigma_threshold": 2.0, "sigma": 40.0, "budgets": "10", "weights": "uniform"},
+        ),
+    ],
+)
+def test_figures_cope_with_every_shape_of_run(tmp_path, parties, classes, shape):
+    run = stored_run(tmp_path, parties=parties, classes=classes, pool=120, **shape)
+    for drawing in drawings(run, summary(run)):
+        assert ElementTree.fromstring(inline_svg(drawing)).tag == "svg"
+        assert drawing.alt
+        assert "nan" not in drawing.alt + drawing.caption
+
+
+def test_votes_that_came_as_counts_have_no_teachers_figure(tmp_path):
+    counts = np.random.default_rng(0).multinomial(50, [0.7, 0.2, 0.1], size=200).astype(float)
+    np.save(tmp_path / "counts.npy", counts)
+    run = stored_run(
+        tmp_path, votes=str(tmp_path / "counts.npy"), votes_kind="counts", classes=3, labels=None, budgets="3"
+    )
+    figures = summary(run)
+    assert [drawing.name for drawing in drawings(run, figures)] == [
+        "baselines",
+        "epsilon_spent",
+        "budget_used",
+    ]
+    assert accuracy_bars(figures) == []
+
+
+def test_intervals_are_drawn_over_seeds_and_their_absence_is_said(result, tmp_path):
+    several = summary(with_students(result, [0.8, 0.85, 0.9]))
+    bars = {bar.words: bar for bar in accuracy_bars(several)}
+    assert bars["student, on test data"].value == pytest.approx(0.85)
+    # Student's t with two degrees of freedom: 4.3027 * 0.05 / sqrt(3).
+    assert bars["student, on test data"].half == pytest.approx(0.12421, abs=1e-5)
+    assert bars["all data pooled (without privacy)"].value == 0.98
+    assert "95 % interval over 3 seeds" in words_of(drawings(result, several)[0].figure)
+    single = stored_run(tmp_path)
+    assert "one seed: no interval" in words_of(drawings(single, summary(single))[0].figure)
+
+
+def test_teachers_are_shown_by_party(tmp_path):
+    accuracy = np.array([[0.5, 0.7], [0.8, 0.8], [0.9, 1.0]])
+    drawing = teachers(accuracy, plurality=0.97)
+    assert "from 60.0" in drawing.alt
+    assert "95.0" in drawing.caption
+    assert "plurality 97.0" in words_of(drawing.figure)
+    assert sum(bar.get_height() for bar in drawing.figure.axes[0].patches) == 3
+
+
+def test_an_inline_figure_refers_to_nothing_outside_itself(result):
+    drawn = [inline_svg(drawing) for drawing in drawings(result, summary(result))]
+    for svg in drawn:
+        assert "http" not in svg
+        assert "#0072b2" not in svg
+        assert 'role="img" aria-label="' in svg
+        known = set(re.findall(r'\bid="([^"]*)"', svg))
+        assert set(re.findall(r'href="#([^"]*)"', svg) + re.findall(r"url\(#([^)]*)\)", svg)) <= known
+    everywhere = [name for svg in drawn for name in re.findall(r'\bid="([^"]*)"', svg)]
+    assert len(everywhere) == len(set(everywhere))
+
+
+@settings(max_examples=50, deadline=None)
+@given(arrays(np.float64, st.integers(1, 30), elements=st.floats(-50, 50)), st.floats(0.01, 5))
+def test_spread_labels_keep_their_order_and_their_distance(positions, gap):
+    moved = spread(positions, gap=gap)
+    order = np.argsort(positions, kind="stable")
+    assert (np.diff(moved[order]) >= gap - 1e-9).all()
+    assert moved.mean() == pytest.approx(positions.mean(), abs=1e-9)
+
+
+def test_labels_far_apart_stay_where_they_are():
+    assert spread(np.array([3.0, 1.0, 2.0]), gap=0.5).tolist() == [3.0, 1.0, 2.0]
+
+
+def sweep_table(**more):
+    rows = [
+        {
+            "weights": rule,
+            "budgets": f"{epsilon}",
+            "epsilon_mean": epsilon,
+            "answered": answers * epsilon,
+            **more,
+        }
+        for rule, answers in (("uniform", 10.0), ("exhaustive", 30.0))
+        for epsilon in (1.0, 2.0, 4.0)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_sweep_draws_one_line_a_weighting_rule_over_the_budget():
+    axes = sweep_figure(sweep_table()).axes
+    assert len(axes) == 1
+    lines = {line.get_label(): line for line in axes[0].get_lines()}
+    assert lines["exhaustive"].get_xdata().tolist() == [1.0, 2.0, 4.0]
+    assert lines["exhaustive"].get_ydata().tolist() == [30.0, 60.0, 120.0]
+    assert lines["uniform"].get_ydata().tolist() == [10.0, 20.0, 40.0]
+    assert "budget" in axes[0].get_xlabel()
+
+
+def test_a_sweep_shows_the_accuracies_that_its_table_has():
+    figure = sweep_figure(sweep_table(student_accuracy=0.9, label_accuracy=None, note=""))
+    assert [axes.get_ylabel() for axes in figure.axes] == ["labels released", "student accuracy"]
+
+
+def test_a_sweep_over_noise_at_one_budget_has_noise_along_its_axis():
+    table = sweep_table().assign(epsilon_mean=2.0, sigma=[5.0, 10.0, 20.0, 5.0, 10.0, 20.0])
+    assert "σ" in sweep_figure(table).axes[0].get_xlabel()
+
+
+def test_settings_that_share_a_place_are_drawn_as_their_mean():
+    table = pd.concat([sweep_table(), sweep_table().assign(answered=lambda t: 3 * t["answered"])])
+    lines = {line.get_label(): line for line in sweep_figure(table).axes[0].get_lines()}
+    assert lines["uniform"].get_ydata().tolist() == [20.0, 40.0, 80.0]
+
+
+def test_a_sweep_of_rules_alone_names_them():
+    table = pd.DataFrame({"weights": ["uniform", "proportional"], "answered": [10.0, 20.0]})
+    assert "proportional" in words_of(sweep_figure(table))
+
+
+def test_a_sweep_counts_the_settings_that_afford_nothing():
+    table = pd.concat([sweep_table(note=""), pd.DataFrame([{"weights": "uniform", "answered": 0.0, "note": "no"}])])
+    assert "1 of them" in words_of(sweep_figure(table))
+
+
+@pytest.mark.parametrize("table", [pd.DataFrame(), pd.DataFrame({"weights": ["uniform"]})])
+def test_a_table_without_answers_is_refused(table):
+    with pytest.raises(InvalidInput, match="answered"):
+        sweep_figure(table)

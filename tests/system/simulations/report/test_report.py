@@ -1,0 +1,277 @@
+import re
+import shlex
+from html.parser import HTMLParser
+
+import click
+import numpy as np
+import pytest
+
+from protocols.errors import StorageFailed
+from simulations.options import settings_flags, settings_from
+from simulations.report.page import MOST_PARTIES, render_report, write_report
+from simulations.results.files import summary, write_results
+from simulations.results.text import command, count, interval, percent, power_of_ten, seeds_text
+from simulations.setup.experiment import experiment, read_config
+from tests.harness.stored_runs import stored_run, with_students
+
+
+class Page(HTMLParser):
+    """The tags and the words of a page; fails on tags that are not closed."""
+
+    VOID = frozenset(("meta", "br"))
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] != "style":
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return stored_run(tmp_path_factory.mktemp("votes"), seeds=(0, 1, 2))
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return Page(render_report(result, summary(result)))
+
+
+def test_the_report_is_one_file_that_loads_nothing(result, tmp_path):
+    path = write_report(result, summary(result), tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+    html = path.read_text(encoding="utf-8")
+    assert "http:" not in html
+    assert "https:" not in html
+    assert "@import" not in html
+    tags = Page(html).tags
+    assert not {tag for tag, _ in tags} & {"script", "link", "iframe", "object", "embed", "img"}
+    for _, attributes in tags:
+        for name in ("src", "href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+
+
+def test_a_report_that_cannot_be_written_is_a_storage_error(result, tmp_path):
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(StorageFailed, match=r"report\.html"):
+        write_report(result, summary(result), tmp_path / "out")
+
+
+def test_headline_figures_are_those_of_the_summary(result, page):
+    figures = summary(result)
+    assert f"Labels released {count(figures['answered'])} of {count(figures['asked'])} asked" in page.words
+    assert percent(figures["label_accuracy"]).replace("\xa0", " ") in page.words
+    assert percent(figures["plurality_accuracy"]).replace("\xa0", " ") in page.words
+
+
+def test_every_group_tells_its_cap_and_marks_the_reading_as_no_guarantee(result, page):
+    for group in summary(result)["groups"]:
+        row = (
+            f"{count(group['size'])} {group['budget']:g} {group['epsilon_guaranteed']:.4g} 10⁻⁵ "
+            f"{group['weight']:.3g} {percent(group['share_of_budget_used'])} {group['epsilon_spent']:.4g}"
+        )
+        assert row.replace("\xa0", " ") in page.words
+    assert "Operator's reading of ε spent: no guarantee" in page.words
+
+
+def test_every_party_is_listed_with_its_cap(result, page):
+    guaranteed = result.study.budgets.epsilon_guaranteed
+    for i, seat in enumerate(result.study.roster):
+        assert f"{seat.party} {seat.epsilon:g} {guaranteed[i]:.4g}" in page.words
+
+
+def test_a_long_roster_is_cut_and_points_to_the_file(tmp_path):
+    run = stored_run(tmp_path, parties=MOST_PARTIES + 10, pool=50)
+    words = Page(render_report(run, summary(run))).words
+    assert run.study.roster[MOST_PARTIES - 1].party in words
+    assert f"{run.study.roster[MOST_PARTIES].party} " not in words
+    assert f"All {MOST_PARTIES + 10} parties are in parties.csv" in words
+
+
+def test_many_budgets_are_told_by_their_spread(tmp_path):
+    run = stored_run(tmp_path, parties=60, budgets="lognormal:3,0.5")
+    words = Page(render_report(run, summary(run))).words
+    budgets = run.budgets.epsilon
+    assert "distinct budgets: how they are spread" in words
+    assert f"budget ε {budgets.min():.3g}" in words
+    assert f"from {budgets.min():g} to {budgets.max():g}" in words
+
+
+def test_what_was_not_measured_says_why(page, tmp_path):
+    assert "votes came from a file, so there is no data to train on" in page.words
+    plain = stored_run(tmp_path, labels=None, baselines=False)
+    words = Page(render_report(plain, summary(plain))).words
+    assert "no true labels were given" in words
+    assert "baselines were switched off" in words
+    assert "None" not in words
+    assert "nan" not in words
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "not_said"),
+    [
+        (
+            {},
+            [
+                "It protects one record",
+                "whoever sees the labels",
+                "One seed was run",
+                "Part of δ is set aside",
+            ],
+            ["all data of one party", "alternative worlds", "whoever sees the noisy counts"],
+        ),
+        (
+            {"unit": "party", "view": "histogram", "accountant": "gaussian_dp", "seeds": (4, 5)},
+            [
+                "all data of one party",
+                "whoever sees the noisy counts",
+                "The 2 seeds are alternative worlds",
+            ],
+            [
+                "It protects one record",
+                "whoever sees the labels",
+                "One seed was run",
+                "Part of δ is set aside",
+            ],
+        ),
+    ],
+)
+def test_the_reading_of_epsilon_fits_the_study(tmp_path, settings, said, not_said):
+    run = stored_run(tmp_path, pool=80, **settings)
+    words = Page(render_report(run, summary(run))).words
+    assert [sentence for sentence in said if sentence not in words] == []
+    assert [sentence for sentence in not_said if sentence in words] == []
+
+
+def test_every_report_says_what_protects_nobody_and_what_no_single_epsilon_covers(page):
+    for sentence in (
+        "This was a simulation.",
+        "comes from a NumPy generator",
+        "The guarantee is the cap.",
+        "A patient known to several hospitals is covered by no single party's ε.",
+        "True labels serve evaluation alone.",
+        "Votes were replayed from a file",
+        "Neighbours differ by replacement",
+    ):
+        assert sentence in page.words
+
+
+def test_a_measured_student_stands_beside_its_baselines(result):
+    run = with_students(result, [0.8, 0.85, 0.9])
+    words = Page(render_report(run, summary(run))).words
+    assert "Student, on test data 85.0 %" in words
+    assert "± 12.4 points, 95 % over 3 seeds" in words
+    assert "The model on all data pooled is without privacy, not for release." in words
+
+
+def test_the_page_is_accessible(page):
+    tags = page.tags
+    assert ("html", {"lang": "en"}) in tags
+    assert all(attributes.get("scope") in ("col", "row") for tag, attributes in tags if tag == "th")
+    figures = [attributes for tag, attributes in tags if tag == "svg"]
+    assert len(figures) == 4
+    assert all(attributes["role"] == "img" and len(attributes["aria-label"]) > 40 for attributes in figures)
+    names = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(names) == len(set(names))
+    headings = [int(tag[1]) for tag, _ in tags if re.fullmatch(r"h[1-6]", tag)]
+    assert headings[0] == 1
+    assert headings.count(1) == 1
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_the_contrast_that_small_print_needs(result, dark):
+    style = render_report(result, summary(result)).split("</style>")[0]
+    blocks = re.findall(r":root \{([^}]*)\}", style)
+    colours = dict(re.findall(r"--([\w-]+): (#\w{6})", blocks[0]))
+    if dark:
+        colours |= dict(re.findall(r"--([\w-]+): (#\w{6})", blocks[1]))
+
+    def light(colour: str) -> float:
+        parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    def contrast(a: str, b: str) -> float:
+        high, low = sorted((light(colours[a]), light(colours[b])), reverse=True)
+        return (high + 0.05) / (low + 0.05)
+
+    # WCAG 2.2: 4.5 for text, 3 for graphics.
+    for text, ground in [
+        ("text", "page"),
+        ("soft", "page"),
+        ("soft", "card"),
+        ("accent", "page"),
+        ("text", "bar"),
+    ]:
+        assert contrast(text, ground) >= 4.5, (text, ground)
+    for graphic in ("c-blue", "c-vermillion", "c-green", "c-purple", "c-orange", "c-sky", "c-grey"):
+        assert contrast(graphic, "page") >= 3, graphic
+
+
+def test_names_from_files_are_escaped(tmp_path):
+    (tmp_path / "budgets.csv").write_text(
+        "party,epsilon,delta\n" + "".join(f"<b>h{i}</b> & co,{2 + i % 2},1e-5\n" for i in range(40))
+    )
+    run = stored_run(tmp_path, budgets=str(tmp_path / "budgets.csv"))
+    html = render_report(run, summary(run))
+    assert "<b>" not in html
+    assert "&lt;b&gt;h0&lt;/b&gt; &amp; co" in html
+
+
+def test_the_command_of_a_report_repeats_its_settings():
+    settings = experiment(
+        parties=12,
+        dataset="my data.csv",
+        seeds=(0, 1, 2, 7),
+        baselines=False,
+        sigma=3.5,
+        delta=1e-6,
+        budgets="lognormal:2,0.5",
+        unit="party",
+        threshold=-1.0,
+    )
+    found = []
+    reader = click.command()(settings_flags(lambda **flags: found.append(settings_from(flags))))
+    words = shlex.split(command(settings))
+    assert words[:2] == ["conclave-simulate", "run"]
+    reader.main(words[2:], standalone_mode=False)
+    assert found == [settings]
+
+
+def test_the_configuration_of_a_report_is_the_one_of_the_run(result, tmp_path):
+    figures = write_results(result, tmp_path)
+    html = write_report(result, figures, tmp_path).read_text(encoding="utf-8")
+    assert read_config(tmp_path / "config.toml") == result.settings
+    words = Page(html).words
+    for line in (tmp_path / "config.toml").read_text().splitlines():
+        assert " ".join(line.split()) in words
+
+
+def test_numbers_read_as_people_write_them():
+    assert [count(value) for value in (7, 1234.0, 12.25, 337.99999999)] == ["7", "1,234", "12.2", "338"]
+    assert [power_of_ten(value) for value in (1e-5, 3e-6, 0.01)] == ["10⁻⁵", "3·10⁻⁶", "0.01"]
+    assert seeds_text((0, 1, 2, 7, 9, 10)) == "0-2,7,9-10"
+    assert interval(None, seeds=1, points=True) == "one seed: no interval"
+    assert interval(0.0125, seeds=5, points=True) == "±\xa01.2 points, 95 % over 5 seeds"

@@ -1,0 +1,97 @@
+"""What follows from private votes and records, and not from released labels, is marked wherever it stands."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from simulations.pipeline import RunResult
+from simulations.plots.figures import drawings
+from simulations.plots.style import svg_text
+from simulations.report.compare import compare_runs
+from simulations.report.page import render_report
+from simulations.report.terminal import print_summary
+from simulations.results.files import MARK, NOT_FOR_RELEASE, summary, write_results
+from tests.harness.stored_runs import stored_run, with_students
+from tests.system.docs.test_reference import keys
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory) -> tuple[RunResult, RunResult]:
+    """A run, and one that released the very same labels from other votes, teachers and records."""
+    folders = (tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other"))
+    one = with_students(stored_run(folders[0], seeds=(0, 1)), [0.8, 0.85])
+    other = stored_run(folders[1], seeds=(0, 1), sigma=3.0, threshold=10.0)
+    votes = one.source.stored.votes
+    assert votes is not None
+    accuracy = other.teacher_accuracy * 0.9
+    released_alike = dataclasses.replace(
+        one,
+        source=dataclasses.replace(one.source, stored=dataclasses.replace(one.source.stored, votes=votes[::-1])),
+        teacher_accuracy=accuracy,
+        plurality_accuracy=0.5,
+        baselines=dataclasses.replace(
+            other.baselines,
+            non_private=0.7,
+            single_party_mean=float(accuracy.mean()),
+            uniform_label_accuracy=0.4,
+            uniform_student=0.3,
+        ),
+    )
+    return one, released_alike
+
+
+def values(document: object, name: str = "") -> dict[str, object]:
+    """The leaves of a JSON value by name, lists as a whole."""
+    if not isinstance(document, dict):
+        return {name: document}
+    return {k: v for key, inner in document.items() for k, v in values(inner, f"{name}.{key}".lstrip(".")).items()}
+
+
+def test_the_summary_lists_every_figure_that_other_votes_would_change_though_labels_are_the_same(alike):
+    one, other = (values(summary(result)) for result in alike)
+    assert set(one) == set(other)
+    assert {name for name in one if one[name] != other[name]} == set(NOT_FOR_RELEASE)
+    assert one["not_for_release"] == list(NOT_FOR_RELEASE)
+    assert set(NOT_FOR_RELEASE) <= keys(summary(alike[0]))
+
+
+def test_every_such_column_and_no_other_begins_with_the_mark(alike, tmp_path):
+    tables = []
+    for number, result in enumerate(alike):
+        write_results(result, tmp_path / str(number))
+        tables.append(list(csv.DictReader(io.StringIO((tmp_path / str(number) / "parties.csv").read_text()))))
+    columns = set(tables[0][0])
+    changed = {name for name in columns if [r[name] for r in tables[0]] != [r[name] for r in tables[1]]}
+    assert changed == {name for name in columns if name.startswith(MARK)} == {"not for release: teacher_accuracy"}
+    assert pq.read_table(tmp_path / "0" / "queries.parquet") == pq.read_table(tmp_path / "1" / "queries.parquet")
+    names = {figure.name: figure.difference for figure in compare_runs(tmp_path / "0", tmp_path / "1").figures}
+    assert {name for name, difference in names.items() if difference} == {n for n in names if n.startswith(MARK)}
+
+
+def test_every_such_figure_says_so_in_a_title(alike):
+    for one, other in zip(*(drawings(result, summary(result)) for result in alike), strict=True):
+        titles = " ".join(axes.get_title(loc="left") for axes in one.figure.axes)
+        assert ("not for release" in titles.lower()) == (svg_text(one.figure) != svg_text(other.figure)), titles
+
+
+def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, capsys):
+    printed = []
+    for result in alike:
+        print_summary(json.loads(json.dumps(summary(result))), tmp_path)
+        printed.append(capsys.readouterr().out.splitlines())
+    changed = [one for one, other in zip(*printed, strict=True) if one != other]
+    assert changed
+    assert all(line.startswith(f"{MARK}mean teacher") for line in changed)
+
+
+def test_every_such_row_of_the_report_says_so(alike):
+    pages = [render_report(result, summary(result)).splitlines() for result in alike]
+    table = "\n".join(pages[0])
+    for name in ("Minimum budget for all", "A single party alone, mean", "Plurality of all votes", "One model on all"):
+        row = table[table.index(f'<tr><th scope="row">{name}') :]
+        assert "not for release" in row[: row.index("</tr>")]
+    assert '<th scope="col">Not for release: teacher is right</th>' in table

@@ -1,0 +1,137 @@
+"""Every mechanism and every individualization as a person runs it, on digits; and what is refused with stored votes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from simulations.command import run_command
+from tests.harness.studies import make_votes
+
+DIGITS = [
+    "--dataset", "digits", "--parties", "12", "--student", "random_forest", "--no-baselines", "--quiet", "--json",
+    "--engine", "in_process", "--workers", "1",
+]  # fmt: skip
+NOISE = ["--sigma", "3", "--sigma-threshold", "6", "--threshold", "6"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Teachers are trained once for all runs with the same shards."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(cache, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(cache))
+
+    def call(*flags):
+        assert run_command(["run", *DIGITS, "--out", "out", *flags]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def within_budgets(summary):
+    for group in summary["groups"]:
+        assert group["epsilon_spent"] <= group["epsilon_guaranteed"] <= group["budget"]
+        assert 0 < group["share_of_budget_used"] <= 1
+    return summary
+
+
+@pytest.mark.parametrize("mechanism", ["gnmax", "lnmax"])
+def test_a_mechanism_without_a_threshold_answers_whatever_is_asked(run, mechanism):
+    noise = ["--sigma", "3"] if mechanism == "gnmax" else ["--gamma", "0.4"]
+    summary = within_budgets(run("--mechanism", mechanism, *noise, "--budgets", "4:0.5,8:0.5"))
+    assert summary["asked"] == summary["answered"] > 0
+    assert summary["label_accuracy"] > 0.5
+    assert summary["accounting"] == ("worst_case_laplace" if mechanism == "lnmax" else "worst_case_label_only")
+
+
+def test_lnmax_is_analysed_by_the_moments_accountant(run, tmp_path):
+    summary = run("--mechanism", "lnmax", "--gamma", "0.4", "--budgets", "8", "--accountant", "moments2017")
+    assert summary["accountant"] == "laplace"
+    findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
+    figures = [party["moments2017"] for party in findings["parties"]]
+    assert len(figures) == 12
+    assert all(figure > 0 for figure in figures)
+
+
+def test_interactive_gnmax_has_two_rounds_and_reinforces_what_the_student_is_sure_of(run, tmp_path):
+    summary = within_budgets(
+        run(
+            "--mechanism", "interactive_gnmax", *NOISE, "--interactive-threshold", "4", "--reinforce-confidence", "0.3",
+            "--round-one", "4", "--budgets", "8", "--accountant", "papernot2018,exact",
+        )
+    )  # fmt: skip
+    assert summary["mechanism"]["round_one"] == 4
+    assert summary["asked"] > 4
+    assert summary["reinforced"] > 0
+    assert summary["live_checked"]
+    findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
+    for party in findings["parties"]:
+        assert 0 < party["exact"] < party["epsilon_guaranteed"]
+
+
+@pytest.mark.parametrize("how", ["vanishing", "secret-vanishing"])
+def test_small_budgets_take_part_less_often(run, how):
+    summary = within_budgets(run("--individualization", how, *NOISE, "--budgets", "4:0.5,10:0.5"))
+    assert summary["individualization"] == how
+    assert summary["participation"] == ("periodic" if how == "vanishing" else "secret")
+    rates = {group["budget"]: group["rate"] for group in summary["groups"]}
+    assert rates[4.0] < rates[10.0] == 1
+    weights = {group["weight"] for group in summary["groups"]}
+    assert len(weights) == 1
+    assert weights.pop() > 1
+
+
+def test_upsampling_pools_all_data_and_says_so(run, tmp_path):
+    summary = within_budgets(run("--individualization", "upsampling", *NOISE, "--budgets", "4:0.5,8:0.5"))
+    assert summary["pooled_teachers"] == 18
+    assert [group["weight"] for group in summary["groups"]] == [1.0, 2.0]
+    assert not summary["live_checked"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "simulation only" in page
+
+
+def test_privacy_groups_give_every_party_a_seat_for_each_budget(run):
+    summary = within_budgets(run("--privacy-groups", *NOISE, "--budgets", "4:0.5,8:0.5", "--private-size", "600"))
+    assert summary["parties"] == 24
+    assert summary["live_checked"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--individualization", "upsampling"], "not with stored votes"),
+        (["--mechanism", "interactive_gnmax"], "not with stored votes"),
+        (["--accountant", "bayesian"], "trains teachers again"),
+        (["--accountant", "moments2017"], "allowed: lnmax"),
+        (["--privacy-groups"], "no effect with --votes"),
+        (["--individualization", "vanishing", "--weights", "uniform"], "allowed: with individualization 'weighting'"),
+        (["--retrainings", "1"], "retrainings is 1"),
+        (["--gamma", "1"], "gamma"),
+        (["--reinforce-confidence", "2"], "reinforce_confidence is 2.0"),
+    ],
+)
+def test_what_stored_votes_cannot_do_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, flags, reason
+):
+    votes, _ = make_votes(20, 60)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    np.save("votes.npy", votes[:, 0])
+    code = run_command(["run", "--votes", "votes.npy", "--votes-kind", "ids", "--quiet", "--out", "out", *flags])
+    assert code == 2
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_table_of_accountants_is_printed_and_given_as_json(capsys):
+    assert run_command(["accountants"]) == 0
+    assert "papernot2018" in capsys.readouterr().out
+    assert run_command(["accountants", "--json"]) == 0
+    table = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert table["label_only"]["publishable"]
+    assert not table["exact"]["publishable"]

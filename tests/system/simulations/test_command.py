@@ -1,0 +1,391 @@
+"""The command line as a person uses it: exit codes, refusals before anything is spent, resuming, JSON."""
+
+import json
+import tomllib
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from protocols.errors import EngineFailed, InvalidInput, StorageFailed
+from protocols.mechanisms import MECHANISMS
+from simulations.command import run_command
+from simulations.setup.budgets import parse_budgets
+from tests.harness.studies import make_votes
+
+VOTES, TRUTH = make_votes(60, 400)
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Stored votes and labels in the working folder, and a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    np.save("votes.npy", VOTES[:, 0])
+    np.save("truth.npy", TRUTH)
+    return ["--votes", "votes.npy", "--votes-kind", "ids", "--labels", "truth.npy", "--quiet"]
+
+
+def run(*arguments) -> int:
+    return run_command([str(a) for a in arguments])
+
+
+def test_a_replay_writes_everything_that_a_run_promises(stored, tmp_path, capsys):
+    assert run("run", *stored, "--budgets", "1:0.5,3:0.5", "--seeds", "0-2", "--out", "out", "--json") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["parties"], summary["queries"]) == (60, 400)
+    assert summary["accounting"] == "worst_case_label_only"
+    assert (summary["unit"], summary["view"], summary["adjacency"]) == ("record", "label", "replace-one")
+    assert [group["budget"] for group in summary["groups"]] == [1.0, 3.0]
+    for group in summary["groups"]:
+        assert group["epsilon_spent"] <= group["epsilon_guaranteed"] <= group["budget"]
+        assert 0.9 < group["share_of_budget_used"] <= 1
+    assert summary["live_checked"]
+    assert summary["exhausted_first"]
+    table = pq.read_table(tmp_path / "out" / "queries.parquet").to_pydict()
+    first = np.array(table["seed"]) == 0
+    labels = np.array(table["label"])[first]
+    assert (labels >= 0).sum() == summary["seeds"][0]["answered"]
+    assert np.array_equal(np.array(table["answered"])[first], labels >= 0)
+    lines = (tmp_path / "out" / "parties.csv").read_text().splitlines()
+    assert len(lines) == 61
+    assert {"config.toml", "env.json", "report.html", "figures"} <= {p.name for p in (tmp_path / "out").iterdir()}
+    assert tomllib.loads((tmp_path / "out" / "config.toml").read_text())["budgets"] == "1:0.5,3:0.5"
+    assert not [p for p in (tmp_path / "out").rglob("*") if p.name.startswith(".")]
+
+
+def test_the_run_sub_command_is_the_default_and_config_toml_repeats_a_run(stored, tmp_path, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(*stored, "--budgets", "2", "--out", "b", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert run(*stored, "--budgets", "2", "--out", "a") == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert run(*stored, "--budgets", "2", "--out", "a", "--resume", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert run(*stored, "--budgets", "3", "--out", "a", "--resume") == 2
+    assert "started with budgets = '2', not '3'" in capsys.readouterr().err
+    assert run(*stored, "--resume") == 2
+    assert run("--resume", "--out", "absent", "--quiet") == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--budgets", "-1"], 2, "epsilon is -1.0; allowed: finite and > 0"),
+        (["--budgets", "nan"], 2, "epsilon is nan"),
+        (["--budgets", "inf"], 2, "epsilon is inf"),
+        (["--delta", "0"], 2, "delta is 0.0; allowed: greater than 0"),
+        (["--delta", "1"], 2, "delta is 1.0; allowed: less than 1"),
+        (["--sigma", "0"], 2, "sigma is 0.0; allowed: greater than 0"),
+        (["--sigma", "nan"], 2, "sigma is nan"),
+        (["--threshold", "61"], 2, "threshold is 61; allowed: at most the total weight, 60 votes"),
+        (["--threshold", "nan"], 2, "threshold is nan"),
+        (["--classes", "5"], 2, "allowed: class ids in [0, 4]"),
+        (["--parties", "59"], 2, "--parties is 59"),
+        (["--queries", "401"], 2, "queries is 401; allowed: at most the 400"),
+        (["--labels", "votes.npy"], 2, "one dimension"),
+        (["--unit", "site"], 2, "'record'"),
+        (["--view", "clear"], 2, "'label'"),
+        (["--mechanism", "max"], 2, "'gnmax'"),
+        (["--weights", "vanishing"], 2, "'uniform'"),
+        (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
+        (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
+        (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
+        (["--mechanism", "gnmax", "--threshold", "3"], 2, "gnmax has no use for it"),
+        (["--seeds", "3-1"], 2, "seeds are '3-1'"),
+        (["--seeds", "0,0"], 2, "each seed once"),
+        (["--workers", "0"], 2, "workers is 0; allowed: at least 1"),
+        (["--quorum", "61"], 2, "quorum is 61; allowed: at most the 60 parties"),
+        (["--dropout", "1"], 2, "dropout is 1.0; allowed: less than 1"),
+        (["--votes", "absent.npy"], 3, "absent.npy does not exist"),
+        (["--votes", "broken.npy"], 4, "is no array of numbers"),
+        (["--budgets", "1", "--sigma", "0.5"], 5, "affords no query"),
+        (["--surprise"], 2, "--surprise"),
+    ],
+)
+def test_bad_input_is_one_clear_error_and_leaves_nothing_behind(stored, tmp_path, capsys, flags, code, reason):
+    (tmp_path / "broken.npy").write_bytes(b"\x93NUMPY broken")
+    assert run(*stored, "--out", "out", *flags) == code
+    captured = capsys.readouterr()
+    assert reason in captured.err
+    assert "Traceback" not in captured.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "reason"),
+    [
+        (["--dataset", "cifar"], 2, "allowed: glyphs, digits"),
+        (["--teacher", "oracle"], 2, "allowed: cnn, mlp"),
+        (["--student", "oracle"], 2, "or none to stop after the labels"),
+        (["--engine", "slurm"], 2, "allowed: flower, in_process"),
+        (["--partition", "dirichlet:-1"], 2, "dirichlet"),
+        (["--parties", "0"], 2, "parties is 0"),
+        (["--parties", "3000"], 2, "3000"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], 3, "mnist"),
+    ],
+)
+def test_unknown_names_list_the_known_before_anything_is_trained(tmp_path, monkeypatch, capsys, flags, code, reason):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "20", "--budgets", "8", *flags]
+    assert run(*flags, "--quiet", "--out", "out") == code
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "cache" / "teachers").exists()
+
+
+def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
+    flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]
+    assert run("plan", *flags, "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert run(*flags, "--dry-run", "--json", "--out", "out") == 0
+    assert json.loads(capsys.readouterr().out) == plan
+    poor, rich = plan["groups"]
+    assert plan["answers_if_all_answered"] == poor["answers_all"] < rich["answers_all"]
+    assert poor["epsilon_guaranteed"] == pytest.approx(1, rel=1e-6)
+    assert not (tmp_path / "out").exists()
+    assert run("plan", *flags) == 0
+    text = capsys.readouterr().out
+    assert str(poor["answers_all"]) in text
+    assert "worst_case_label_only" in text
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
+    noise, hint = ("gamma 0.295 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    assert run("plan", *flags, "--budgets", "3") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
+    error = capsys.readouterr().err
+    assert f"affords no query at {noise}" in error
+    assert hint in error
+    assert not (tmp_path / "cache" / "teachers").exists()
+
+
+def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_labels(stored, tmp_path, capsys):
+    flags = [one for one in stored if one != "--quiet"]
+    assert run(*flags, "--budgets", "2", "--view", "histogram", "--out", "out") == 0
+    captured = capsys.readouterr()
+    printed = " ".join(captured.out.split())
+    for words in (
+        "confident_gnmax",
+        "worst_case_gaussian",
+        "unit record",
+        "view histogram",
+        "replace-one",
+        "delta 1e-05",
+        "level clear",
+    ):
+        assert words in printed
+    answered = json.loads((tmp_path / "out" / "summary.json").read_text())["answered"]
+    assert f"{answered} labels released" in captured.err
+    assert f"{answered}.0 labels" not in captured.err
+    assert run("plan", *stored, "--budgets", "2", "--view", "histogram") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "None" not in printed
+    assert "level clear" in printed
+    assert run("plan", *stored, "--budgets", "2", "--confidentiality", "two_server") == 0
+    assert "level two_server, noise in 1/64 votes" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
+    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
+    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
+    assert "no label at all" in capsys.readouterr().err
+
+
+def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored, "--out", "out", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 8
+    best = {(row["weights"], row["budgets"]): row["answered"] for row in rows if row["sigma"] == 10.0}
+    assert best["exhaustive", "1:0.5,3:0.5"] > best["uniform", "1:0.5,3:0.5"]
+    assert best["exhaustive", "2.0"] == best["uniform", "2.0"] > 0
+    assert all(row["answered"] == 0 and row["note"] for row in rows if row["sigma"] == 0.5)
+    assert (tmp_path / "out" / "sweep.csv").read_text().count("\n") == 9
+    assert list((tmp_path / "out" / "figures").glob("sweep.*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[base]\nparties = 3\n", "allowed: [base] and [grid]"),
+        ("[grid]\nsigma = 3\n", "a list of at least one value"),
+        ("[grid]\nsigma = []\n", "a list of at least one value"),
+        ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
+        ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
+        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact is about private votes"),
+        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings is about private"),
+        ("[grid\n", "is not TOML"),
+    ],
+)
+def test_a_sweep_file_that_is_wrong_is_refused(stored, tmp_path, capsys, text, reason):
+    (tmp_path / "sweep.toml").write_text(text)
+    assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(stored, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a") == 0
+    assert run(*stored, "--budgets", "3", "--out", "b") == 0
+    capsys.readouterr()
+    assert run("compare", "a", "b") == 0
+    assert "budgets" in capsys.readouterr().out
+    assert run("compare", "a", "b", "--json") == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+    assert run("compare", "a", "absent") == 2
+
+
+def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsys):
+    budgets = tmp_path / "budgets.csv"
+    lines = [f"hospital {i},{2 + i % 2},1e-5" for i in range(60)]
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]))
+    flags = [*stored, "--budgets", "budgets.csv", "--out", "out"]
+    assert run(*flags) == 0
+    assert run(*flags, "--resume") == 0
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]).replace(",3,", ",2,"))
+    assert run(*flags, "--resume") == 2
+    assert "another study" in capsys.readouterr().err
+    budgets.write_text("\n".join(["party,epsilon,delta", *lines]))
+    np.save("votes.npy", VOTES[:, 0, ::-1])
+    assert run(*flags, "--resume") == 2
+    assert "another data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--student", "cnn"], ["--dataset", "digits"], ["--teacher", "mlp"]])
+def test_flags_that_stored_votes_make_idle_are_refused(stored, capsys, flags):
+    assert run(*stored, *flags, "--budgets", "2") == 2
+    assert "has no effect with --votes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "reason"),
+    [
+        ("run", ["--retrainings", "4"], "--retrainings has no effect without --accountant bayesian"),
+        ("run", ["--retrainings", "4", "--accountant", "exact"], "--retrainings has no effect"),
+        ("plan", ["--retrainings", "4"], "--retrainings has no effect"),
+        ("plan", ["--accountant", "papernot2018"], "analyses votes, and a plan has none; allowed: one that charges"),
+        ("plan", ["--accountant", "gaussian,exact"], "'exact' analyses votes"),
+        ("plan", ["--optimise", "--classes", "3", "--accuracy", "0.8", "--accountant", "exact"], "'exact' analyses"),
+    ],
+)
+def test_flags_of_analyses_without_effect_are_refused(tmp_path, monkeypatch, capsys, command, flags, reason):
+    monkeypatch.chdir(tmp_path)
+    given = ["--dataset", "digits", "--engine", "in_process", "--parties", "20", "--budgets", "8", "--quiet"]
+    given = ["--parties", "20", "--budgets", "8", "--quiet"] if "--optimise" in flags else given
+    assert run(command, *given, *flags) == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--student", "cnn"], "student is 'cnn', which needs images"),
+        (["--teacher", "cnn"], "teacher is 'cnn', which needs images"),
+        (["--labels", "truth.npy"], "only with stored votes"),
+    ],
+)
+def test_a_table_is_refused_to_models_of_images_before_anything_is_written(
+    tmp_path, monkeypatch, capsys, flags, reason
+):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", *flags]
+    assert run(*flags, "--quiet", "--out", "out", "--cache-dir", "cache") == 2
+    assert reason in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_path, monkeypatch, capsys):
+    """The whole of a small run on real data (no file), twice: the second finds its cache in pieces."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", "--quiet"]
+    flags += ["--cache-dir", "cache", "--json", "--workers", "2"]
+    assert run(*flags, "--out", "a") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["student"] == "mlp"
+    assert first["answered"] > 0
+    assert first["student_accuracy"] > 0.6
+    for path in [*tmp_path.glob("cache/votes/*.npy"), *tmp_path.glob("cache/teachers/*/private_inputs.npy")]:
+        path.write_bytes(path.read_bytes()[:100])
+    for path in tmp_path.glob("cache/students/*.json"):
+        path.write_text('{"accuracy": 7}')
+    assert run(*flags, "--out", "b") == 0
+    assert json.loads(capsys.readouterr().out) == first
+    # A damaged teacher is named and removed, and the next run trains it again.
+    teacher = sorted(tmp_path.glob("cache/teachers/*/teacher-3-0*"))[0]
+    teacher.write_bytes(b"broken")
+    for path in tmp_path.glob("cache/votes/*.npy"):
+        path.unlink()
+    assert run(*flags, "--out", "c") == 4
+    assert "run the command again" in capsys.readouterr().err
+    assert run(*flags, "--out", "d") == 0
+    assert json.loads(capsys.readouterr().out) == first
+
+
+def test_a_cache_that_cannot_be_used_is_a_storage_fault(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", "--quiet"]
+    assert run(*flags, "--cache-dir", "file", "--out", "a") == 6
+    assert "choose another --cache-dir" in capsys.readouterr().err
+
+
+def test_real_hospitals_keep_their_names_and_their_own_budgets(tmp_path):
+    """by-site: a budgets file is matched by name, in any order, and must name every site."""
+    names = ("cleveland", "hungarian", "switzerland", "va")
+    path = tmp_path / "budgets.csv"
+    path.write_text("party,epsilon,delta\nva,4,1e-5\ncleveland,1,1e-5\nswitzerland,3,1e-6\nhungarian,2,1e-5\n")
+    budgets = parse_budgets(str(path), parties=4, delta=1e-5, seed=0, names=names)
+    assert budgets.names == names
+    assert budgets.epsilon.tolist() == [1, 2, 3, 4]
+    assert budgets.delta.tolist() == [1e-5, 1e-5, 1e-6, 1e-5]
+    with pytest.raises(InvalidInput, match="does not name 'boston'"):
+        parse_budgets(str(path), parties=4, delta=1e-5, seed=0, names=("boston", *names[1:]))
+
+
+def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch, capsys):
+    def raising(error):
+        def fail(*arguments, **keywords):
+            raise error
+
+        return fail
+
+    monkeypatch.setattr("simulations.command.run", raising(StorageFailed("the disk is full")))
+    assert run(*stored, "--out", "a") == 6
+    monkeypatch.setattr("simulations.command.run", raising(EngineFailed("a worker died")))
+    assert run(*stored, "--out", "b") == 7
+    monkeypatch.setattr("simulations.command.run", raising(KeyboardInterrupt()))
+    assert run(*stored, "--out", "c") == 130
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_help_has_examples_and_exit_codes(capsys):
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    assert "conclave-simulate --parties 250" in text
+    assert "Exit codes" in text
+    for example in ("conclave-simulate audit", "conclave-simulate accountants", "plan --optimise"):
+        assert example in text
+    assert "--resume" not in text
+    for command in ("run", "plan", "sweep", "compare", "audit", "accountants"):
+        assert run(command, "--help") == 0
+        text = capsys.readouterr().out
+        assert "--json" in text
+        # Only a run has a folder to go on in.
+        assert ("--resume" in text) == (command == "run")

@@ -1,0 +1,53 @@
+"""The pool that a hospital was sent: it must be the study's, and nothing else may then be asked."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from party.data.pool import check_batch, keep_pool, read_pool
+from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.study.queries import QueryBatch
+from tests.harness.studies import deployed_study, pool_of
+
+TERMS = deployed_study(3, pool=20, features=4).terms
+POOL = pool_of(20, 4)
+
+
+def test_the_studys_pool_is_kept_and_read_back(tmp_path):
+    np.save(tmp_path / "given.npy", POOL.astype(np.float64))
+    keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", TERMS)
+    np.testing.assert_array_equal(read_pool(tmp_path / "pool.npy", TERMS), POOL)
+
+
+@pytest.mark.parametrize(
+    "other", [POOL[:19], POOL[::-1], POOL.astype(np.float16), POOL + 1e-3, np.array(["text"]), POOL.T]
+)
+def test_another_pool_is_refused_and_nothing_is_kept(tmp_path, other):
+    np.save(tmp_path / "given.npy", other)
+    with pytest.raises(InvalidInput, match="allowed"):
+        keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", TERMS)
+    assert not (tmp_path / "pool.npy").exists()
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_as_a_pool(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("pool") / "pool.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + data)
+    with pytest.raises(InvalidInput, match="allowed"):
+        read_pool(path, TERMS)
+
+
+def test_a_pool_that_is_absent_is_named(tmp_path):
+    with pytest.raises(DataUnavailable, match="does not exist"):
+        read_pool(tmp_path / "none.npy", TERMS)
+
+
+def test_a_query_that_is_not_the_pools_at_its_position_is_refused():
+    ids = np.array([2, 5])
+    check_batch(QueryBatch(0, ids, POOL[ids]), POOL)
+    altered = POOL[ids].copy()
+    altered[1, 3] += 1e-6
+    for batch in (QueryBatch(0, ids, altered), QueryBatch(0, ids, POOL[[5, 2]]), QueryBatch(0, ids + 15, POOL[ids])):
+        with pytest.raises(Refused, match="other_pool"):
+            check_batch(batch, POOL)

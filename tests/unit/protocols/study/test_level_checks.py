@@ -1,0 +1,57 @@
+"""What a level cannot carry is refused when the study is made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocols.errors import InvalidInput
+from tests.harness.levels import lattice_study, secure_sum, two_server
+
+
+def test_privacy_groups_are_refused_where_colluders_are_counted_in_parties():
+    study = lattice_study(secure_sum())
+    roster = tuple(replace(seat, party=f"a/{number}") for number, seat in enumerate(study.roster))
+    with pytest.raises(InvalidInput, match="privacy group"):
+        replace(study, roster=roster)
+
+
+def test_secret_coins_need_abstentions_that_nobody_sees():
+    rates = [0.5] * 6
+    with pytest.raises(InvalidInput, match="would show the coin"):
+        lattice_study(two_server(abstention=False), participation="secret", rates=rates)
+    assert lattice_study(two_server(abstention=True), participation="secret", rates=rates).lattice is not None
+
+
+@pytest.mark.parametrize(
+    ("level", "more", "message"),
+    [
+        (two_server(), {"classes": 20_000, "sigma": 200.0}, "at most 10000"),
+        (two_server(), {"queries": 2_000_000, "batch_limit": 2_000_000}, "smaller batch_limit"),
+        (replace(two_server(), sealing_key="00" * 32), {}, "no usable X25519 key"),
+        (replace(two_server(), guardian="p3"), {}, "another organisation"),
+        (secure_sum(), {"queries": 2**25, "batch_limit": 2**25}, "counts in a batch"),
+        (secure_sum(colluders=5), {}, "below the quorum"),
+    ],
+)
+def test_a_study_that_its_level_cannot_carry_is_refused(level, more, message):
+    with pytest.raises(InvalidInput, match=message):
+        lattice_study(level, **more)
+
+
+def test_a_ring_that_is_too_small_is_refused_in_the_words_of_the_file():
+    with pytest.raises(InvalidInput, match=r"sigma = \S+, .*units = 64 .* all weights together 6 votes"):
+        lattice_study(two_server(), sigma=1e6)
+
+
+def test_a_seat_without_a_key_is_refused_where_parties_sign():
+    level = secure_sum()
+    first, second, *others = level.seat_keys
+    for keys, message in (
+        (("", second, *others), "signing_key of 'p0'"),
+        ((second, second, *others), "signing_key of 'p1' is that of 'p0' too"),
+        ((first, second), "2 keys of seats"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            lattice_study(replace(level, seat_keys=keys))

@@ -1,0 +1,133 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from protocols.errors import InvalidInput
+from protocols.study.file import read_study, write_study
+from protocols.study.study import Seat, votes_per_unit
+from tests.harness.studies import make_study
+
+STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
+
+
+def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(write_study(STUDY))
+    again = read_study(path)
+    assert again == STUDY
+    assert again.digest == STUDY.digest
+    plain = make_study([1.0], mechanism="gnmax", threshold=None, sigma_threshold=None)
+    path.write_text(write_study(plain))
+    assert read_study(path) == plain
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"sigma": 41.0},
+        {"unit": "record"},
+        {"query_limit": 999},
+        {"quorum": 2},
+        {"roster": STUDY.roster[::-1]},
+        {"roster": (dataclasses.replace(STUDY.roster[0], epsilon=1.5), STUDY.roster[1])},
+    ],
+)
+def test_the_digest_changes_with_every_term(change):
+    assert dataclasses.replace(STUDY, **change).digest != STUDY.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"classes": 1}, "classes is 1; allowed: 2 to"),
+        ({"roster": ()}, "roster is empty"),
+        ({"roster": (STUDY.roster[0], STUDY.roster[0])}, "'p0' is on the roster twice"),
+        ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=0.0, rate=1.0),)}, "multiples of 1/1048576, > 0"),
+        (
+            {"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1 / 3, rate=1.0),)},
+            "multiples of 1/1048576, > 0",
+        ),
+        ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=float("nan"), rate=1.0),)}, "multiples of"),
+        ({"threshold": 7.0}, "threshold is 7; allowed: at most the total weight, 6"),
+        ({"quorum": 3}, "quorum is 3; allowed: at most the 2 parties"),
+        ({"unit": "patient"}, "allowed: record, party"),
+        ({"view": "clear"}, "allowed: label, histogram"),
+        ({"view": "histogram", "sigma_threshold": None}, "does not hold for view"),
+        ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
+        ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote a unit"),
+        ({"round_one": 10}, "none for confident_gnmax"),
+        (
+            {"mechanism_name": "interactive_gnmax", "interactive_threshold": 1.0, "reinforce_confidence": 0.9},
+            "round_one is None",
+        ),
+        (
+            {
+                "mechanism_name": "interactive_gnmax",
+                "interactive_threshold": 1.0,
+                "reinforce_confidence": 1.1,
+                "round_one": 10,
+            },
+            r"reinforce_confidence is 1.1; allowed: in \(0, 1\]",
+        ),
+        ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=0.5),)}, "allowed: 1 where"),
+        (
+            {
+                "participation_name": "periodic",
+                "roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=0.3),),
+            },
+            "multiples of 1/1048576 in",
+        ),
+        (
+            {"unit": "party", "roster": (Seat(party="a/1", epsilon=1.0, delta=1e-5, weight=1.0, rate=1.0),)},
+            "privacy group",
+        ),
+        ({"pooled_teachers": 3, "unit": "party"}, "pooled_teachers goes with"),
+        ({"pooled_teachers": 0}, "pooled_teachers is 0; allowed"),
+        ({"answer_rate": 1.5}, r"allowed: in \[0, 1\]"),
+        ({"mechanism_name": "max"}, "allowed: gnmax, confident_gnmax"),
+        ({"stop": "later"}, "allowed: first-exhausted"),
+    ],
+)
+def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
+    roster = change.get("roster")
+    quorum = {"quorum": 1} if roster is not None else {}
+    with pytest.raises(InvalidInput, match=reason):
+        dataclasses.replace(STUDY, **{**quorum, "threshold": 0.5, **change})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("sigma = 40.0", "", "sigma is missing"),
+        ("sigma = 40.0", 'sigma = "40"', "sigma is '40'; allowed: float"),
+        ("sigma = 40.0", "sigma = true", "sigma is True"),
+        ("classes = 10", "classes = 10.0", "classes is 10.0; allowed: int"),
+        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "unknown key 'surprise'"),
+        ("sigma = 40.0", "sigma = ", "is not TOML"),
+        ('party = "p1"', "", "key 'party' is missing"),
+    ],
+)
+def test_a_study_file_that_is_wrong_names_the_key(tmp_path, old, new, reason):
+    path = tmp_path / "study.toml"
+    path.write_text(write_study(STUDY).replace(old, new))
+    with pytest.raises(InvalidInput, match=reason):
+        read_study(path)
+    with pytest.raises(InvalidInput, match="does not exist"):
+        read_study(tmp_path / "absent.toml")
+
+
+def test_whole_numbers_are_accepted_where_a_float_is_meant(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(write_study(STUDY).replace("sigma = 40.0", "sigma = 40"))
+    assert read_study(path) == STUDY
+
+
+def test_a_party_unit_moves_all_of_its_teachers_votes():
+    assert STUDY.votes_per_unit == 3
+    np.testing.assert_allclose(
+        STUDY.budgets.answer / dataclasses.replace(STUDY, unit="record").budgets.answer > 1, True
+    )
+    with pytest.raises(InvalidInput, match="allowed: record, party"):
+        votes_per_unit("site", teachers=1)

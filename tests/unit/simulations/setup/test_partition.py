@@ -1,0 +1,190 @@
+"""Partitions: disjoint, covering, patients whole, deterministic, for any number of parties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.errors import InvalidInput
+from simulations.datasets.dataset import Dataset
+from simulations.setup.partition import Partition, parse_partition, partition, teacher_shards
+
+WITHOUT_SITES = ("iid", "dirichlet:0.01", "dirichlet:1", "dirichlet:1000", "size-skew:0", "size-skew:2")
+
+
+def _dataset(labels, classes=4, sites=None, patients=None):
+    labels = np.asarray(labels, dtype=np.int64)
+    one = np.zeros((1, 2), dtype=np.float32)
+    return Dataset(
+        name="toy",
+        kind="table",
+        class_names=tuple("abcdefghijkl"[:classes]),
+        private_inputs=np.zeros((len(labels), 2), dtype=np.float32),
+        private_labels=labels,
+        public_inputs=one,
+        public_labels=np.zeros(1, dtype=np.int64),
+        test_inputs=one,
+        test_labels=np.zeros(1, dtype=np.int64),
+        private_sites=None if sites is None else np.asarray(sites, dtype=np.int64),
+        private_patients=None if patients is None else np.asarray(patients, dtype=np.int64),
+    )
+
+
+@st.composite
+def _worlds(draw):
+    count = draw(st.integers(1, 60))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, draw(st.integers(1, 4)), count)
+    patients = rng.integers(0, draw(st.integers(1, 30)), count) if draw(st.booleans()) else None
+    sites = rng.integers(0, draw(st.integers(1, 8)), count)
+    if patients is not None:  # a patient is at one site, as far as this law is concerned
+        sites = (patients * 7) % 5
+    return _dataset(labels, sites=sites, patients=patients), seed
+
+
+def _check_laws(parts, dataset, parties):
+    assert len(parts) == parties
+    assert all(len(part) and part.dtype == np.int64 and (np.diff(part) > 0).all() for part in parts)
+    together = np.concatenate(parts)
+    assert len(np.unique(together)) == len(together)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(len(dataset.private_labels)))
+    if dataset.private_patients is not None:
+        holders = [np.unique(dataset.private_patients[part]) for part in parts]
+        assert sum(map(len, holders)) == len(np.unique(dataset.private_patients))
+
+
+@settings(max_examples=150, deadline=None)
+@given(world=_worlds(), text=st.sampled_from(WITHOUT_SITES), data=st.data())
+def test_any_scheme_deals_every_record_once_with_patients_whole_and_no_party_empty(world, text, data):
+    dataset, seed = world
+    owners = np.arange(len(dataset.private_labels))
+    units = owners if dataset.private_patients is None else dataset.private_patients
+    most = len(np.unique(units))
+    parties = data.draw(st.integers(1, most))
+    scheme = parse_partition(text)
+    parts = partition(dataset, parties=parties, scheme=scheme, seed=seed)
+    _check_laws(parts, dataset, parties)
+    again = partition(dataset, parties=parties, scheme=scheme, seed=seed)
+    assert all(np.array_equal(one, other) for one, other in zip(parts, again, strict=True))
+    with pytest.raises(InvalidInput, match=f"allowed: 1 to {most}"):
+        partition(dataset, parties=most + 1, scheme=scheme, seed=seed)
+
+
+@settings(max_examples=80, deadline=None)
+@given(world=_worlds(), data=st.data())
+def test_by_site_keeps_sites_whole_for_any_number_of_parties_up_to_the_sites(world, data):
+    dataset, seed = world
+    sites = len(np.unique(dataset.private_sites))
+    parties = data.draw(st.one_of(st.none(), st.integers(1, sites)))
+    parts = partition(dataset, parties=parties, scheme=Partition("by-site"), seed=seed)
+    _check_laws(parts, dataset, parties or sites)
+    held = [np.unique(dataset.private_sites[part]) for part in parts]
+    assert sum(map(len, held)) == sites
+    with pytest.raises(InvalidInput, match=f"allowed: 1 to {sites}, the sites"):
+        partition(dataset, parties=sites + 1, scheme=Partition("by-site"), seed=seed)
+
+
+def test_by_site_without_parties_gives_each_site_its_own_party_in_the_order_of_sites():
+    dataset = _dataset([0, 1, 0, 1, 0], sites=[2, 0, 2, 5, 0])
+    parts = partition(dataset, parties=None, scheme=Partition("by-site"), seed=0)
+    assert [part.tolist() for part in parts] == [[1, 4], [0, 2], [3]]
+
+
+def test_grouped_sites_are_of_balanced_size():
+    dataset = _dataset(np.zeros(1000), sites=np.repeat(np.arange(100), 10))
+    sizes = [len(part) for part in partition(dataset, parties=7, scheme=Partition("by-site"), seed=1)]
+    assert max(sizes) - min(sizes) <= 10
+
+
+def test_iid_parties_differ_by_one_record_and_another_seed_deals_otherwise():
+    dataset = _dataset(np.arange(1003) % 4)
+    parts = partition(dataset, parties=10, scheme=Partition("iid"), seed=0)
+    assert {len(part) for part in parts} == {100, 101}
+    other = partition(dataset, parties=10, scheme=Partition("iid"), seed=1)
+    assert not np.array_equal(parts[0], other[0])
+
+
+def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_parameter():
+    dataset = _dataset(np.arange(20_000) % 10, classes=10)
+    dominance = []
+    for concentration in (0.001, 0.5, 5.0, 1000.0):
+        parts = partition(dataset, parties=100, scheme=Partition("dirichlet", concentration), seed=3)
+        sizes = np.array([len(part) for part in parts])
+        assert sizes.min() > 180
+        assert sizes.max() < 220
+        shares = [np.bincount(dataset.private_labels[part]).max() / len(part) for part in parts]
+        dominance.append(float(np.mean(shares)))
+    assert dominance == sorted(dominance, reverse=True)
+    assert dominance[0] > 0.85  # nearly one class a party
+    assert dominance[-1] < 0.15  # nearly the pool's tenth of each class
+
+
+def test_size_skew_sizes_follow_the_lognormal_and_zero_means_equal():
+    dataset = _dataset(np.zeros(200_000, dtype=np.int64))
+    sizes = [
+        np.array([len(part) for part in partition(dataset, parties=2000, scheme=scheme, seed=0)])
+        for scheme in (Partition("size-skew", 0.0), Partition("size-skew", 0.8))
+    ]
+    assert set(sizes[0]) == {100}
+    # 2,000 draws: the standard error of a deviation of 0.8 is 0.013; the one record that each party is sure
+    # of narrows the logarithms a little more.
+    assert np.log(sizes[1]).std() == pytest.approx(0.8, abs=0.06)
+
+
+def test_ten_thousand_parties_take_about_a_second():
+    dataset = _dataset(np.arange(60_000) % 10, classes=10)
+    for text in WITHOUT_SITES:
+        parts = partition(dataset, parties=10_000, scheme=parse_partition(text), seed=0)
+        _check_laws(parts, dataset, 10_000)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "random", "iid:1", "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:0", "dirichlet:-1"]
+    + ["dirichlet:nan", "dirichlet:inf", "size-skew", "size-skew:-0.1", "size-skew:nan", "by-site:3"],
+)
+def test_an_unknown_scheme_or_parameter_is_refused_with_the_allowed_ones(text):
+    with pytest.raises(InvalidInput, match=r"allowed: iid, dirichlet:A \(A from"):
+        parse_partition(text)
+
+
+def test_a_scheme_without_parties_and_a_data_set_without_sites_are_refused():
+    dataset = _dataset([0, 1])
+    with pytest.raises(InvalidInput, match="allowed: 1 to 2"):
+        partition(dataset, parties=None, scheme=Partition("iid"), seed=0)
+    with pytest.raises(InvalidInput, match="toy has no sites"):
+        partition(dataset, parties=1, scheme=Partition("by-site"), seed=0)
+    with pytest.raises(InvalidInput, match="parties is 0"):
+        partition(dataset, parties=0, scheme=Partition("iid"), seed=0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(world=_worlds(), data=st.data())
+def test_teacher_shards_cover_a_partys_records_once_with_patients_whole(world, data):
+    dataset, seed = world
+    indices = np.flatnonzero(np.arange(len(dataset.private_labels)) % 3 != 1)
+    patients = None if dataset.private_patients is None else dataset.private_patients[indices]
+    most = len(indices) if patients is None else len(np.unique(patients))
+    teachers = data.draw(st.integers(1, most))
+    shards = teacher_shards(indices, patients, teachers, seed)
+    assert len(shards) == teachers
+    assert all(len(shard) for shard in shards)
+    np.testing.assert_array_equal(np.sort(np.concatenate(shards)), indices)
+    if patients is not None:
+        held = [np.unique(dataset.private_patients[shard]) for shard in shards]
+        assert sum(map(len, held)) == most
+    for shard, again in zip(shards, teacher_shards(indices, patients, teachers, seed), strict=True):
+        np.testing.assert_array_equal(shard, again)
+    with pytest.raises(InvalidInput, match=f"allowed: 1 to {most}"):
+        teacher_shards(indices, patients, most + 1, seed)
+
+
+def test_class_shares_of_a_patient_are_those_of_its_first_record():
+    dataset = _dataset([0, 1, 1, 1], patients=[5, 5, 6, 6])
+    parts = partition(replace(dataset), parties=2, scheme=Partition("dirichlet", 0.01), seed=0)
+    assert sorted(part.tolist() for part in parts) == [[0, 1], [2, 3]]
