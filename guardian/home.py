@@ -7,8 +7,7 @@ and public keys, and gets a certificate back.
 from __future__ import annotations
 
 import datetime
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -30,10 +29,11 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
-from protocols.reading import read_text, read_toml
+from protocols.reading import read_text
 from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.files import read, write_atomically
+from runtime.settings import read_settings, write_settings
 
 KEY_BYTES = 32
 _DENIED_BYTES = 2**20
@@ -86,21 +86,11 @@ class GuardianHome:
     def settings(self) -> GuardianSettings:
         """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = read_toml(self.settings_file)
+            return read_settings(self.settings_file, GuardianSettings)
         except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no guardian; run conclave-guardian init, or give --home"
             ) from None
-        kinds = {"name": str, "coordinator": str, "listen": str, "metrics_port": int}
-        for key, value in table.items():
-            if key not in kinds:
-                raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
-            if type(value) is not kinds[key]:
-                raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
-        missing = [field.name for field in fields(GuardianSettings) if field.name not in table]
-        if missing:
-            raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
-        return GuardianSettings(**table)
 
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The key of the certificate."""
@@ -182,10 +172,8 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     write_atomically(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
     write_atomically(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
     write_atomically(home.request_file, to_pem(certificate_request(key, name=settings.name)))
-    lines = ["# Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."]
-    for name, value in asdict(settings).items():
-        lines += ["", f"# {_COMMENTS[name]}", f"{name} = {json.dumps(value)}"]
-    write_atomically(home.settings_file, "\n".join(lines) + "\n")
+    title = "Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."
+    write_atomically(home.settings_file, write_settings(asdict(settings), title=title, about=_COMMENTS))
     return fingerprint(key.public_key())
 
 

@@ -12,15 +12,13 @@ from numpy import ndarray
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
-from protocols.research.data_dependent import DATA_DEPENDENT
-from protocols.research.evidence import Circumstances
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
 
 BAYESIAN = "bayesian"
-# Those that look at votes and charge nothing.
-ANALYSES = (*DATA_DEPENDENT, BAYESIAN)
+# Those that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not read for --help.
+ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity", BAYESIAN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,8 @@ class AccountantRow:
 
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
-    from protocols.study.study import ADJACENCY  # its keys need not be read for --help
+    from protocols.research.data_dependent import DATA_DEPENDENT
+    from protocols.study.study import ADJACENCY
 
     charging = [
         AccountantRow(
@@ -78,7 +77,7 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
     """
     names = [] if text is None else [name.strip() for name in text.split(",")]
-    known = {row.name: row.charges for row in accountant_table()}
+    known = dict.fromkeys(accountant.ACCOUNTANTS, True) | dict.fromkeys(ANALYSES, False)
     for name in names:
         if name not in known:
             raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(known)}")
@@ -102,6 +101,9 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
     whether each vote will be known, and not their counts alone.
     """
+    from protocols.research.data_dependent import DATA_DEPENDENT
+    from protocols.research.evidence import Circumstances
+
     sensitivity = study.votes_per_unit * study.weights
     several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
     dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1

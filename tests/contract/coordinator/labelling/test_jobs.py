@@ -1,6 +1,7 @@
 """Labelling under serve's conditions: parties missing, refusing, coming back; stops at any moment."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Refusal, VoteRequest
 from runtime.logs import Log
 from tests.harness.clocks import wait_until
+from tests.harness.guardians import guarded_study
 from tests.harness.operators import FakeHub, add_study, make_home
 from tests.harness.studies import pool_of, voter
 
@@ -429,6 +431,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
     before = _after_two_batches(made)
     made.store._database.execute("DELETE FROM labelled")
     opened = made.open()
+    opened.study = replace(made.study, confidentiality=guarded_study().confidentiality)
     opened._guardian_is_there = lambda: False
     asked = len(made.hub.asked)
     opened.run(made.store.ask_job("test", student=None), patience_s=0.0)
