@@ -1,20 +1,18 @@
-"""The coordinator's folder: where everything lies, and its settings, which people edit."""
+"""The coordinator's folder: its files, and its settings, which people edit."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_type_hints
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import certificate_from_pem, check_name, key_from_pem
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.reading import read_toml
 from runtime.address import check_address
 from runtime.files import read
+from runtime.settings import read_settings, write_settings
 
 _COMMENTS = {
     "consortium": "Name of the consortium; it stands in the authority's certificate.",
@@ -52,7 +50,7 @@ class CoordinatorSettings:
         check_name(self.consortium)
         check_name(self.coordinator)
         for key in ("listen", "enrol_listen", "address", "enrol_address"):
-            check_address(key, getattr(self, key))
+            check_address(key, getattr(self, key), listens=key.endswith("listen"))
         if self.guardian:
             check_address("guardian", self.guardian)
         for key, least, most in (
@@ -87,23 +85,11 @@ class CoordinatorHome:
     def settings(self) -> CoordinatorSettings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = read_toml(self.settings_file)
+            return read_settings(self.settings_file, CoordinatorSettings)
         except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no coordinator; run conclave-coordinator init, or give --home"
             ) from None
-        kinds = get_type_hints(CoordinatorSettings)
-        for key, value in table.items():
-            if key not in kinds:
-                raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
-            if type(value) is not kinds[key]:
-                raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
-        missing = [
-            field.name for field in fields(CoordinatorSettings) if field.name not in table and field.name in _REQUIRED
-        ]
-        if missing:
-            raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
-        return CoordinatorSettings(**table)
 
     def authority(self) -> x509.Certificate:
         """The consortium's certificate."""
@@ -124,10 +110,5 @@ class CoordinatorHome:
 
 def settings_toml(settings: CoordinatorSettings) -> str:
     """coordinator.toml, with comments."""
-    lines = ["# Settings of a Conclave coordinator. Read when `serve` starts."]
-    for key, value in asdict(settings).items():
-        lines += ["", f"# {_COMMENTS[key]}", f"{key} = {json.dumps(value)}"]
-    return "\n".join(lines) + "\n"
-
-
-_REQUIRED = frozenset({"consortium", "coordinator", "listen", "enrol_listen", "address", "enrol_address"})
+    title = "Settings of a Conclave coordinator. Read when `serve` starts."
+    return write_settings(asdict(settings), title=title, about=_COMMENTS)

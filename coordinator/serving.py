@@ -1,22 +1,21 @@
-"""Serve: the hub, the jobs and the deny list of one home, until somebody stops it.
+"""Serve: runs the hub, the jobs and the deny list of one home until it is stopped.
 
-Other commands write to the store; serve looks there twice a second: for jobs, studies and revocations.
+Other commands write to the store; serve reads it twice a second for jobs, studies and revocations.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import IO, Protocol
+from contextlib import AbstractContextManager, ExitStack
+from typing import Protocol
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Connected, Hub
 from coordinator.connection.relaying import RelayedStudy
+from coordinator.figures import families
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members.authority import Authority
@@ -25,20 +24,19 @@ from coordinator.store.rows import Job, Serving, SessionRecord
 from coordinator.store.store import Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
-from protocols.errors import ConclaveError, Refused, StorageFailed
-from protocols.private_files import open_private, tighten
-from protocols.refusals.code import Code
+from protocols.errors import ConclaveError, StorageFailed
+from protocols.private_files import tighten
 from protocols.study.deployed import DeployedStudy
-from runtime.files import make_folder
+from runtime.locks import alone, serving_alone
 from runtime.logs import Log
-from runtime.metrics import Monitor, prometheus
+from runtime.metrics import Monitor, exposition
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0
 
 
 class Serves(OpensStudies, Protocol):
-    """What serve needs of a hub; Hub is one."""
+    """What serve needs of a hub; implemented by Hub."""
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports."""
@@ -50,40 +48,9 @@ class Serves(OpensStudies, Protocol):
         """Closes the ports."""
 
 
-class Lock:
-    """One serve a home: held as long as the process lives, however it ends."""
-
-    def __init__(self, home: CoordinatorHome) -> None:
-        self._path = home.lock_file
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> Lock:
-        """Raises Refused("already_serving")."""
-        make_folder(self._path.parent)
-        try:
-            self._file = open_private(self._path, "ab")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            tighten(self._path.parent)
-        except BlockingIOError:
-            assert self._file is not None  # it was opened, and another holds it
-            self._file.close()
-            raise Refused(
-                Code.ALREADY_SERVING, f"another serve runs on {self._path.parent}; allowed: one a home"
-            ) from None
-        except OSError as error:
-            raise StorageFailed(f"cannot open {self._path}: {error.strerror}; check who owns the home") from error
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
 class DenyList:
-    """Who is denied, as the store said at most a moment ago. A certificate that was never recorded is denied too:
-    a store that was restored from a backup has forgotten whom it denied."""
+    """Who is denied, read from the store at most a moment ago. A certificate that was never recorded is denied too: a
+    store that was restored from a backup has forgotten whom it denied."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -115,14 +82,17 @@ def serve(
     clock: Callable[[], int] = time.time_ns,
     steady: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Serves until `stop` is set, and renews the coordinator's certificate in time: nodes then dial again.
+    """Serves until `stop` is set, and renews the coordinator's certificate in time; nodes then reconnect.
 
-    clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets. Raises Refused("already_serving"),
-    InvalidInput for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all
-    that was charged is on disk.
+    clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises Refused("already_serving"), InvalidInput
+    for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all that was
+    charged is on disk.
     """
     settings = home.settings()
-    with Lock(home), Store(home, clock=clock, steady=steady) as store:
+    with ExitStack() as held:
+        held.enter_context(alone(home.lock_file, serving_alone(home.lock_file)))
+        tighten(home.folder)
+        store = held.enter_context(Store(home, clock=clock, steady=steady))
         authority = Authority(home, store, settings)
         store.clear_sessions()
         listen, enrol_listen = settings.listen, settings.enrol_listen
@@ -146,7 +116,7 @@ def _serve_one_certificate(
     log: Log,
     hub_of: Callable[..., Serves],
 ) -> tuple[str, str]:
-    """Serves until `stop` is set or the certificate is due; the addresses on which it listened."""
+    """Serves until `stop` is set or the certificate is due; returns the addresses on which it listened."""
     settings, certificate, denied = home.settings(), authority.own_certificate(), DenyList(store)
     hub = hub_of(
         key=home.key(),
@@ -176,7 +146,7 @@ def _serve_one_certificate(
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=running.healthy,
-                metrics=lambda: prometheus(read_status(store), dict(log.counts)),
+                metrics=lambda: exposition(families(read_status(store)), dict(log.counts)),
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)
@@ -194,12 +164,12 @@ def _serve_one_certificate(
 
 
 def _at(address: str, port: int) -> str:
-    """The address with the port that was taken, for one that names no port of its own."""
+    """The address with the actual port, for an address that left it open."""
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 class _Guardians:
-    """The way to guardians over one line."""
+    """How guardians are reached."""
 
     def __init__(self, line: GuardianLine) -> None:
         self._line = line
@@ -241,11 +211,11 @@ class _Running:
         self._looked = time.monotonic()
 
     def healthy(self) -> bool:
-        """Whether serve looked into its store a moment ago."""
+        """Whether serve read its store a moment ago."""
         return time.monotonic() - self._looked < _HEALTHY_S and not self._stop.is_set()
 
     def until_stopped(self, ports: tuple[int, int, int], *, due: Callable[[], bool]) -> None:
-        """Looks into the store twice a second, until serve stops, or `due`."""
+        """Reads the store twice a second, until serve stops, or `due`."""
         while True:
             self._denied.look()
             self._open_studies()
@@ -263,13 +233,13 @@ class _Running:
             if stopped:
                 return
             if due():
-                # A job may be training, and does not look up: until it has ended, parties are served and revoked.
+                # A job may be training and not react at once: until it ends, parties are still served and revoked.
                 self._ended.set()
                 if not any(thread.is_alive() for thread in self._threads.values()):
                     return
 
     def end(self) -> None:
-        """Waits for the jobs, which see that it ends."""
+        """Waits for the jobs, which notice the end."""
         self._ended.set()
         for thread in self._threads.values():
             thread.join()

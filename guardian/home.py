@@ -1,14 +1,13 @@
-"""A guardian's folder: its keys and certificate, its settings, and the studies that it approved.
+"""A guardian's folder: its keys and certificate, its settings, and its approved studies.
 
-A guardian is another organisation than the coordinator. What it makes here stays here: it sends a certificate request
+A guardian is a different organisation from the coordinator. Its private keys stay here: it sends a certificate request
 and public keys, and gets a certificate back.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -30,10 +29,11 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
-from protocols.reading import read_text, read_toml
+from protocols.reading import read_text
 from protocols.refusals.code import Code
 from runtime.address import check_address
-from runtime.files import read, write
+from runtime.files import read, write_atomically
+from runtime.settings import read_settings, write_settings
 
 KEY_BYTES = 32
 _DENIED_BYTES = 2**20
@@ -58,7 +58,7 @@ class GuardianSettings:
     def __post_init__(self) -> None:
         check_name(self.name)
         check_name(self.coordinator)
-        check_address("listen", self.listen)
+        check_address("listen", self.listen, listens=True)
         if not 0 <= self.metrics_port <= 65_535:
             raise InvalidInput(f"metrics_port is {self.metrics_port}; allowed: 0 to 65535")
         if self.name == self.coordinator:
@@ -86,21 +86,11 @@ class GuardianHome:
     def settings(self) -> GuardianSettings:
         """Reads guardian.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:
-            table = read_toml(self.settings_file)
+            return read_settings(self.settings_file, GuardianSettings)
         except DataUnavailable:
             raise DataUnavailable(
                 f"{self.folder} holds no guardian; run conclave-guardian init, or give --home"
             ) from None
-        kinds = {"name": str, "coordinator": str, "listen": str, "metrics_port": int}
-        for key, value in table.items():
-            if key not in kinds:
-                raise InvalidInput(f"{self.settings_file}: unknown key {key!r}; allowed: {', '.join(kinds)}")
-            if type(value) is not kinds[key]:
-                raise InvalidInput(f"{self.settings_file}: {key} is {value!r}; allowed: {kinds[key].__name__}")
-        missing = [field.name for field in fields(GuardianSettings) if field.name not in table]
-        if missing:
-            raise InvalidInput(f"{self.settings_file}: key {missing[0]!r} is missing")
-        return GuardianSettings(**table)
 
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The key of the certificate."""
@@ -127,12 +117,12 @@ class GuardianHome:
         return certificate_from_pem(read(self.authority_file))
 
     def certificate(self) -> x509.Certificate:
-        """The guardian's certificate, whatever it says. Raises DataUnavailable before `accept`."""
+        """The guardian's certificate, unchecked. Raises DataUnavailable before `accept`."""
         self._check_accepted()
         return certificate_from_pem(read(self.certificate_file))
 
     def identity(self, *, now: datetime.datetime) -> Identity:
-        """Who this guardian is by its certificate. now: UTC.
+        """This guardian's identity by its certificate. now: UTC.
 
         Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role", and
         "bad_certificate" for one of another name or key.
@@ -140,13 +130,13 @@ class GuardianHome:
         return check_certificate(self, self.certificate(), self.authority(), now=now)
 
     def deny(self, key_fingerprint: str) -> str:
-        """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
+        """Denies every certificate of this key from now on; returns the fingerprint as stored."""
         denied = normal_fingerprint(key_fingerprint)
-        write(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
+        write_atomically(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
         return denied
 
     def denied(self) -> frozenset[str]:
-        """The fingerprints of the keys that are denied. Raises DataCorrupt: then nobody may converse."""
+        """The fingerprints of the denied keys. Raises DataCorrupt: then nobody is served."""
         try:
             lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
             return frozenset(normal_fingerprint(line) for line in lines)
@@ -170,32 +160,30 @@ class GuardianHome:
 
 
 def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
-    """Makes keys and a certificate request in a new home; the fingerprint that is read out by telephone.
+    """Makes keys and a certificate request in a new home; returns the fingerprint to read out by telephone.
 
-    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is one whose
-    init was interrupted, and init may be run again.
+    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is from an
+    interrupted init, which may be run again.
     """
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
     key = new_key()
-    write(home.key_file, key_to_pem(key))
-    write(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
-    write(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
-    write(home.request_file, to_pem(certificate_request(key, name=settings.name)))
-    lines = ["# Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."]
-    for name, value in asdict(settings).items():
-        lines += ["", f"# {_COMMENTS[name]}", f"{name} = {json.dumps(value)}"]
-    write(home.settings_file, "\n".join(lines) + "\n")
+    write_atomically(home.key_file, key_to_pem(key))
+    write_atomically(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
+    write_atomically(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
+    write_atomically(home.request_file, to_pem(certificate_request(key, name=settings.name)))
+    title = "Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."
+    write_atomically(home.settings_file, write_settings(asdict(settings), title=title, about=_COMMENTS))
     return fingerprint(key.public_key())
 
 
 def accept_certificate(
     home: GuardianHome, certificate_pem: bytes, authority_pem: bytes, *, now: datetime.datetime
 ) -> Identity:
-    """Checks and keeps what the coordinator's operator sent back. now: UTC.
+    """Checks and stores what the coordinator's operator sent back. now: UTC.
 
-    Raises InvalidInput for what is no certificate, Refused as GuardianHome.identity does, and "other_authority" for a
-    consortium other than the one that was accepted before.
+    Raises InvalidInput for anything but a certificate, Refused as GuardianHome.identity does, and "other_authority" for
+    a consortium other than the one accepted before.
     """
     authority = certificate_from_pem(authority_pem)
     identity = check_certificate(home, certificate_from_pem(certificate_pem), authority, now=now)
@@ -204,15 +192,15 @@ def accept_certificate(
             Code.OTHER_AUTHORITY,
             f"{home.authority_file} is another consortium's; allowed: the one that was accepted, or another --home",
         )
-    write(home.authority_file, to_pem(authority))
-    write(home.certificate_file, to_pem(identity.certificate))
+    write_atomically(home.authority_file, to_pem(authority))
+    write_atomically(home.certificate_file, to_pem(identity.certificate))
     return identity
 
 
 def check_certificate(
     home: GuardianHome, certificate: x509.Certificate, authority: x509.Certificate, *, now: datetime.datetime
 ) -> Identity:
-    """Who the certificate says this guardian is; raises as GuardianHome.identity does."""
+    """The identity in the certificate; raises as GuardianHome.identity does."""
     identity = identify(certificate, authority=authority, now=now, role="guardian")
     name = home.settings().name
     if identity.name != name or identity.fingerprint != fingerprint(home.key().public_key()):

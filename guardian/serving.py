@@ -1,14 +1,13 @@
-"""guardian serve: one guardian's port, its studies and its figures, until somebody stops it."""
+"""guardian serve: runs one guardian's port, studies and metrics until it is stopped."""
 
 from __future__ import annotations
 
 import datetime
-import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any  # the values of a JSON object
 
 from guardian.home import GuardianHome
@@ -16,11 +15,12 @@ from guardian.port import GuardianPort
 from guardian.studies import ApprovedStudies, study_figures
 from protocols.crypto.identity import Identity
 from protocols.crypto.randomness import system_source
-from protocols.errors import DataCorrupt, Refused, StorageFailed
-from protocols.private_files import open_private, tighten
+from protocols.errors import DataCorrupt, Refused
+from protocols.private_files import tighten
 from protocols.refusals.code import Code
+from runtime.locks import alone, serving_alone
 from runtime.logs import Log
-from runtime.metrics import Monitor
+from runtime.metrics import Family, Monitor, exposition
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0
@@ -28,14 +28,15 @@ _DAY_S = 86_400.0
 
 
 def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Event, log: Log) -> None:
-    """Serves until `stop` is set; a certificate that is accepted meanwhile is used at once, on the same port.
+    """Serves until `stop` is set; a newly accepted certificate is used at once, on the same port.
 
-    listen: HOST:PORT in the place of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
+    listen: HOST:PORT instead of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
     InvalidInput for a port that is taken.
     """
     settings = home.settings()
     address, looked = listen or settings.listen, time.monotonic()
-    with _alone(home), ExitStack() as opened:
+    with alone(home.lock_file, serving_alone(home.lock_file)), ExitStack() as opened:
+        tighten(home.folder)
         studies = ApprovedStudies(home, source=system_source)
         opened.callback(studies.close)
         studies.listed()
@@ -44,7 +45,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=lambda: time.monotonic() - looked < _HEALTHY_S and not stop.is_set(),
-                metrics=lambda: _metrics(guardian_status(home), log.counts),
+                metrics=lambda: exposition(_families(guardian_status(home)), dict(log.counts)),
             )
             opened.callback(monitor.close)
             metrics_port = monitor.port
@@ -59,7 +60,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
                 on_event=log,
             )
             number = port.start(address)
-            # A free port that was taken is kept.
+            # A free port, once chosen, is kept.
             address = f"{address.rpartition(':')[0]}:{number}"
             log(
                 "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
@@ -73,7 +74,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
 
 
 def guardian_status(home: GuardianHome) -> dict[str, Any]:
-    """Everything that `guardian status` shows, also when the certificate has ended. Raises DataUnavailable before
+    """Everything that `guardian status` shows, also after the certificate expired. Raises DataUnavailable before
     `accept`, and as study_figures does."""
     studies = ApprovedStudies(home, source=system_source)
     settings, now = home.settings(), datetime.datetime.now(datetime.UTC)
@@ -92,40 +93,16 @@ def _denied(home: GuardianHome, identity: Identity) -> str | None:
         raise Refused(Code.DATA_CORRUPT, str(error)) from None
 
 
-def _metrics(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
-    """The figures of a status, and counts of events, in Prometheus' text format."""
-    lines: list[str] = []
-
-    def family(name: str, kind: str, text: str, rows: list[tuple[str, float]]) -> None:
-        lines.extend([f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
-        lines.extend(f"{name}{labels} {value:.17g}" for labels, value in rows)
-
-    family("conclave_guardian_certificate_days_left", "gauge", "Days until the guardian's certificate ends.",
-           [("", status["days_left"])])  # fmt: skip
+def _families(status: Mapping[str, Any]) -> list[Family]:
+    """The figures of a status."""
+    ends = "Days until the guardian's certificate ends."
+    made = [Family("conclave_guardian_certificate_days_left", ends, [({}, status["days_left"])])]
     for key, text in (
         ("batches", "Batches that were submitted."),
         ("unsettled", "Batches that were submitted and have no outcome."),
         ("asked", "Queries asked."),
         ("answered", "Queries answered."),
     ):
-        rows = [(f'{{study="{each["study"]}"}}', each[key]) for each in status["studies"]]
-        family(f"conclave_guardian_study_{key}", "gauge", text, rows)
-    counted = [(f'{{event="{event}"}}', float(count)) for event, count in sorted(dict(events).items())]
-    family("conclave_guardian_events_total", "counter", "Events of this serve.", counted)
-    return "\n".join(lines) + "\n"
-
-
-@contextmanager
-def _alone(home: GuardianHome) -> Iterator[None]:
-    """One serve a home, as long as the process lives, however it ends. Raises Refused("already_serving")."""
-    try:
-        file = open_private(home.lock_file, "ab")
-    except OSError as error:
-        raise StorageFailed(f"cannot open {home.lock_file}: {error.strerror}; check who owns the home") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(Code.ALREADY_SERVING, f"another serve runs on {home.folder}; allowed: one a home") from None
-        tighten(home.folder)
-        yield
+        rows = [({"study": each["study"]}, each[key]) for each in status["studies"]]
+        made.append(Family(f"conclave_guardian_study_{key}", text, rows))
+    return made

@@ -1,6 +1,6 @@
 """The studies that a guardian approved: what approving one means, and each with its ledger, opened when asked for.
 
-The file of the terms and the ledger lie in one folder a study, put there in one step.
+Each study has a folder with its terms and its ledger, created in one step.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
+from protocols.private_files import private_folder
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
-from runtime.files import make_folder, sync_folder, write
+from runtime.files import sync_folder, write_atomically
 
 
 def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
-    """Checks and keeps a study, with a new ledger; whether it is new. Nothing is kept when anything is wrong.
+    """Checks and stores a study, with a new ledger; returns whether it is new. Stores nothing if anything is wrong.
 
     today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
     """
@@ -40,13 +41,13 @@ def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.d
         if read_deployed(folder / "study.toml").digest != study.digest:
             raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
         return False
-    make_folder(home.studies)
+    private_folder(home.studies)
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=home.studies))
     except OSError as error:
         raise StorageFailed(f"cannot create a folder in {home.studies}: {error.strerror}; free space") from error
     try:
-        write(part / "study.toml", write_study(study))
+        write_atomically(part / "study.toml", write_study(study))
         with Ledger(part / "ledger.sqlite") as ledger:
             _guardian(home, study, ledger, source)
         part.rename(folder)
@@ -62,7 +63,7 @@ def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.dat
     """The terms of a study that this guardian may serve in. today: in UTC.
 
     Raises InvalidInput for another level; Refused: "other_coordinator", "study_ended",
-    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
+    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget cannot pay for one query.
     """
     settings, terms = home.settings(), study.terms
     check_name(study.name)
@@ -83,7 +84,7 @@ def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.dat
 
 
 def describe(study: DeployedStudy, terms: Terms) -> list[str]:
-    """Lines for people: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
+    """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     noise = f"sigma {study.sigma:g} votes on each label"
@@ -119,7 +120,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
 
 
 class ApprovedStudies:
-    """The studies of a home. Methods may be called from several threads; those approved later are found too."""
+    """The studies of a home. Methods may be called from several threads; later approvals are found too."""
 
     def __init__(self, home: GuardianHome, *, source: RandomSource) -> None:
         """source: of the guardian's randomness; the operating system's where labels are released for real."""
@@ -142,7 +143,7 @@ class ApprovedStudies:
             return self._open[digest][0]
 
     def listed(self) -> list[DeployedStudy]:
-        """All approved studies, by name. Raises InvalidInput for a file that was changed into none."""
+        """All approved studies, by name. Raises InvalidInput for a file that is no longer a study."""
         files = sorted(self._home.studies.glob("[!.]*/study.toml"))
         return [read_deployed(file) for file in files]
 
@@ -155,7 +156,7 @@ class ApprovedStudies:
 
 
 def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
-    """How a study stands, from its ledger. Raises StorageFailed."""
+    """A study's figures, from its ledger. Raises StorageFailed."""
     with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
         balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
         while (stored := ledger.stored(number)) is not None:
@@ -189,7 +190,7 @@ def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
 
 
 def _guardian(home: GuardianHome, study: DeployedStudy, ledger: Ledger, source: RandomSource) -> Guardian:
-    """What speaks in a study; its ledger is closed again where it is of another one."""
+    """The guardian of a study; its ledger is closed again if it belongs to another study."""
     try:
         return Guardian(
             study, ledger=ledger, sealing_key=home.sealing_key(), signing_key=home.signing_key(), source=source

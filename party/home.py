@@ -6,8 +6,6 @@ studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlit
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -18,12 +16,13 @@ from pathlib import Path
 from party.data.pool import keep_pool
 from party.settings import Invitation, PartySettings, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
-from protocols.private_files import open_private, private_folder
+from protocols.private_files import private_folder
 from protocols.reading import read_text
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from runtime.files import write_atomically
+from runtime.files import sync_folder, write_atomically
+from runtime.locks import alone
 
 # home.id is 32 digits; a person may have written a line end.
 _IDENTITY_BYTES = 100
@@ -139,11 +138,7 @@ class PartyHome:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Holds the home while a node answers from it. Raises Refused("already_running")."""
-        with open_private(self.path / "run.lock", "wb") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise Refused(Code.ALREADY_RUNNING, f"another node answers from {self.path}; allowed: one") from None
+        with alone(self.path / "run.lock", Refused(Code.ALREADY_RUNNING, f"another node answers from {self.path}")):
             yield
 
 
@@ -165,25 +160,10 @@ def make_home(path: Path) -> PartyHome:
     return PartyHome(path)
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Writes a file that its owner alone may read, whole or not at all. Raises StorageFailed."""
-    part = path.with_name(f".{path.name}.new")
-    try:
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
-
-
 def _create(path: Path, content: bytes) -> None:
     """Writes a private file that is not there yet; the first of two processes stands. Raises StorageFailed."""
     own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    write_private(own, content)
+    write_atomically(own, content)
     try:
         path.hardlink_to(own)
     except FileExistsError:
@@ -192,8 +172,4 @@ def _create(path: Path, content: bytes) -> None:
         raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
     finally:
         own.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the name outlives a power cut, as what is approved under it does
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)  # the name outlives a power cut, as what is approved under it does

@@ -1,6 +1,6 @@
 """A node's settings, node.toml, and the invitation that it was made from, read key by key.
 
-Whatever is missing, unknown or mistyped is refused with file, key and what is allowed.
+A missing, unknown or mistyped key is refused with file, key and what is allowed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from protocols import reading
 from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.study import UNITS
+from runtime.address import check_address
 
 TOKEN_BYTES = 32
 
@@ -51,7 +52,7 @@ class PartySettings:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a consortium's operator sent: who, where, and the one-time token. authority: PEM."""
+    """What the consortium's operator sent: names, addresses, and the one-time token. authority: PEM."""
 
     consortium: str
     party: str
@@ -127,21 +128,13 @@ def read_invitation(path: Path) -> Invitation:
         consortium=table.text("consortium"),
         party=check_name(table.text("party")),
         coordinator=check_name(table.text("coordinator")),
-        address=check_address(table.text("address")),
-        enrol_address=check_address(table.text("enrol_address")),
+        address=check_address("address", table.text("address")),
+        enrol_address=check_address("enrol_address", table.text("enrol_address")),
         token=token,
         authority=table.text("authority").encode(),
     )
     table.done()
     return invitation
-
-
-def check_address(address: str) -> str:
-    """`address` itself if it is HOST:PORT. Raises InvalidInput."""
-    host, _, port = address.rpartition(":")
-    if not (host and host.isprintable() and port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
-        raise InvalidInput(f"the address is {address[:80]!r}; allowed: HOST:PORT")
-    return address
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -154,7 +147,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @dataclass
 class _Table:
-    """A table of a TOML file, read key by key, so that whatever was not asked for is an unknown key."""
+    """A table of a TOML file, read key by key, so that any key that was not read is unknown."""
 
     path: Path
     values: dict[str, Any]

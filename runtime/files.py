@@ -1,55 +1,28 @@
-"""Writing files so that nothing half-written is ever found: write beside, fsync, rename."""
+"""Files of a program's own: written so that nothing half-written is ever found, and for their owner alone."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.private_files import private_folder
 from protocols.reading import read_bytes
 
+_FILE_BYTES: Final = 2**20
+
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed; nothing remains then."""
+    """Writes the whole file or nothing, for its owner alone (0600); the folder is made if it is missing.
+
+    What was written outlives a crash of the machine. Raises StorageFailed; what was there before remains then.
+    """
     data = content.encode() if isinstance(content, str) else content
     part: Path | None = None
     try:
         private_folder(path.parent)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        part = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        if part is not None:
-            part.unlink(missing_ok=True)
-        raise StorageFailed(
-            f"cannot write {path}: {error.strerror or error}; free space or choose another folder"
-        ) from error
-
-
-_FILE_BYTES = 2**20
-
-
-def read(path: Path) -> bytes:
-    """A file of the folder. Raises DataUnavailable, DataCorrupt."""
-    try:
-        return read_bytes(path, most=_FILE_BYTES)
-    except DataUnavailable:
-        raise DataUnavailable(f"{path} does not exist; run conclave-coordinator init, or give --home") from None
-
-
-def write(path: Path, content: bytes | str) -> None:
-    """Writes the whole file or nothing, for its owner alone (0600). Raises StorageFailed."""
-    data = content.encode() if isinstance(content, str) else content
-    part: Path | None = None
-    try:
-        make_folder(path.parent)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
@@ -67,11 +40,6 @@ def write(path: Path, content: bytes | str) -> None:
         ) from error
 
 
-def make_folder(folder: Path) -> None:
-    """Creates a folder that only its owner may enter, one that exists stays as it is. Raises StorageFailed."""
-    private_folder(folder)
-
-
 def sync_folder(folder: Path) -> None:
     """Makes names in a folder outlive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -81,11 +49,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-_RECEIVED_BYTES = 2**20
+def read(path: Path) -> bytes:
+    """A file of a program's home. Raises DataUnavailable, DataCorrupt."""
+    try:
+        return read_bytes(path, most=_FILE_BYTES)
+    except DataUnavailable:
+        raise DataUnavailable(f"{path} does not exist; restore it from a backup, or give --home") from None
 
 
 def read_received(path: Path) -> bytes:
     """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
-    if path.exists() and path.stat().st_size > _RECEIVED_BYTES:
-        raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_RECEIVED_BYTES}")
-    return read(path)
+    if path.exists() and path.stat().st_size > _FILE_BYTES:
+        raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_FILE_BYTES}")
+    return read_bytes(path, most=_FILE_BYTES)

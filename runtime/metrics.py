@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any  # the values of a JSON object
 
 from protocols.errors import ConclaveError, InvalidInput
 
@@ -13,7 +13,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Monitor:
-    """An HTTP server on 127.0.0.1. healthy: whether serve is; metrics: the page, made when it is asked for."""
+    """An HTTP server on 127.0.0.1. healthy: whether the program is well; metrics: the page, when asked for."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], metrics: Callable[[], str]) -> None:
         """Raises InvalidInput for a port that is taken."""
@@ -24,12 +24,12 @@ class Monitor:
             def do_GET(self) -> None:
                 if self.path == "/healthz":
                     good = healthy()
-                    self._say(200 if good else 503, "ok\n" if good else "not serving\n")
+                    self._say(200 if good else 503, "ok\n" if good else "not well\n")
                 elif self.path == "/metrics":
                     try:
                         self._say(200, metrics())
                     except ConclaveError:
-                        self._say(503, "the store cannot be read\n")
+                        self._say(503, "what is kept cannot be read\n")
                 else:
                     self._say(404, "allowed: /healthz, /metrics\n")
 
@@ -60,34 +60,23 @@ class Monitor:
         self._thread.join()
 
 
-def prometheus(status: Mapping[str, Any], events: Mapping[str, int]) -> str:
-    """The figures of a status, and counts of events, in Prometheus' text format."""
+@dataclass(frozen=True)
+class Family:
+    """Figures of one name: what they are, and the labels and value of each. Names are constants of this package."""
+
+    name: str
+    about: str
+    rows: Sequence[tuple[Mapping[str, str], float]]
+
+
+def exposition(families: Iterable[Family], events: Mapping[str, int]) -> str:
+    """The figures, and counts of events, in Prometheus' text exposition format 0.0.4."""
+    counted = [({"event": event}, float(count)) for event, count in sorted(events.items())]
     lines: list[str] = []
-
-    def family(name: str, kind: str, text: str, rows: list[tuple[dict[str, str], float]]) -> None:
-        lines.extend([f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
-        lines.extend(f"{name}{_labels(labels)} {value:.17g}" for labels, value in rows)
-
-    studies = status["studies"]
-    seats = [({"study": study["study"], "seat": seat["seat"]}, seat) for study in studies for seat in study["seats"]]
-    family("conclave_parties_connected", "gauge", "Parties with an open stream.", [({}, len(status["connected"]))])
-    family("conclave_requests_pending", "gauge", "Certificate requests that wait for approval.",
-           [({}, len(status["pending_requests"]))])  # fmt: skip
-    for key, text in (("batches", "Rounds of votes."), ("asked", "Queries asked."), ("answered", "Queries answered.")):
-        known = [({"study": each["study"]}, each[key]) for each in studies if each[key] is not None]
-        family(f"conclave_study_{key}", "gauge", text, known)
-    for key, text in (
-        ("connected", "Whether the seat's party has an open stream."),
-        ("answers_left", "Answers that the seat's budget still bears, in the worst case."),
-        ("epsilon_used", "The ledger at the seat's own order: a reading, not a guarantee."),
-        ("epsilon_guaranteed", "The epsilon that the seat's cap guarantees."),
-        ("left_out", "Batches of which the seat was left out."),
-    ):
-        family(f"conclave_seat_{key}", "gauge", text, [(labels, float(seat[key])) for labels, seat in seats])
-    family("conclave_certificate_days_left", "gauge", "Days until a party's newest certificate ends.",
-           [({"party": each["party"]}, each["days_left"]) for each in status["parties"]])  # fmt: skip
-    family("conclave_events_total", "counter", "Events of this serve.",
-           [({"event": event}, count) for event, count in sorted(events.items())])  # fmt: skip
+    for family in (*families, Family("conclave_events_total", "Events since this program started.", counted)):
+        kind = "counter" if family.name.endswith("_total") else "gauge"
+        lines += [f"# HELP {family.name} {family.about}", f"# TYPE {family.name} {kind}"]
+        lines += [f"{family.name}{_labels(labels)} {value:.17g}" for labels, value in family.rows]
     return "\n".join(lines) + "\n"
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 # Flags that are not settings of the experiment: where things lie and how they are shown.
-_HOST = ("data_dir", "cache_dir", "engine", "workers")
 
 
 def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""Sweep: many settings over votes that are cast once. One row a setting, in a table that any tool reads."""
+"""Sweep: many settings on votes that are cast once; one row per setting in a CSV table."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Sweep:
 def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
     """A sweep from TOML: a table [base] of settings, and a table [grid] of lists, all combinations of which are run.
 
-    given: settings of the command line, which come before [base]. A sweep trains no student unless it is said.
-    Raises InvalidInput for an unknown table or setting, an empty list, or more than 100,000 settings.
+    given: settings of the command line, which override [base]. A sweep trains no student unless told to. Raises
+    InvalidInput for an unknown table or setting, an empty list, or more than 100,000 settings.
     """
     tables = read_toml(path)
     unknown = set(tables) - {"base", "grid"}
@@ -83,7 +83,7 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
 def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
     """One row a setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
 
-    A setting that no budget affords has `answered` 0 and says why in `note`.
+    A setting in which no budget affords an answer has `answered` 0 and the reason in `note`.
     """
     sources: dict[str, VoteSource] = {}
     rows = []

@@ -10,7 +10,7 @@ import click
 
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, json_option
-from runtime.files import read_received, write
+from runtime.files import read_received, write_atomically
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog=EPILOG)
 def guardian() -> None:
-    """Certify the guardian of another organisation, which runs conclave-guardian itself.
+    """Certify a guardian, which another organisation runs with conclave-guardian.
 
     \b
     Example:
@@ -34,7 +34,7 @@ def guardian() -> None:
 @home_option
 @json_option
 def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
-    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
+    """At the COORDINATOR: issue the certificate that a guardian requests, if its key has this fingerprint.
 
     Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
 
@@ -50,8 +50,8 @@ def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHo
         authority_of_home = Authority(home, store, settings)
         issued = authority_of_home.certify_guardian(read_received(request_file), key_fingerprint=fingerprint)
     certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
-    write(certificate, issued.pem)
-    write(authority, authority_pem(home))
+    write_atomically(certificate, issued.pem)
+    write_atomically(authority, authority_pem(home))
     until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
     if as_json:
         print_json(

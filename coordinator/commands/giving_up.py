@@ -9,12 +9,12 @@ import click
 from coordinator.commands.group import home_option
 from protocols.errors import Refused
 from protocols.refusals.code import Code
-from protocols.study.levels import GuardedLevel, Level
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
+    from protocols.study.levels import Level
 
 
 @click.command(name="give-up", epilog=EPILOG)
@@ -68,6 +68,8 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
 
 def _why(study: str, message: str, level: Level) -> str:
     """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
+    from protocols.study.levels import GuardedLevel
+
     said = f"its labelling stopped: {message}\n"
     if not isinstance(level, GuardedLevel):
         return said

@@ -1,4 +1,4 @@
-"""Creating a study: what must hold before anybody is asked to approve it, and the commented template of its file."""
+"""Creating a study: the checks before anybody is asked to approve it, and the commented template of its file."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
+from protocols.private_files import private_folder
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import hidden
 from protocols.study.terms import Terms
-from runtime.files import make_folder, sync_folder, write
+from runtime.files import sync_folder, write_atomically
 
 
 def create_study(
     store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
 ) -> DeployedStudy:
-    """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
+    """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
-    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
+    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
     """
     study = read_deployed(file, keys=lambda party: _signing_key(store, party))
     check_name(study.name)
@@ -43,20 +44,20 @@ def create_study(
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
     folder = store.home.study(study.name)
-    make_folder(folder.parent)
+    private_folder(folder.parent)
     try:
         part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=folder.parent))
     except OSError as error:
         raise StorageFailed(f"cannot create a folder in {folder.parent}: {error.strerror}; free space") from error
     try:
-        write(part / "study.toml", write_study(study))
+        write_atomically(part / "study.toml", write_study(study))
         if pool is not None:
             write_pool(part / "pool.npy", pool)
         with store.together():
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
                 raise InvalidInput(f"{folder} holds a ledger that the store does not know; allowed: another name")
-            if folder.exists():  # of a creation that was interrupted before the store knew of it
+            if folder.exists():  # from a creation that was interrupted before the store knew of it
                 shutil.rmtree(folder)
             part.rename(folder)
             sync_folder(folder.parent)
@@ -68,7 +69,7 @@ def create_study(
 
 
 def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
-    """The public queries; None where a querier has queries of its own, which nobody else sees."""
+    """The public queries; None if a querier asks about its own, which nobody else sees."""
     level = study.confidentiality
     if (pool_file is None) != level.hides_queries:
         raise InvalidInput(
@@ -99,13 +100,13 @@ def _signing_key(store: Store, party: str) -> str | None:
 
 
 def _check_budgets(study: DeployedStudy) -> None:
-    """Raises BudgetExceeded, naming the seat, unless every budget bears one query."""
+    """Raises BudgetExceeded, naming the seat, unless every budget can pay for one query."""
     nothing_spent = np.zeros(len(study.roster), dtype=np.int64)
     poor = study.budgets.affordable(nothing_spent, limit=1) < 1
     if poor.any():
         seat = study.roster[int(poor.argmax())]
         raise BudgetExceeded(
-            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, does not bear one query; "
+            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for a query; "
             "allowed: a larger epsilon, more noise, or a smaller weight"
         )
 

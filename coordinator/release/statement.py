@@ -1,7 +1,7 @@
-"""The privacy statement of a release: all that docs/explanation/mathematics.md, section 12 asks for, as JSON.
+"""The privacy statement of a release, as JSON: all that docs/explanation/mathematics.md, section 12, asks for.
 
-It is a function of the study, the labels, the evidence and the few facts that the coordinator states; so `verify` makes
-it again and compares.
+It is a function of the study, the labels, the evidence and the few facts that the coordinator states, so `verify` can
+make it again and compare.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ FORMAT = "conclave privacy statement 1"
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All that a statement is made from.
+    """Everything a statement is made from.
 
-    stated: what only the coordinator says, see `stated_facts`; earlier: statements of earlier releases.
+    stated: what only the coordinator asserts, see `stated_facts`; earlier: statements of earlier releases.
     """
 
     study: DeployedStudy
@@ -58,10 +58,10 @@ def stated_facts(
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What nothing in a release proves: time, software, how the labelling ended, and who was left out and why.
+    """What nothing in a release proves: time, software, how the labelling ended, and who was left out, and why.
 
-    Reasons come from the other side of a wire: only a code is kept of them. named: sets of hospitals for which the
-    figure of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
+    Reasons come from the other side, so only their code is kept. named: sets of hospitals for which the figure of a
+    patient known to all of them is stated; unproven: seats whose charges no receipt covers.
     """
     return {
         "created": created,
@@ -215,7 +215,7 @@ def _several(facts: Facts) -> dict[str, Any]:
 
 
 def _events(facts: Facts) -> dict[str, Any]:
-    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator states."""
+    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator asserts."""
     counted: dict[str, int] = {}
     refusing: dict[str, dict[str, int]] = {}
     for entry in facts.evidence.entries:
@@ -263,5 +263,5 @@ def _events(facts: Facts) -> dict[str, Any]:
 
 
 def _code(text: str) -> str:
-    """A code, if it is one: a reason is the other side's text, and stays out of a statement."""
+    """A code, if it is one: a reason is the other side's text, and is left out of a statement."""
     return text if re.fullmatch("[a-z_]{1,40}", text) else "other"

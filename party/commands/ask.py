@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,9 +13,11 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import DataUnavailable, InvalidInput, Refused, Unreachable
-from protocols.private_files import open_private
 from protocols.refusals.code import Code
+from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
+from runtime.files import write_atomically
+from runtime.locks import alone
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from party.home import PartyHome
     from protocols.labelling.coordinator import Labelling
-    from protocols.study.deployed import DeployedStudy
     from protocols.study.terms import Terms
 
 
@@ -79,8 +77,6 @@ def ask(
     from party.asking.report import ask_figures, markdown, report_lines
     from party.data import load_records
     from party.data.queries import read_queries
-    from party.home import write_private
-    from party.settings import check_address
     from protocols.levels.hidden_queries.dealing import precision_of
 
     if (model is None) != (test_file is None):
@@ -88,7 +84,7 @@ def ask(
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
-    line = line_of(home, guardian=check_address(guardian))
+    line = line_of(home, guardian=check_address("--guardian", guardian))
     # Whatever could fail afterwards is tried before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.path)
     queries = read_queries(queries_file, settings.data, terms)
@@ -104,7 +100,8 @@ def ask(
         test = load_records(replace(settings.data, path=test_file, patient="", group=""), terms)
     home.keep_study(found)
     click.echo(f"{len(found.roster)} hospitals are asked about {len(queries)} records", err=True)
-    with _alone(home, found):
+    running = Refused(Code.ALREADY_RUNNING, f"another ask runs in study {found.name!r}; allowed: one")
+    with alone(home.study_folder(found.digest) / "ask.lock", running):
         labelling = ask_consortium(
             found,
             queries,
@@ -112,7 +109,7 @@ def ask(
             ledger=ledger_path(home, found),
             on_batch=lambda asked, of: click.echo(f"{asked} of {of} done", err=True),
         )
-    write_private(out, _table(labelling.labels, terms).encode())
+    write_atomically(out, _table(labelling.labels, terms).encode())
     improved = None
     if model is not None and own is not None and test is not None:
         click.echo(f"labels are in {out}; {model} is trained twice", err=True)
@@ -124,7 +121,7 @@ def ask(
     figures = ask_figures(found, labelling, improved, reserved=open_yet, data_set=settings.data.name)
     as_text = json.dumps(figures, indent=2)
     for ending, content in (("json", f"{as_text}\n"), ("md", markdown(figures, improved)), ("html", page(figures))):
-        write_private(_report(out, ending), content.encode())
+        write_atomically(_report(out, ending), content.encode())
     if as_json:
         click.echo(as_text)
     else:
@@ -177,14 +174,3 @@ def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
         name = terms.class_names[label] if label >= 0 else ""
         writer.writerow([row, name, "answered" if label >= 0 else "unanswered" if label == ABSTAIN else "not_asked"])
     return text.getvalue()
-
-
-@contextmanager
-def _alone(home: PartyHome, study: DeployedStudy) -> Iterator[None]:
-    """One ask a study at a time. Raises Refused("already_running")."""
-    with open_private(home.study_folder(study.digest) / "ask.lock", "wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise Refused(Code.ALREADY_RUNNING, f"another ask runs in study {study.name!r}; allowed: one") from None
-        yield

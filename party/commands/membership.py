@@ -17,6 +17,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -107,7 +108,7 @@ def init(
       conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
           --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --settle
     """
-    from party.home import make_home, write_private
+    from party.home import make_home
     from party.settings import read_invitation
     from protocols.crypto.identity import PEM_BYTES, fingerprint, key_from_pem
 
@@ -122,9 +123,9 @@ def init(
         home.certificate.unlink(missing_ok=True)
         home.key.unlink(missing_ok=True)
     if not home.key.exists():
-        write_private(home.key, _fresh_key())
-    write_private(home.authority, invited.authority)
-    write_private(home.invitation_file, read_bytes(invitation, most=TOML_BYTES))
+        write_atomically(home.key, _fresh_key())
+    write_atomically(home.authority, invited.authority)
+    write_atomically(home.invitation_file, read_bytes(invitation, most=TOML_BYTES))
     if not home.settings_file.exists():
         cap = "# [lifetime.record]\n# epsilon =\n# delta ="
         if unit is not None:
@@ -140,7 +141,7 @@ def init(
             lifetime=cap,
             settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
         )
-        write_private(home.settings_file, template.encode())
+        write_atomically(home.settings_file, template.encode())
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     click.echo(f"home         {home.path}")
     click.echo(f"party        {invited.party} of {invited.consortium}")
@@ -189,7 +190,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Names the hop that fails: name, connection, TLS, certificate, session, clock, study.
+    """Names the step that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
     Example:
@@ -211,7 +212,6 @@ def doctor(home: PartyHome, as_json: bool) -> int:
 
 def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Writes the certificate if it is this node's own. Raises Refused."""
-    from party.home import write_private
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify, key_from_pem
 
     certificate = certificate_from_pem(pem)
@@ -221,7 +221,7 @@ def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
         raise Refused(Code.BAD_CERTIFICATE, f"the certificate is for {own.name!r} or another key; allowed: this node's")
-    write_private(home.certificate, pem)
+    write_atomically(home.certificate, pem)
 
 
 def _fresh_key() -> bytes:

@@ -18,12 +18,13 @@ from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
 from runtime.cli import EPILOG
 from runtime.exits import Exit
+from runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
     from party.home import PartyHome
-    from party.metrics import Counts
     from party.voting.answering import Answering
+    from runtime.metrics import Family
 
 _LOOK_S: Final = 0.2
 _APPROVALS_S: Final = 2.0
@@ -42,20 +43,19 @@ def run(home: PartyHome) -> int:
     """
     from party.budget.policy import Policy
     from party.connection.node import Node
-    from party.home import write_private
-    from party.logs import Log
-    from party.metrics import Counts, Metrics
     from party.open_home import mend_home
     from party.voting.answering import Answering
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+    from runtime.logs import Log
+    from runtime.metrics import Monitor, exposition
 
     settings, invitation = home.settings(), home.invitation()
     key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
     authority = certificate_from_pem(invitation.authority)
-    log, counts = Log(sys.stderr), Counts()
+    log, connection = Log(sys.stderr), Connection()
 
     def on_event(event: str, fields: dict[str, str | int]) -> None:
-        counts(event, fields)
+        connection(event)
         log(event, fields)
 
     stop, interrupted = threading.Event(), threading.Event()
@@ -75,8 +75,12 @@ def run(home: PartyHome) -> int:
         policy = held.enter_context(Policy(settings.policy))
         answering = held.enter_context(Answering(home, settings, policy, party=invitation.party, on_event=on_event))
         if settings.metrics_port:
-            samples = partial(_samples, answering, policy, counts)
-            held.enter_context(Metrics(settings.metrics_port, healthy=lambda: counts.connected, samples=samples))
+            monitor = Monitor(
+                settings.metrics_port,
+                healthy=lambda: connection.stands,
+                metrics=lambda: exposition(_families(answering, policy, connection), dict(log.counts)),
+            )
+            held.callback(monitor.close)
         seats = answering.seats()
         on_event("started", {"studies": len(seats), "metrics_port": settings.metrics_port})
         while not stop.is_set():
@@ -93,7 +97,7 @@ def run(home: PartyHome) -> int:
                 authority=authority,
                 address=invitation.address,
                 seats=answering.seats,
-                save_certificate=partial(write_private, home.certificate),
+                save_certificate=partial(write_atomically, home.certificate),
                 on_event=on_event,
                 renew_days_left=settings.renew_days_left,
             )
@@ -127,9 +131,24 @@ def _watch(
                     again.set()
 
 
-def _samples(answering: Answering, policy: Policy, counts: Counts) -> dict[str, list[tuple[Mapping[str, str], float]]]:
-    """The events counted, what each seat may still answer, and how full lifetime caps are."""
-    samples = counts.samples()
+class Connection:
+    """Whether the node is connected, by the events of its log."""
+
+    def __init__(self) -> None:
+        self.stands = False
+
+    def __call__(self, event: str) -> None:
+        """Takes an event."""
+        if event == "connected":
+            self.stands = True
+        elif event in ("disconnected", "goodbye", "stopped", "malformed"):
+            self.stands = False
+
+
+def _families(answering: Answering, policy: Policy, connection: Connection) -> list[Family]:
+    """What each seat may still answer, and how full lifetime caps are."""
+    from runtime.metrics import Family
+
     left: list[tuple[Mapping[str, str], float]] = []
     used: list[tuple[Mapping[str, str], float]] = []
     for seat in answering.seats():
@@ -137,9 +156,10 @@ def _samples(answering: Answering, policy: Policy, counts: Counts) -> dict[str, 
         balance = seat.ledger.balance(seat.party.name)
         used.append((labels, balance.spent / balance.cap))
         left.append((labels, float(answers_left(seat.study, seat.party.name, balance.spent))))
-    samples["conclave_answers_left"] = left
-    samples["conclave_budget_used_ratio"] = used
-    samples["conclave_lifetime_reserved_ratio"] = [
-        ({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.standings()
+    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.standings()]
+    return [
+        Family("conclave_connected", "Whether the node has a session.", [({}, float(connection.stands))]),
+        Family("conclave_answers_left", "Answers that the seat's budget still bears, in the worst case.", left),
+        Family("conclave_budget_used_ratio", "Share of the seat's cap that is spent or reserved.", used),
+        Family("conclave_lifetime_reserved_ratio", "Share of a lifetime cap that studies may take.", reserved),
     ]
-    return samples

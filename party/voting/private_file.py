@@ -1,6 +1,6 @@
 """A private model as a file: the layers that answer hidden queries, as npz, which runs no code and needs no torch.
 
-It lies beside the teacher that it was made of, in a folder that its owner alone may read.
+It is stored beside the teacher that it was made from, in a folder that only its owner may read.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from party.home import write_private
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
+from runtime.files import write_atomically
 
 PRIVATE_FILE: Final = "private.npz"
 _FILE_BYTES: Final = 2**30
@@ -39,7 +39,7 @@ def save_model(path: Path, model: Model) -> None:
                 arrays[f"{number}-relu"] = np.zeros(0, np.int64)
     content = io.BytesIO()
     np.savez(content, **arrays)  # type: ignore[arg-type]  # NumPy's stub takes the arrays for its flag
-    write_private(path, content.getvalue())
+    write_atomically(path, content.getvalue())
 
 
 def load_model(path: Path) -> Model:

@@ -7,7 +7,7 @@ Gaussians is nearly a discrete Gaussian; the difference is charged. View: histog
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, exp, inf, isfinite, isqrt, nextafter
+from math import ceil, isfinite, isqrt
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -71,25 +71,6 @@ def distributed_gaussian_rdp(
     gaussian = orders[None, :] * (votes_units[:, None] / sigma) ** 2 / honest
     cells = np.minimum(2 * votes_units, dimension)
     return _ROUNDING_UP * (gaussian + cells[:, None] * _sum_correction(sigma, honest))
-
-
-def tail_mass(*, bound_units: int, sigma_units: float | int | Fraction, draws: int) -> float:
-    """An upper bound of the probability that any of `draws` discrete Gaussians exceeds bound_units in absolute value.
-
-    draws * 2 exp(-(bound_units + 1)^2/(2 sigma^2)): a discrete Gaussian is subgaussian with its sigma (Canonne, Kamath,
-    Steinke 2020: E e^(l Z) = e^(l^2 sigma^2/2) Theta(l sigma^2)/Theta(0), and Theta is largest at 0), so a sum of
-    independent ones is with the root of its sigmas' squares, which may be given here. Goes into delta. Raises
-    InvalidInput for a negative bound or count, or sigma out of range.
-    """
-    sigma = float(sigma_units)
-    if not (isfinite(sigma) and sigma > 0):
-        raise InvalidInput(f"sigma = {sigma} lattice units; allowed: finite, > 0")
-    if bound_units < 0 or draws < 0:
-        raise InvalidInput(f"bound = {bound_units} units for {draws} draws; allowed: 0 or more of each")
-    if draws == 0:
-        return 0.0
-    mass = _ROUNDING_UP * 2.0 * draws * exp(-(((bound_units + 1) / sigma) ** 2) / 2.0 * (1.0 - 1e-15))
-    return min(1.0, nextafter(mass, inf))
 
 
 def _sum_correction(sigma: float, shares: int) -> float:

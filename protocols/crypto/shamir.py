@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy import ndarray
 
-MOST_SHARES = 255
 _POLYNOMIAL, _GENERATOR = 0x11B, 3
 
 

@@ -20,6 +20,25 @@ from protocols.private_files import private_database
 _BUSY_S = 10.0
 
 
+def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
+    """A connection to a file for its owner alone (or ":memory:"), which exists then and has these tables.
+
+    Several threads may use it, one at a time. Raises StorageFailed as private_database, and sqlite3.Error.
+    """
+    database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False, timeout=_BUSY_S)
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "recursive_triggers = ON",  # a row that is replaced is a row that is deleted
+        "secure_delete = ON",  # what is forgotten may have been a secret: it is overwritten
+    ):
+        database.execute(f"PRAGMA {pragma}")
+    # Within one transaction, so that a crash leaves no table without its triggers.
+    database.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+    return database
+
+
 class Database:
     """A connection that several threads may use; each transaction belongs to one of them."""
 
@@ -27,14 +46,8 @@ class Database:
         """Opens or creates the file with these tables. Raises StorageFailed, with what to do next."""
         self.path = path
         self._lock = threading.RLock()
-        private_database(path)
         try:
-            self.connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_S)
-            self.connection.execute("PRAGMA journal_mode = WAL")
-            self.connection.execute("PRAGMA synchronous = FULL")
-            self.connection.execute("PRAGMA foreign_keys = ON")
-            # Within one transaction, so that a crash leaves no table without its triggers.
-            self.connection.executescript(f"BEGIN IMMEDIATE;\n{schema}\nCOMMIT;")
+            self.connection = open_database(path, schema)
             self.transaction = Transactions(self.connection, self._lock, failed=self._failed)
         except sqlite3.Error as error:
             raise self._failed(error) from error

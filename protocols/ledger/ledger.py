@@ -21,9 +21,9 @@ from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
+from protocols.ledger.database import open_database
 from protocols.ledger.ledger_schema import LEDGER_SCHEMA
 from protocols.ledger.transactions import Transactions
-from protocols.private_files import private_database
 from protocols.refusals.code import Code
 
 # The note of a batch that was given up.
@@ -69,14 +69,7 @@ class Ledger:
         """
         self._lock = threading.RLock()
         try:
-            self._database = sqlite3.connect(private_database(path), isolation_level=None, check_same_thread=False)
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._database.execute("PRAGMA foreign_keys = ON")
-            self._database.execute("PRAGMA recursive_triggers = ON")  # a row that is replaced is a row that is deleted
-            # What is forgotten was a secret, so it is overwritten.
-            self._database.execute("PRAGMA secure_delete = ON")
-            self._database.executescript(LEDGER_SCHEMA)
+            self._database = open_database(path, LEDGER_SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )

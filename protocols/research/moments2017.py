@@ -12,8 +12,6 @@ are.
 
 from __future__ import annotations
 
-from math import log, sqrt
-
 import numpy as np
 from jaxtyping import Float64, Integer
 from numpy import ndarray
@@ -84,19 +82,6 @@ def epsilon(
         )
     each = (log_moments - np.log(delta)) / moments
     return each.min(axis=1), moments[each.argmin(axis=1)]
-
-
-def strong_composition(queries: int, *, gamma: float, delta: float) -> float:
-    """4 T gamma^2 + 2 gamma sqrt(2 T ln(1/delta)): epsilon of T labels in closed form (Papernot et al. 2017).
-
-    The data-independent moments at the best real l, for one vote a unit; never below `epsilon` of them.
-    """
-    if queries < 1:
-        raise InvalidInput(f"queries is {queries}; allowed: at least 1")
-    _check_gamma(gamma)
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta is {delta}; allowed: in (0, 1)")
-    return 4 * queries * gamma**2 + 2 * gamma * sqrt(-2 * queries * log(delta))
 
 
 def _log_q(counts: Float64[ndarray, "queries classes"], gamma: float) -> Float64[ndarray, " queries"]:

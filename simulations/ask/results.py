@@ -29,9 +29,9 @@ from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
 
-# A party lacks a class of which it holds less than this share of an equal share of its records.
+# A party lacks a class if it has less than this fraction of an equal share of its records in it.
 LACKS = 0.5
-# What is computed from votes, models or records and not from given labels: no budget pays for it.
+# Computed from votes, models or records, not from given labels: no budget pays for it.
 NOT_FOR_RELEASE = (
     "plurality_accuracy",
     "models[].agreement",
@@ -115,7 +115,7 @@ def lacking(result: AskResult, place: int) -> Bool[ndarray, " classes"]:
 
 
 def _mean(name: str, values: Float64[ndarray, " seeds"]) -> Summary:
-    """The mean of what is known over the seeds, and the half-width of its interval; None where nothing is."""
+    """The mean of the known values over the seeds, and the half-width of its interval; None if there are none."""
     known = values[~np.isnan(values)]
     mean, half = mean_and_interval(known) if len(known) else (None, None)
     return {name: mean, f"{name}_ci95": half}

@@ -1,8 +1,8 @@
-"""CaPC's own experiment: querying parties have their private records labelled, and train their models again.
+"""CaPC's experiment: querying parties get their private records labelled, and retrain their models.
 
-Choquette-Choo et al. 2021 ("CaPC Learning", ICLR), sections 4 and 5. Stage by stage: data -> partition -> every
-party's own kind of model -> votes in fixed point -> rounds of questions under one cap a party -> retraining. Heavy
-stages are cached by the hash of their inputs, so an interrupted run goes on where it stopped when it is started again.
+Choquette-Choo et al. 2021 ("CaPC Learning", ICLR), sections 4 and 5. Stage by stage: data -> partition -> every party's
+own kind of model -> votes in fixed point -> rounds of questions under one cap a party -> retraining. Heavy stages are
+cached by the hash of their inputs, so an interrupted run continues where it stopped when started again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from simulations.stages.inputs import Host, load_dataset
 
 @dataclass(frozen=True, eq=False)
 class AskInputs:
-    """What a run starts from, read and checked before anything is trained."""
+    """The inputs of a run, read and checked before anything is trained."""
 
     settings: AskSettings
     dataset: Dataset
@@ -62,7 +62,7 @@ class AskResult:
 
 
 def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) -> AskInputs:
-    """Reads and checks everything. Raises InvalidInput, DataUnavailable, DataCorrupt; BudgetExceeded where the poorest
+    """Reads and checks everything. Raises InvalidInput, DataUnavailable, DataCorrupt; BudgetExceeded if the smallest
     budget affords no round at all."""
     check_engine(host.engine)
     for kind in settings.models or PRIVATE:
@@ -111,7 +111,7 @@ def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:
 
 
 def _plurality(study: Study, cast: HeterogeneousVotes, who: Consortium) -> Int64[ndarray, "queriers records"]:
-    """What the weighted votes of the others say without noise or threshold: without privacy, for comparison."""
+    """The weighted plurality of the others without noise or threshold: without privacy, for comparison."""
     rows = []
     for place, querier in enumerate(who.queriers.tolist()):
         weights = study.weights.copy()

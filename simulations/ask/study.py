@@ -1,7 +1,7 @@
 """The study of `ask`: level two_server, label view, integer noise of both servers; and what its budgets are for.
 
-The querying party sits in the coordinator's seat, the guardian beside it. The terms are the same for every querying
-party, so one study, and one cap a party, covers what all of them ask together.
+The querying party takes the coordinator's place, with the guardian. The terms are the same for every querying party, so
+one study, and one cap per party, covers what all of them ask together.
 """
 
 from __future__ import annotations
@@ -101,5 +101,5 @@ def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
 
 
 def _stand_in(purpose: str) -> str:
-    """In the place of a key of the guardian, which a simulation does not have."""
+    """Stands for a key of the guardian, which a simulation does not have."""
     return hashlib.sha256(f"simulated guardian, {purpose}".encode()).hexdigest()

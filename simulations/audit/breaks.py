@@ -1,4 +1,4 @@
-"""Deliberately broken mechanisms: the real release, handed something wrong. An audit must find each of them out."""
+"""Deliberately broken mechanisms: the real release with wrong inputs. An audit must detect each of them."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Two pairs are audited. "worst" maximises the exact epsilon of the whole composition over the counts (and, where there is
 a threshold, over how far the tested maximum lies from it). "tied" has both classes level without the unit's vote, so
-that the vote decides: there a mechanism whose noise cancels gives itself away.
+that the vote decides, which reveals noise that cancels.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class Claim:
 
 
 def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
-    """The guarantee that a budget filter publishes when it affords just these queries: the code that charges budgets.
+    """The guarantee that a budget filter publishes when it affords exactly these queries: the code that charges
+    budgets.
 
     Raises InvalidInput where no filter affords them at this delta.
     """

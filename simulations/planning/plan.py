@@ -1,4 +1,4 @@
-"""Plan: what a set of budgets can afford, before anything is trained."""
+"""Plan: what a set of budgets affords, before anything is trained."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study can afford: the group that ends it first decides under `first-exhausted`."""
+    """What a study affords; under `first-exhausted` the group that ends it first decides."""
 
     study: Study
     groups: list[GroupPlan]

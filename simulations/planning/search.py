@@ -39,7 +39,7 @@ BATCH_LOSS = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
-    """The best settings, what is expected of them, and what else could be had.
+    """The best settings, their expected results, and alternatives.
 
     chosen: with the pool that is asked for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
     vote) under the same budgets, None where it affords nothing; frontier: nondominated in (answered, accuracy), by
@@ -87,7 +87,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
-    """The noise that no neighbour betters by more than GAIN, a last step away in any of the three or in several."""
+    """The noise on which no neighbour, one last step away in one or more of the three, improves by more than GAIN."""
 
     def rank(noise: Noise) -> tuple[float, float]:
         predicted = planner.predict(noise)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from simulations.membership.ceiling import true_positive_ceiling
@@ -17,11 +16,6 @@ _LOOKS = {
     "no_private_data": ("green", ("-", "--")),
     "non_private": ("orange", ("-", "--")),
 }
-
-
-def roc_figure(report: MembershipReport) -> Figure:
-    """The figure of `roc_drawing`, without its words."""
-    return roc_drawing(report).figure
 
 
 def roc_drawing(report: MembershipReport) -> Drawing:

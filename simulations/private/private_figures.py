@@ -1,4 +1,4 @@
-"""Findings: what a run says about its private votes and records, all of it Private, computed after the labels.
+"""Findings: what a run reveals about its private votes and records, all Private, computed after the labels.
 
 Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
 membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
@@ -34,9 +34,9 @@ from simulations.stages.students import ReleasedStudent, between_rounds
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """None and empty where nothing was asked for, or there is nothing to look at.
+    """None and empty where nothing was requested, or there is nothing to analyse.
 
-    refused: why an accountant has no figure for these votes; as private as they are, for it depends on them.
+    refused: why an accountant has no figure for these votes; private too, because it depends on them.
     """
 
     accountants: Mapping[str, Private[Figures]]
@@ -74,7 +74,7 @@ def find(
                     try:
                         figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
                     except InvalidInput as error:
-                        # What no votes could have mended was refused beforehand; these votes must not cost the run.
+                        # Refusals that do not depend on the votes came earlier; one that does must not end the run.
                         refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"

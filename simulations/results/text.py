@@ -60,12 +60,12 @@ _ACCOUNTING = {
 
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# More distinct budgets than this are told by their range.
+# More distinct budgets than this are given as a range.
 _MOST_BUDGETS = 6
 
 
 def count(value: float) -> str:
-    """A count, or a mean of counts with one decimal; thousands apart."""
+    """A count, or a mean of counts with one decimal, with thousands separators."""
     rounded = round(value, 1)
     return f"{rounded:,.0f}" if float(rounded).is_integer() else f"{rounded:,.1f}"
 
@@ -80,7 +80,7 @@ def power_of_ten(value: float) -> str:
 
 
 def parties_words(number: int) -> str:
-    """So many parties."""
+    """The number of parties in words."""
     return f"{number:,} {'party' if number == 1 else 'parties'}"
 
 

@@ -71,7 +71,7 @@ class PartyRetraining:
 
 @dataclass(frozen=True)
 class Retraining:
-    """The rows of the parties that were looked at, and what they were computed with."""
+    """The rows of the analysed parties, and the settings."""
 
     rows: tuple[PartyRetraining, ...]
     confidence: float
@@ -128,7 +128,7 @@ def retraining(
 def _divergence(
     asked: AskedVotes, query: Int64[ndarray, " rows"], after: Float64[ndarray, "rows classes"]
 ) -> Private[Float64[ndarray, "directions=2 rows orders"]]:
-    """Of each changed histogram from the actual one, both directions, as the view sees it."""
+    """Divergence of each changed histogram from the actual one, both directions, in the study's view."""
     study, before = asked.study, asked.counts[query]
     assert study.sigma is not None
     if study.view == "histogram":

@@ -1,4 +1,4 @@
-"""The one table of accountants, those that charge budgets and those that look at votes, and how a run names them."""
+"""The table of all accountants, charging and analysing, and how a run names them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,21 @@ from numpy import ndarray
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
-from protocols.research.data_dependent import DATA_DEPENDENT
-from protocols.research.evidence import Circumstances
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
 
 BAYESIAN = "bayesian"
-# Those that look at votes and charge nothing.
-ANALYSES = (*DATA_DEPENDENT, BAYESIAN)
+# Those that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not read for --help.
+ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity", BAYESIAN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountantRow:
-    """One accountant: what its figure means, and what may be done with it.
+    """One accountant: what its figure means, and how it may be used.
 
-    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what a
-    reader of its figure has to know besides.
+    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what
+    else a reader of its figure must know.
     """
 
     name: str
@@ -49,7 +47,8 @@ class AccountantRow:
 
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
-    from protocols.study.study import ADJACENCY  # its keys need not be read for --help
+    from protocols.research.data_dependent import DATA_DEPENDENT
+    from protocols.study.study import ADJACENCY
 
     charging = [
         AccountantRow(
@@ -78,7 +77,7 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
     """
     names = [] if text is None else [name.strip() for name in text.split(",")]
-    known = {row.name: row.charges for row in accountant_table()}
+    known = dict.fromkeys(accountant.ACCOUNTANTS, True) | dict.fromkeys(ANALYSES, False)
     for name in names:
         if name not in known:
             raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(known)}")
@@ -97,11 +96,14 @@ def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
 
 
 def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
-    """Raises InvalidInput, before anything is trained, where an accountant has nothing to say of this study.
+    """Raises InvalidInput, before anything is trained, if an accountant does not apply to this study.
 
     drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
     whether each vote will be known, and not their counts alone.
     """
+    from protocols.research.data_dependent import DATA_DEPENDENT
+    from protocols.research.evidence import Circumstances
+
     sensitivity = study.votes_per_unit * study.weights
     several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
     dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1

@@ -1,6 +1,6 @@
-"""The queries that a run asked, with the votes behind them: what data-dependent figures are computed from.
+"""The queries that a run asked, with their votes: the input of data-dependent figures.
 
-Reconstructed from a labelling and its ledgers, so that replaying needs to keep no histograms.
+Reconstructed from a labelling and its ledgers, so a replay need not store histograms.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CELLS = 20_000_000
 class AskedVotes:
     """What was asked and released: the weighted histograms, and who took part in which query.
 
-    positions: of the asked queries in the pool; entering[party, query]; counts: weighted; offsets: what was taken off
-    the counts before they were held against thresholds (Interactive-GNMax; else zeros); thresholds: of each query.
-    predictions: of the student between the rounds. Raises InvalidInput for secret participation, whose coins are kept
-    nowhere, and for a labelling that is not of this study.
+    positions: of the asked queries in the pool; entering[party, query]; counts: weighted; offsets: what was subtracted
+    from the counts before the threshold test (Interactive-GNMax; else zeros); thresholds: of each query. predictions:
+    of the student between the rounds. Raises InvalidInput for secret participation, whose coins are not stored, and for
+    a labelling of another study.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class AskedVotes:
         )
 
     def _abstentions(self) -> bool:
-        """Whether a vote that entered is for no class: the histogram then lacks its weight."""
+        """Whether some vote that entered is for no class, so that the histogram lacks its weight."""
         study = self.study
         if self._stored.votes is None or study.pooled_teachers is not None:
             entered = np.full(len(self.counts), study.largest_weight)

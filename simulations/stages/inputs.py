@@ -28,7 +28,7 @@ from simulations.stages.votes_file import read_labels, read_votes
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a run depends on but is not repeated by: where data and caches lie, which engine and workers."""
+    """What a run uses without being part of its settings: paths of data and caches, engine and workers."""
 
     data_dir: Path | None
     cache_dir: Path
@@ -102,8 +102,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     kind = teacher_kind(settings.teacher)
     check_engine(host.engine)
     if scheme.name != "by-site":
-        # Budgets, noise and threshold out of range are said before any data are read; classes and queries, which the
-        # data may decide, matter little to that.
+        # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
+        # the data may determine, matter little for that.
         trial = make_study(
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
         )
@@ -146,7 +146,7 @@ def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, 
 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
-    """The number of parties: as given; one a site where parties are sites and no number was given."""
+    """The number of parties: as given, or one per site if parties are sites and no number was given."""
     by_site = parse_partition(settings.partition).name == "by-site"
     if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
         return len(dataset.site_names)

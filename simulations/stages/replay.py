@@ -61,7 +61,7 @@ class StoredVotes:
     def group_counts(self, member: Int64[ndarray, " parties"], groups: int) -> Float64[ndarray, "groups cells"] | None:
         """Unweighted histograms of each group of parties, flattened; None where that would take too much memory.
 
-        Kept from one call to the next: a sweep over budgets, weights and noise counts the votes once.
+        Kept between calls, so that a sweep over budgets, weights and noise counts the votes once.
         """
         if self.votes is None:
             assert self.counts is not None
@@ -100,8 +100,8 @@ def replay(
 ) -> Replay:
     """What the study would have released had these votes been cast live.
 
-    noise: of all batches in order; batch_noise: of each batch, given who voted, where a level makes that matter. One of
-    them is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
+    noise: of all batches in order; batch_noise: of each batch, given who voted, for levels where that matters. Exactly
+    one is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
     for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when votes do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
@@ -165,7 +165,7 @@ def replay(
 def secret_coins(study: Study, *, seed: int) -> Coins | None:
     """The coins that the parties of `live_study` throw, batch by batch in order; None where there are none.
 
-    A party that misses a batch throws none for it, so each has a stream of its own that only its own votes advance.
+    A party that misses a batch throws none for it, so each has its own stream, advanced only by its own votes.
     """
     if study.participation_name != "secret":
         return None
@@ -220,7 +220,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
 
         return pooled
     if by_group:
-        # Parties alike in all of these stay or leave together, so a group is active or not as a whole.
+        # Parties equal in all of these stay or leave together, so a group is active as a whole or not.
         alike = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
         _, first, member = np.unique(alike, axis=1, return_index=True, return_inverse=True)
         if stored.votes is None:

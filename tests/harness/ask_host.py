@@ -54,7 +54,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     def counted(study, line):
         return _Wrapped(dial(study, line), Channel)
 
-    dial, write, trained_kind = asking._dial, party.home.write_private, improvement.trained_kind
+    dial, write, trained_kind = asking._dial, party.commands.ask.write_atomically, improvement.trained_kind
 
     def written(path, content):
         reached("writing")
@@ -65,7 +65,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
         return trained_kind(name, **named)
 
     asking.Relayed, asking._dial = Relayed, counted
-    party.home.write_private = written
+    party.commands.ask.write_atomically = written
     # The first look at the kind is before anything is asked.
     improvement.check_model, improvement.trained_kind = lambda name: None, kind
     return run_command(arguments)

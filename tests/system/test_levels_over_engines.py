@@ -11,9 +11,9 @@ from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations.engines import ENGINES, open_engine
-from simulations.engines.party_host import EngineTransport, party_host
 from tests.contract.test_level_contract import Opened, TotalNoise, in_clear, labelled
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
+from tests.harness.party_host import EngineTransport, party_host
 from tests.harness.studies import make_votes
 
 

@@ -12,8 +12,8 @@ from protocols.noise import simulated
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
 from simulations.engines import ENGINES, open_engine
-from simulations.engines.party_host import EngineTransport, party_host
 from simulations.stages.replay import StoredVotes, replay
+from tests.harness.party_host import EngineTransport, party_host
 from tests.harness.studies import make_study, make_votes
 
 VOTES, _ = make_votes(6, 40)

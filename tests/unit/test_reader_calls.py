@@ -37,8 +37,6 @@ ALLOWED = {
         "x509.load_der_x509_certificate": "the one way",
         "x509.load_pem_x509_csr": "the one way",
     },
-    "protocols/ledger/ledger.py": {"sqlite3.connect": _DATABASE},
-    "party/budget/policy.py": {"sqlite3.connect": _DATABASE},
     "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
     "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},

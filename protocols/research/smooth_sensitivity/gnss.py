@@ -1,12 +1,11 @@
-"""Releasing a data-dependent cost with Gaussian noise scaled to its smooth sensitivity (GNSS).
+"""What releasing a data-dependent cost with Gaussian noise scaled to its smooth sensitivity (GNSS) would cost.
 
 Papernot et al. 2018, Appendix B.2, release f + N(0, (sigma_ss SS)^2). Their cost of doing so is too small
 in places; `corrected_cost` is the supremum over all pairs of neighbours, and the one that is charged here.
 Derivation: docs/explanation/smooth-sensitivity.md. Adversary: sees the released figure, beside everything else that
 was released; adjacency is replace-one, as for the smooth sensitivity.
 
-The exact figure stays Private. `GnssRelease.release` draws the noise and returns a plain SanitisedRdp: that one may
-be published, because it is paid for. Its cost is part of what it states.
+Nothing is released here: whoever chooses parameters with private votes in view gets them as a Private.
 """
 
 from __future__ import annotations
@@ -14,32 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.bounds.rdp import check_orders, rdp_to_epsilon
+from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
-from protocols.noise import StandardNormal
 from protocols.research.private import Private
 from protocols.research.smooth_sensitivity.smooth_sensitivity import (
-    VoteSetting,
-    distance_bounds,
-    gnmax_rdp,
     smooth_sensitivity,
 )
 
 Number = float | int | Float64[ndarray, "..."]
-
-# Figures are rounded to 1e-4, and the sensitivity is raised to at least that. A constant is smooth too, so the raised
-# one still is; and what float64 noise changes about the rounded figure is negligible (explained in the docs).
-_DECIMALS = 4
-_LEAST_SENSITIVITY = 1e-4
-
-STATEMENT = (
-    "data-dependent RDP of the answers, released with noise: its expectation is the exact figure and it may lie below "
-    "it. It includes the worst-case cost of releasing it, which has to be added to whatever else is charged for the "
-    "same votes. The guarantee of each party remains its own cap."
-)
 
 
 def corrected_cost(*, order: Number, beta: Number, sigma_ss: Number) -> Float64[ndarray, "..."]:
@@ -136,94 +120,6 @@ def best_parameters(
         return GnssParameters(order=order, beta=float(betas[best]), sigma_ss=float(sigma[best]), sigma_log=None)
 
     return smooth_sensitivity(bounds, beta=betas).map(choose)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SanitisedRdp:
-    """A released figure: plain numbers that may be published, for their own cost is in them.
-
-    rdp: the noisy total at `order`, the release's cost included; release_cost: that cost, to be composed with all
-    else; std: the noisy standard deviation of rdp where it was released too (its logarithm is itself noisy, with
-    standard deviation log_std), else None; exact_std: the exact one, which depends on votes.
-    """
-
-    order: float
-    rdp: float
-    release_cost: float
-    std: float | None
-    log_std: float | None
-    exact_std: Private[float]
-    statement: str = STATEMENT
-
-    def epsilon(self, *, delta: float) -> float:
-        """The figure converted at its own order (Canonne, Kamath, Steinke 2020, Prop. 12): post-processing."""
-        return float(rdp_to_epsilon(np.array([self.rdp]), np.array([self.order]), delta=delta)[0])
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class GnssRelease:
-    """A data-dependent RDP that awaits its one release. Built by `gnss_release`.
-
-    mean, std: what the released figure is distributed around, and how far; private as votes are.
-    """
-
-    parameters: GnssParameters
-    mean: Private[float]
-    sensitivity: Private[float]
-
-    @property
-    def std(self) -> Private[float]:
-        """Standard deviation of the released figure, sigma_ss SS."""
-        return self.sensitivity.map(lambda ss: self.parameters.sigma_ss * ss)
-
-    def release(self, noise: StandardNormal) -> SanitisedRdp:
-        """Draws the noise and gives the figure. Every call is a release of its own and costs parameters.cost again."""
-        draws = noise((2,))
-        given = self.parameters
-
-        def noisy_std(std: float) -> float:
-            return float(std * np.exp(given.beta * (given.sigma_log or 0.0) * draws[1]))
-
-        # These two are what the release pays for; nothing else of the votes becomes plain.
-        rdp = self.mean.join(self.std, lambda mean, std: mean + std * float(draws[0])).for_research()
-        std = None if given.sigma_log is None else self.std.map(noisy_std).for_research()
-        return SanitisedRdp(
-            order=float(given.order),
-            rdp=round(rdp, _DECIMALS),
-            release_cost=given.cost,
-            std=None if std is None else float(f"{std:.{_DECIMALS}g}"),
-            log_std=None if given.sigma_log is None else float(given.beta * given.sigma_log),
-            exact_std=self.std,
-        )
-
-
-def gnss_release(
-    counts: Float64[ndarray, "queries classes"],
-    setting: VoteSetting,
-    *,
-    answered: Bool[ndarray, " answers"],
-    public_rdp: float | int,
-    parameters: GnssParameters,
-) -> GnssRelease:
-    """Prepares the release of a run's RDP: data-dependent for the answers, `public_rdp` for all else.
-
-    answered: which queries were answered, as everybody saw. public_rdp: the data-independent rest at the same order,
-    >= 0: for Confident-GNMax the threshold test of every query, order s^2/(2 sigma1^2) each. Raises InvalidInput,
-    also where condition C5 or C6 fails; nothing is released then.
-    """
-    if parameters.order != setting.order:
-        raise InvalidInput(f"parameters are for order {parameters.order:g}; allowed: {setting.order:g}, the setting's")
-    if not (np.isfinite(public_rdp) and public_rdp >= 0):
-        raise InvalidInput(f"public_rdp is {public_rdp}; allowed: finite and >= 0")
-    weight = answered.astype(np.float64)
-    bounds = distance_bounds(counts, setting, answered=weight)
-    return GnssRelease(
-        parameters=parameters,
-        mean=gnmax_rdp(counts, setting, answered=weight).map(lambda rdp: rdp + public_rdp + parameters.cost),
-        sensitivity=smooth_sensitivity(bounds, beta=float(parameters.beta)).map(
-            lambda ss: max(float(ss[0]), _LEAST_SENSITIVITY)
-        ),
-    )
 
 
 def _v(a: Float64[ndarray, "..."], b: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:

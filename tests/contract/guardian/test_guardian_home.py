@@ -22,7 +22,7 @@ from protocols.crypto.identity import (
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
-from runtime.files import write
+from runtime.files import write_atomically
 from tests.harness.operators import enrol, make_home
 
 SETTINGS = GuardianSettings(name="notary", coordinator="centre", listen="127.0.0.1:0", metrics_port=0)
@@ -94,7 +94,7 @@ def test_a_key_file_that_was_cut_is_named(home):
 def test_a_wrong_setting_is_named(home, line, said):
     key = line.partition(" ")[0]
     kept = [each for each in home.settings_file.read_text().splitlines() if not each.startswith(f"{key} =")]
-    write(home.settings_file, "\n".join([*kept, line]))
+    write_atomically(home.settings_file, "\n".join([*kept, line]))
     with pytest.raises((InvalidInput, Refused), match=said):
         home.settings()
 
@@ -102,7 +102,7 @@ def test_a_wrong_setting_is_named(home, line, said):
 def test_a_missing_setting_home_and_certificate_are_told_apart(home, tmp_path):
     with pytest.raises(DataUnavailable, match="guardian accept"):
         home.identity(now=now())
-    write(home.settings_file, 'name = "notary"')
+    write_atomically(home.settings_file, 'name = "notary"')
     with pytest.raises(InvalidInput, match="'coordinator' is missing"):
         home.settings()
     with pytest.raises(DataUnavailable, match="guardian init"):
@@ -221,7 +221,7 @@ def test_a_coordinators_certificate_from_before_guardians_is_renewed_so_that_it_
         now=now(),
         days=300,
     )
-    write(store.home.certificate_file, to_pem(old))
+    write_atomically(store.home.certificate_file, to_pem(old))
     renewed = authority.own_certificate()
     assert may_dial(renewed)
     assert certificate_from_pem(store.home.certificate_file.read_bytes()) == renewed

@@ -12,7 +12,7 @@ from protocols.errors import Refused, StorageFailed
 from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
-from runtime.files import write, write_atomically
+from runtime.files import write_atomically
 
 
 def mode(path):
@@ -83,7 +83,7 @@ def test_files_locks_and_folders_are_their_owners_alone_whatever_the_umask(tmp_p
     with umask(mask):
         private_folder(tmp_path / "a" / "b")
         write_atomically(tmp_path / "a" / "b" / "c", "text")
-        write(tmp_path / "a" / "b" / "d", b"text")
+        write_atomically(tmp_path / "a" / "b" / "d", b"text")
         (tmp_path / "a" / "b" / "lock").touch(mode=0o644)
         with open_private(tmp_path / "a" / "b" / "lock", "ab"), open_private(tmp_path / "a" / "b" / "new", "wb"):
             pass
@@ -95,7 +95,7 @@ def test_writing_into_a_folder_of_somebodys_choice_does_not_change_the_folder(tm
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)
-    write(shared / "certificate.pem", b"x")
+    write_atomically(shared / "certificate.pem", b"x")
     write_atomically(shared / "other", b"x")
     private_folder(shared)
     assert mode(shared) == 0o755

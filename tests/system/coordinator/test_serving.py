@@ -10,9 +10,9 @@ import urllib.request
 import grpc
 import pytest
 
-from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
+from coordinator.home import CoordinatorSettings, settings_toml
 from coordinator.members.authority import Authority
-from coordinator.serving import Lock, serve
+from coordinator.serving import serve
 from coordinator.status import alive, read_status
 from coordinator.store.store import Store
 from party.connection.node import Node
@@ -22,7 +22,8 @@ from protocols.crypto.identity import COORDINATOR_HOST, certificate_from_pem, ce
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
-from runtime.files import write
+from runtime.files import write_atomically
+from runtime.locks import alone, serving_alone
 from runtime.logs import Log
 from runtime.metrics import Monitor
 from tests.harness.clocks import wait_until
@@ -198,7 +199,7 @@ def test_a_second_serve_of_a_home_is_refused_and_the_first_goes_on(home, tmp_pat
         assert first.error is None
         with Store(home) as store:
             assert alive(store) is not None
-    with Lock(home):
+    with alone(home.lock_file, serving_alone(home.lock_file)):
         pass
 
 
@@ -360,11 +361,11 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        write(
+        write_atomically(
             home.settings_file,
             settings_toml(CoordinatorSettings(**{**SETTINGS.__dict__, "listen": f"127.0.0.1:{port}"})),
         )
         with pytest.raises(InvalidInput, match="cannot listen"):
             serve(home, stop=threading.Event(), log=Log(io.StringIO()))
-    with Lock(CoordinatorHome(home.folder)):
+    with alone(home.lock_file, serving_alone(home.lock_file)):
         pass

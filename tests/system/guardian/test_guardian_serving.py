@@ -133,7 +133,7 @@ def test_health_and_metrics_are_on_loopback(world):
     for key in ("batches", "asked", "answered", "unsettled"):
         assert float(figures[f'conclave_guardian_study_{key}{{study="test"}}']) == study[key]
     assert 360 < float(figures["conclave_guardian_certificate_days_left"]) < 366
-    assert float(figures['conclave_guardian_events_total{event="conversation_ended"}']) == study["batches"]
+    assert float(figures['conclave_events_total{event="conversation_ended"}']) == study["batches"]
 
 
 def test_a_guardian_that_is_gone_stops_the_labelling_and_its_return_ends_it_with_nothing_charged_twice(world):

@@ -1,6 +1,12 @@
 import re
+import urllib.error
+import urllib.request
 
-from runtime.metrics import prometheus
+import pytest
+
+from coordinator.figures import families
+from protocols.errors import InvalidInput
+from runtime.metrics import Family, Monitor, exposition
 
 SEAT = {
     "seat": 'odd"name\\',
@@ -19,7 +25,7 @@ STATUS = {
 
 
 def test_every_line_is_of_the_text_format_and_every_family_is_explained():
-    page = prometheus(STATUS, {"connected": 3})
+    page = exposition(families(STATUS), {"connected": 3})
     sample = re.compile(r'([a-z_]+)(\{[a-z]+="(?:[^"\\]|\\.)*"(?:,[a-z]+="(?:[^"\\]|\\.)*")*\})? [-+0-9.einf]+')
     explained = set()
     for line in page.splitlines():
@@ -33,10 +39,35 @@ def test_every_line_is_of_the_text_format_and_every_family_is_explained():
 
 
 def test_figures_are_those_of_the_status():
-    page = prometheus(STATUS, {"connected": 3})
+    page = exposition(families(STATUS), {"connected": 3})
     assert "conclave_parties_connected 2\n" in page
     assert 'conclave_study_answered{study="s"} 9\n' in page
     assert 'conclave_seat_answers_left{study="s",seat="odd\\"name\\\\"} 7\n' in page
     assert 'conclave_seat_epsilon_used{study="s",seat="odd\\"name\\\\"} 0.10000000000000001\n' in page
     assert 'conclave_certificate_days_left{party="a"} 12.5\n' in page
     assert 'conclave_events_total{event="connected"} 3\n' in page
+
+
+def test_labels_are_escaped():
+    page = exposition([Family("a", "what it is", [({"study": 'x"\n\\'}, 1.5)])], {})
+    assert page.splitlines()[2] == r'a{study="x\"\n\\"} 1.5'
+
+
+def test_health_is_what_the_program_says_and_nothing_else_can_be_asked():
+    well = []
+    monitor = Monitor(0, healthy=lambda: bool(well), metrics=lambda: exposition([], {"connected": 2}))
+    try:
+        at = f"http://127.0.0.1:{monitor.port}"
+        for path, status in (("/healthz", 503), ("/etc/passwd", 404)):
+            with pytest.raises(urllib.error.HTTPError, match=str(status)) as failed:
+                urllib.request.urlopen(at + path)
+            failed.value.close()
+        well.append(1)
+        with urllib.request.urlopen(f"{at}/healthz") as reply:
+            assert reply.status == 200
+        with urllib.request.urlopen(f"{at}/metrics") as reply:
+            assert 'conclave_events_total{event="connected"} 2' in reply.read().decode().splitlines()
+        with pytest.raises(InvalidInput, match="allowed: a free one"):
+            Monitor(monitor.port, healthy=lambda: True, metrics=str)
+    finally:
+        monitor.close()

@@ -4,13 +4,13 @@ import pytest
 
 from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
-from runtime.files import write
+from runtime.files import write_atomically
 from tests.harness.operators import SETTINGS
 
 
 def test_settings_are_read_as_they_were_written(tmp_path):
     home = CoordinatorHome(tmp_path)
-    write(home.settings_file, settings_toml(SETTINGS))
+    write_atomically(home.settings_file, settings_toml(SETTINGS))
     assert home.settings() == SETTINGS
 
 
@@ -37,7 +37,7 @@ def test_a_wrong_setting_is_named(tmp_path, line, said):
     home = CoordinatorHome(tmp_path)
     key = line.partition(" ")[0]
     kept = [each for each in settings_toml(SETTINGS).splitlines() if not each.startswith(f"{key} =")]
-    write(home.settings_file, "\n".join([*kept, line]))
+    write_atomically(home.settings_file, "\n".join([*kept, line]))
     with pytest.raises(InvalidInput, match=said):
         home.settings()
 
@@ -46,13 +46,13 @@ def test_a_missing_setting_and_a_missing_home_are_told_apart(tmp_path):
     home = CoordinatorHome(tmp_path)
     with pytest.raises(DataUnavailable, match="init"):
         home.settings()
-    write(home.settings_file, 'consortium = "heart"')
+    write_atomically(home.settings_file, 'consortium = "heart"')
     with pytest.raises(InvalidInput, match="'coordinator' is missing"):
         home.settings()
 
 
 def test_a_private_file_is_its_owners_alone_and_its_folder_too(tmp_path):
-    write(tmp_path / "new" / "key.pem", b"secret")
+    write_atomically(tmp_path / "new" / "key.pem", b"secret")
     assert stat.S_IMODE((tmp_path / "new" / "key.pem").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
@@ -61,5 +61,5 @@ def test_a_file_that_cannot_be_written_leaves_what_was_there(tmp_path):
     (tmp_path / "file").mkdir()
     (tmp_path / "file" / "inside").write_text("kept")
     with pytest.raises(StorageFailed, match="cannot write"):
-        write(tmp_path / "file", b"other")
+        write_atomically(tmp_path / "file", b"other")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from party.home import PartyHome, file_name, make_home, write_private
-from party.settings import check_address, read_invitation, read_settings
+from party.home import PartyHome, file_name, make_home
+from party.settings import read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused
+from runtime.files import write_atomically
 from tests.harness.studies import make_study
 
 GOOD = """
@@ -106,19 +107,10 @@ def test_any_change_of_a_file_is_read_or_refused_with_file_and_key(tmp_path, dat
     assert said
 
 
-@given(st.text(max_size=30))
-def test_an_address_is_host_and_port(text):
-    try:
-        found = check_address(text)
-    except InvalidInput:
-        found = "h:1"
-    assert 0 < int(found.rpartition(":")[2]) < 65_536
-
-
 def test_a_home_is_its_owner_s_alone_and_answers_once(tmp_path):
     home = make_home(tmp_path / "home")
     assert home.path.stat().st_mode & 0o777 == 0o700
-    write_private(home.key, b"secret")
+    write_atomically(home.key, b"secret")
     assert home.key.stat().st_mode & 0o777 == 0o600
     with home.running(), pytest.raises(Refused, match="already_running"), home.running():
         pass

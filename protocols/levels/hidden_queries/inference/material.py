@@ -7,7 +7,7 @@ party's share comes from its seed, and the dealer sends the answering party the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy import ndarray
@@ -28,21 +28,6 @@ class Piece:
     group: Group
     dtype: Literal["<u1", "<u4", "<u8"]
     shape: tuple[int, ...]
-
-
-class Gate(Protocol):
-    """A step of the computation that needs dealt randomness."""
-
-    @property
-    def free(self) -> tuple[Piece, ...]:
-        """What both seeds give together."""
-
-    @property
-    def derived(self) -> tuple[Piece, ...]:
-        """What is computed from it."""
-
-    def secrets(self, free: Arrays) -> Arrays:
-        """The derived arrays in the clear: for the dealer alone."""
 
 
 def drawn(stream: Stream, pieces: tuple[Piece, ...]) -> Arrays:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from coordinator.commands.group import run_command
 from coordinator.connection import relayed_budgets
 from coordinator.connection.relayed_budgets import at_most, count_receipt, count_request
+from coordinator.figures import families
 from coordinator.labelling.study_creation import create_study
 from coordinator.status import read_status, study_status
 from coordinator.store.store import Store, ledger_path
@@ -20,7 +21,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import VoteRequest
-from runtime.metrics import prometheus
+from runtime.metrics import exposition
 from tests.harness.askers import asked_study
 from tests.harness.operators import SETTINGS, make_home
 from tests.harness.studies import NOW
@@ -166,7 +167,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
                 count_request(ledger, STUDY, seat, request(0, *range(8)))
             receipt(ledger, 0, cost(8, 8) - 1, seat="hospital-0")
         shown = study_status(store, "heart", set())
-        text = prometheus(read_status(store), {})
+        text = exposition(families(read_status(store)), {})
     assert (shown["asked"], shown["batches"]) == (8, 1)
     used = [seat["epsilon_used"] for seat in shown["seats"]]
     assert 0 < used[0] < used[1]

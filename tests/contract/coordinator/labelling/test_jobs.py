@@ -1,6 +1,7 @@
 """Labelling under serve's conditions: parties missing, refusing, coming back; stops at any moment."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Refusal, VoteRequest
 from runtime.logs import Log
 from tests.harness.clocks import wait_until
+from tests.harness.guardians import guarded_study
 from tests.harness.operators import FakeHub, add_study, make_home
 from tests.harness.studies import pool_of, voter
 
@@ -273,7 +275,7 @@ def test_a_coordinator_that_was_rolled_back_fails_the_job_and_says_what_to_do(be
     job = made.run()
     assert job.state == "failed"
     assert job.message.startswith("coordinator_rolled_back: the coordinator's ledger is not the newest")
-    assert "put the newest copy of the coordinator's home in the place of this one" in job.message
+    assert "replace this home by the newest copy of the coordinator's home" in job.message
     assert job.message.endswith("then run resume test")
     shown = study_status(made.store, "test", set())
     assert (shown["state"], shown["message"]) == ("failed", job.message)
@@ -429,6 +431,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
     before = _after_two_batches(made)
     made.store._database.execute("DELETE FROM labelled")
     opened = made.open()
+    opened.study = replace(made.study, confidentiality=guarded_study().confidentiality)
     opened._guardian_is_there = lambda: False
     asked = len(made.hub.asked)
     opened.run(made.store.ask_job("test", student=None), patience_s=0.0)

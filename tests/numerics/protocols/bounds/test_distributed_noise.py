@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from protocols.bounds.distributed_noise import distributed_gaussian_rdp, share_sigma, tail_mass
+from protocols.bounds.distributed_noise import distributed_gaussian_rdp, share_sigma
 from protocols.crypto.discrete_gaussian import discrete_gaussian
 from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
@@ -104,29 +104,6 @@ def test_the_correction_vanishes_at_the_noise_of_a_study() -> None:
     assert cost[0, 0] == pytest.approx(8.0 * (64 / 2560) ** 2, rel=1e-6)
 
 
-@pytest.mark.parametrize("sigma", [0.7, 3.0, 40.0])
-@pytest.mark.parametrize("sigmas", [0, 1, 3, 8])
-def test_the_tail_mass_is_above_the_exact_tail(sigma: float, sigmas: int) -> None:
-    bound_units = int(sigma * sigmas)
-    z = np.arange(0, int(60 * sigma) + 5)
-    weights = np.exp(-(z**2) / (2 * sigma**2))
-    exact = 2 * weights[bound_units + 1 :].sum() / (2 * weights.sum() - 1)
-    for draws in (1, 5, 1000):
-        assert min(1.0, draws * exact) <= tail_mass(bound_units=bound_units, sigma_units=sigma, draws=draws) <= 1.0
-
-
-def test_the_tail_mass_of_a_sum_takes_the_root_of_the_total_variance() -> None:
-    law = np.exp(exact_sum(1.0, 3, 16))
-    for bound_units in range(8):
-        exact = 2 * law[16 + bound_units + 1 :].sum()
-        assert exact <= tail_mass(bound_units=bound_units, sigma_units=3**0.5, draws=1)
-
-
-def test_the_tail_mass_is_never_zero_where_something_is_drawn() -> None:
-    assert 0 < tail_mass(bound_units=10**9, sigma_units=64, draws=1) < 1e-300
-    assert tail_mass(bound_units=0, sigma_units=64, draws=0) == 0
-
-
 def test_values_out_of_range_are_refused() -> None:
     votes, orders = np.array([1]), np.array([2.0])
     with pytest.raises(InvalidInput, match="sigma of a share"):
@@ -141,7 +118,3 @@ def test_values_out_of_range_are_refused() -> None:
         share_sigma(sigma_units=1e12, parties=3, dropouts=0, colluders=0)
     with pytest.raises(InvalidInput, match="of which -1 may"):
         share_sigma(sigma_units=1.0, parties=3, dropouts=-1, colluders=0)
-    with pytest.raises(InvalidInput, match="bound = -1"):
-        tail_mass(bound_units=-1, sigma_units=1.0, draws=1)
-    with pytest.raises(InvalidInput, match="sigma = 0"):
-        tail_mass(bound_units=1, sigma_units=0, draws=1)

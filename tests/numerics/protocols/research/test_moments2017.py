@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocols.bounds.laplace import laplace_histogram_rdp
 from protocols.errors import InvalidInput
-from protocols.research.moments2017 import data_independent, epsilon, log_q, strong_composition, total_log_moments
+from protocols.research.moments2017 import data_independent, epsilon, log_q, total_log_moments
 
 LNMAX = json.loads((Path(__file__).parents[3] / "vectors" / "lnmax.json").read_text())
 MOMENTS = np.array(LNMAX["moments"])
@@ -41,16 +41,6 @@ def test_the_published_queries_cost_what_was_published(gamma, key):
     total = total_log_moments(counts, moments, gamma=gamma, sensitivity=ONE).for_research()
     value, _ = epsilon(total, moments, delta=1e-5)
     assert value[0] == pytest.approx(LNMAX["real_votes"][key], rel=1e-12)
-
-
-def test_strong_composition_is_the_papers():
-    expected = LNMAX["strong_composition"]
-    assert strong_composition(1000, gamma=0.05, delta=1e-6) == pytest.approx(
-        expected["SVHN g=.05 T=1000 d=1e-6"], rel=1e-12
-    )
-    assert strong_composition(100, gamma=0.05, delta=1e-5) == pytest.approx(
-        expected["MNIST g=.05 T=100 d=1e-5"], rel=1e-12
-    )
 
 
 def theorem_3(counts, gamma, weight, moment):

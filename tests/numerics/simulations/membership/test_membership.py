@@ -18,7 +18,7 @@ from simulations.membership.ceiling import area_ceiling
 from simulations.membership.controls import Controls, make_controls
 from simulations.membership.statistics import LEVEL
 from simulations.pipeline import run, study_of
-from simulations.plots.membership import roc_drawing, roc_figure
+from simulations.plots.membership import roc_drawing
 from simulations.plots.style import svg_text
 from simulations.progress import Reporter
 from simulations.results.membership_text import finding, rows
@@ -220,9 +220,9 @@ def test_the_rows_and_the_figure_hold_what_the_report_holds():
     text = svg_text(drawing.figure)
     for words in ("ceiling, ε = 2", "chance", f"AUC {found.value:.3f}"):
         assert words in text
-    assert text == svg_text(roc_figure(report))
+    assert text == svg_text(roc_drawing(report).figure)
     assert "for research" in drawing.caption
-    assert len(roc_figure(dataclasses.replace(report, non_private=())).axes[0].lines) == 6
+    assert len(roc_drawing(dataclasses.replace(report, non_private=())).figure.axes[0].lines) == 6
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from simulations.planning.planned_votes import (
     AssumedVotes,
     PilotVotes,
     PlannedHistograms,
-    fitted_concentration,
     weighted_counts,
 )
 from simulations.stages.replay import StoredVotes
@@ -37,13 +36,6 @@ def test_right_votes_have_the_mean_and_the_variance_of_the_beta_binomial():
     assert right.mean() / n == pytest.approx(m, abs=0.004)
     # Var = n m (1 - m) (1 + (n - 1)/(k + 1)); sampled with a relative standard error of about 2 %.
     assert right.var() == pytest.approx(n * m * (1 - m) * (1 + (n - 1) / (k + 1)), rel=0.08)
-
-
-def test_a_fit_finds_the_accuracy_and_the_concentration_that_votes_were_drawn_with():
-    stored, truth = assumed(accuracy=0.8, concentration=2.0).cast(parties=200, teachers=1, queries=4000)
-    accuracy, concentration = fitted_concentration(PilotVotes.of(stored, truth))
-    assert accuracy == pytest.approx(0.8, abs=0.01)
-    assert concentration == pytest.approx(2.0, rel=0.1)
 
 
 def test_more_classes_are_assumed_to_have_queries_that_are_more_alike():

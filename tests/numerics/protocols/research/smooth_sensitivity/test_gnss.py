@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from math import exp, log
+from math import exp
 from pathlib import Path
 
 import mpmath
@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
 from protocols.research.smooth_sensitivity.gnss import (
     GnssParameters,
-    GnssRelease,
     best_parameters,
     best_sigma_ss,
     corrected_cost,
-    gnss_release,
     understated_published_cost,
 )
 from protocols.research.smooth_sensitivity.smooth_sensitivity import (
@@ -192,73 +189,6 @@ ANSWERED = np.array([True, False, True])
 FIXED = GnssParameters(order=14, beta=0.3 / 14, sigma_ss=8, sigma_log=10)
 
 
-def prepared(parameters=FIXED, **changes):
-    arguments = {"answered": ANSWERED, "public_rdp": 0.25, "parameters": parameters, **changes}
-    return gnss_release(COUNTS, SETTING, **arguments)
-
-
-def draws(*values):
-    return lambda shape: np.array(values).reshape(shape)
-
-
-def test_a_release_is_the_exact_figure_its_own_cost_and_noise_of_the_stated_size():
-    exact = gnmax_rdp(COUNTS, SETTING, answered=ANSWERED.astype(float)).for_research()
-    bounds = distance_bounds(COUNTS, SETTING, answered=ANSWERED.astype(float))
-    ss = smooth_sensitivity(bounds, beta=FIXED.beta).for_research()[0]
-    cost = float(corrected_cost(order=14, beta=FIXED.beta, sigma_ss=8)) + 14 / 200
-    for z in (-1.3, 0.0, 2.0):
-        figure = prepared().release(draws(z, 0.5))
-        assert figure.rdp == pytest.approx(exact + 0.25 + cost + z * 8 * ss, abs=5.1e-5)
-        assert (figure.order, figure.release_cost) == (14.0, pytest.approx(cost, rel=1e-12))
-        assert figure.std == pytest.approx(8 * ss * exp(FIXED.beta * 10 * 0.5), rel=1e-3)
-        assert figure.log_std == pytest.approx(FIXED.beta * 10)
-        assert figure.exact_std.for_research() == pytest.approx(8 * ss, rel=1e-12)
-        classic = figure.rdp + np.log1p(-1 / 14) - log(1e-5 * 14) / 13
-        assert figure.epsilon(delta=1e-5) == pytest.approx(max(classic, 0.0))
-        assert "cost of releasing it" in figure.statement
-
-
-def test_only_what_is_paid_for_becomes_plain():
-    release = prepared()
-    assert isinstance(release.mean, Private)
-    assert isinstance(release.std, Private)
-    unpaid = prepared(GnssParameters(order=14, beta=FIXED.beta, sigma_ss=8, sigma_log=None))
-    figure = unpaid.release(draws(0.0, 0.0))
-    assert figure.std is None
-    assert figure.log_std is None
-    assert isinstance(figure.exact_std, Private)
-    assert figure.release_cost < release.release(draws(0.0, 0.0)).release_cost
-
-
-def test_a_refused_query_neither_costs_nor_counts():
-    first = prepared().mean.for_research()
-    moved = COUNTS.copy()
-    moved[1] = [100.0, 100.0, 50.0]
-    second = gnss_release(moved, SETTING, answered=ANSWERED, public_rdp=0.25, parameters=FIXED)
-    assert second.mean.for_research() == first
-    assert second.sensitivity.for_research() == prepared().sensitivity.for_research()
-
-
-def test_noise_does_not_vanish_where_the_sensitivity_does():
-    setting = VoteSetting(sigma=2, order=1.5, classes=3, weights=np.ones(250), sensitivity=1)
-    parameters = GnssParameters(order=1.5, beta=0.3, sigma_ss=8, sigma_log=None)
-    counts = np.array([[250.0, 0.0, 0.0]])
-    release = gnss_release(counts, setting, answered=np.ones(1, bool), public_rdp=0, parameters=parameters)
-    assert release.std.for_research() == pytest.approx(8e-4)
-    figures = [release.release(draws(z, 0.0)).rdp for z in (0.0, 1.0, 2.0)]
-    assert len(set(figures)) == 3
-    assert all(round(figure, 4) == figure for figure in figures)
-
-
-def test_released_figures_scatter_as_stated():
-    """400 draws of a fixed seed; mean within 4 standard errors, deviation within 15 %."""
-    release = GnssRelease(parameters=FIXED, mean=Private(1.5), sensitivity=Private(0.1))
-    rng = np.random.default_rng(5)
-    figures = np.array([release.release(rng.standard_normal).rdp for _ in range(400)])
-    assert figures.mean() == pytest.approx(1.5, abs=4 * 0.8 / 400**0.5)
-    assert figures.std() == pytest.approx(0.8, rel=0.15)
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -273,21 +203,3 @@ def test_released_figures_scatter_as_stated():
 def test_costs_out_of_range_are_refused(change, named):
     with pytest.raises(InvalidInput, match=named):
         corrected_cost(**{"order": 14, "beta": 0.02, "sigma_ss": 6.0, **change})
-
-
-def test_other_bad_input_is_refused():
-    with pytest.raises(InvalidInput, match=r"2 order beta is 1\.12"):
-        understated_published_cost(order=14, beta=0.04, sigma_ss=6)
-    with pytest.raises(InvalidInput, match="sensitivity is 0"):
-        best_sigma_ss(order=14, beta=0.02, sensitivity=0)
-    with pytest.raises(InvalidInput, match="sigma_log is 0"):
-        GnssParameters(order=14, beta=0.02, sigma_ss=6, sigma_log=0)
-    with pytest.raises(InvalidInput, match="no finite cost"):
-        GnssParameters(order=14, beta=0.04, sigma_ss=6, sigma_log=None)
-    with pytest.raises(InvalidInput, match="for order 13; allowed: 14"):
-        prepared(GnssParameters(order=13, beta=0.02, sigma_ss=6, sigma_log=None))
-    for bad in (-1.0, np.nan):
-        with pytest.raises(InvalidInput, match="public_rdp is"):
-            prepared(public_rdp=bad)
-    with pytest.raises(InvalidInput, match="answered has 2 entries"):
-        prepared(answered=ANSWERED[:2])

@@ -97,7 +97,7 @@ def party_host(
     for position, key in enumerate(keys):
         (folder / "keys").mkdir(exist_ok=True)
         write_atomically(folder / "keys" / f"{position}.pem", key_to_pem(key).decode())
-    return HostSpec("simulations.engines.party_host:open_host", {"folder": str(folder)})
+    return HostSpec("tests.harness.party_host:open_host", {"folder": str(folder)})
 
 
 class EngineTransport:
