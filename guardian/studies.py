@@ -87,9 +87,9 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
-    noise = f"sigma {study.sigma:g} votes on each label"
-    if study.sigma_threshold is not None:
-        noise += f" and {study.sigma_threshold:g} on the threshold"
+    noise = f"sigma {study.gaussian.sigma:g} votes on each label"
+    if study.gaussian.threshold_noise is not None:
+        noise += f" and {study.gaussian.threshold_noise:g} on the threshold"
     seats = [
         f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
         f"a vote; enough for {int(answers[at])} answers if every query is answered"

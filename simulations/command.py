@@ -323,9 +323,10 @@ def _resumed(flags: Flags) -> Experiment:
     stored = read_config(Path(flags["out"]) / "config.toml")
     wanted = given_settings(flags)
     for key, value in wanted.items():
-        if getattr(settings_from(flags), key) != getattr(stored, key):
+        before = stored.model_dump().get(key)
+        if settings_from(flags).model_dump().get(key) != before:
             raise InvalidInput(
-                f"{flags['out']} was started with {key} = {getattr(stored, key)!r}, not {value!r}; "
+                f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "
                 "allowed: the same settings, or another --out"
             )
     return stored

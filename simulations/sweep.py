@@ -25,10 +25,11 @@ from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed, mean_and_interval
 from simulations.stages.students import ReleasedStudent, between_rounds
 
-# Settings that touch neither data nor teachers: settings that differ in these alone share their votes.
+# Settings that touch neither data nor teachers. Settings that differ in these, and in what is said of the mechanism,
+# share their votes.
 _AFTER_VOTES = frozenset(
-    "budgets delta unit view accountant mechanism sigma sigma_threshold threshold gamma interactive_threshold "
-    "reinforce_confidence round_one weights stop answer_rate quorum dropout student baselines seeds".split()
+    "budgets delta unit view accountant mechanism weights stop answer_rate quorum dropout student baselines "
+    "seeds".split()
 )
 _LARGEST = 100_000
 
@@ -103,14 +104,14 @@ def _votes_key(settings: Experiment) -> str:
     """The settings that decide the votes, as text. Budgets of records decide which teacher learns which record."""
     of_records = settings.privacy_groups or settings.individualization == "upsampling"
     after = _AFTER_VOTES - {"budgets"} if of_records else _AFTER_VOTES
-    return repr(sorted(settings.model_dump(exclude=set(after)).items()))
+    return repr(sorted(settings.model_dump(exclude={*after, *settings.parameters}).items()))
 
 
 def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host: Host) -> dict[str, object]:
     shown = settings.model_dump(mode="json")
     row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
     # What the votes decide (parties, teachers) comes from their source; the rest from this setting.
-    merged = source.settings.model_copy(update={key: getattr(settings, key) for key in _AFTER_VOTES})
+    merged = source.settings.model_copy(update=settings.model_dump(include={*_AFTER_VOTES, *settings.parameters}))
     try:
         budgets = experiment_budgets(merged, source.party_names)
         study = make_study(merged, budgets, classes=source.stored.classes, queries=source.stored.queries)

@@ -129,7 +129,7 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
     check_labelled_here(study)
     interactive = study.mechanism.interactive
     if interactive != (student is not None) or student not in (None, *STUDENTS):
-        allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism_name}"
+        allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism.name}"
         raise InvalidInput(f"--student is {student!r}; allowed: {allowed}")
     return store.ask_job(name, student=student)
 

@@ -213,7 +213,7 @@ class ServedStudy:
         if not self.study.mechanism.interactive:
             return None
         if job.student is None:
-            raise InvalidInput(f"{self.study.mechanism_name} needs a student between its rounds; give label --student")
+            raise InvalidInput(f"{self.study.mechanism.name} needs a student between its rounds; give label --student")
         return between_rounds(self.study, pool, kind=job.student)
 
     def _wait(self, missing: set[str], wait_s: float) -> None:

@@ -117,12 +117,6 @@ TEMPLATE = """\
 name = "heart"                       # A-Z a-z 0-9 . _ -
 classes = 2
 
-# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax.
-mechanism_name = "confident_gnmax"
-sigma = 8.0                          # noise of the label, a standard deviation in votes
-sigma_threshold = 12.0               # noise of the threshold, votes
-threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
-
 # Whose privacy: one record, or all of a party's data. What is seen: labels alone, or the noisy histogram too.
 unit = "record"
 view = "label"
@@ -135,6 +129,13 @@ answer_rate = 1.0                    # public planning figure, for choosing orde
 stop = "first-exhausted"             # or drop-exhausted: parties whose budget is out stop voting, the others go on
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
+
+# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax, each with its own parameters.
+[mechanism]
+name = "confident_gnmax"
+sigma = 8.0                          # noise of the label, a standard deviation in votes
+sigma_threshold = 12.0               # noise of the threshold, votes
+threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
 
 # Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
 [confidentiality]

@@ -24,7 +24,7 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
-from protocols.mechanisms import PARAMETERS, check_view
+from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -104,15 +104,15 @@ def statement(facts: Facts) -> dict[str, Any]:
             "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
-            "name": study.mechanism_name,
+            "name": study.mechanism.name,
             "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
-            "parameters": {name: getattr(study, name) for name in PARAMETERS if getattr(study, name) is not None},
-            "meaning": {name: text for name, text in PARAMETERS.items() if getattr(study, name) is not None},
+            "parameters": study.mechanism.values,
+            "meaning": {name: study.mechanism.parameters()[name].meaning for name in study.mechanism.values},
         },
         "accounting": {
             "method": study.budgets.accountant.statement,
             "accountant": study.accountant_name,
-            "source": study.budgets.accountant.source,
+            "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
             "publishable": True,
             "publishable_in_words": words.PUBLISHABLE,

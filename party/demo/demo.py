@@ -23,6 +23,7 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
 from protocols.study.levels import Clear, TwoServer
@@ -84,10 +85,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
     return DeployedStudy(
         name="demo",
         classes=2,
-        mechanism_name="confident_gnmax",
-        sigma=_SIGMA,
-        sigma_threshold=_SIGMA_THRESHOLD,
-        threshold=_THRESHOLD,
+        mechanism=ConfidentGNMax(sigma=_SIGMA, sigma_threshold=_SIGMA_THRESHOLD, threshold=_THRESHOLD),
         unit=unit,
         view="label",
         accountant_name="label_only",

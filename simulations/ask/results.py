@@ -17,7 +17,6 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
-from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.ask.retraining import per_class
@@ -82,7 +81,7 @@ def ask_summary(result: AskResult) -> Summary:
         "adjacency": ADJACENCY,
         "view": study.view,
         "confidentiality": {"level": study.confidentiality.name, "units": study.confidentiality.units},
-        "mechanism": {"name": study.mechanism_name, **{name: getattr(study, name) for name in PARAMETERS}},
+        "mechanism": {"name": study.mechanism.name, **study.mechanism.values},
         "weights": settings.weights,
         "seeds": list(settings.seeds),
         "study_digest": study.digest.hex(),

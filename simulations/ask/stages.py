@@ -28,7 +28,6 @@ from simulations.ask.votes import Consortium, HeterogeneousVotes, consortium, he
 from simulations.datasets.dataset import Dataset
 from simulations.engines import check_engine
 from simulations.progress import Reporter
-from simulations.results.noise import more_noise, noise_words
 from simulations.setup.budgets import Budgets
 from simulations.setup.partition import parse_partition, partition
 from simulations.stages.inputs import Host, load_dataset
@@ -129,6 +128,6 @@ def _must_afford(settings: AskSettings, study: Study) -> None:
         poorest = min(study.roster, key=lambda seat: seat.epsilon)
         raise BudgetExceeded(
             f"epsilon {poorest.epsilon:g} at delta {poorest.delta:g} affords no round of one query for each of "
-            f"{settings.queriers} querying parties at {noise_words(study)}; allowed: a larger budget, more parties, "
-            f"fewer queriers or {more_noise(study)}"
+            f"{settings.queriers} querying parties at {study.mechanism.noise_words}; allowed: a larger budget, "
+            f"more parties, fewer queriers or {study.mechanism.more_noise_words}"
         )

@@ -152,8 +152,8 @@ class Planner:
     def _predicted(self, noise: Noise, pool: int) -> Prediction:
         study = self.study(noise, queries=pool)
         filters, seen = study.budgets, self.histograms(study.weights)
-        assert study.threshold is not None
-        passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
+        needed = study.mechanism.needed(second_round=False)
+        passes = seen.passes(threshold=np.array([needed]), sigma=noise.sigma_threshold)[0]
         rate = float(passes.mean())
         accuracy = min(1.0, float(passes @ self.correct(study.weights, noise.sigma) / max(passes.sum(), 1e-300)))
         asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())

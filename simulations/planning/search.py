@@ -17,14 +17,13 @@ from jaxtyping import Bool, Float64
 from numpy import ndarray
 
 from protocols.errors import BudgetExceeded
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.study import Study
 from simulations.planning.batch_costs import BatchCost, batch_costs
 from simulations.planning.noise_grid import Axes, Grid, predict_grid
 from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.predictions import Noise, Planner, Prediction
-from simulations.setup.experiment import SHARES
 
-_COMMON = ("sigma", "sigma_threshold", "threshold")
 # Finer grids around the best cell: points along each axis, and how often.
 _POINTS, _ZOOMS = 7, 1
 # Relative steps of the last search.
@@ -59,7 +58,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
     Raises BudgetExceeded where no setting releases a label, InvalidInput where none releases so accurate a one.
     """
-    total = planner.total
+    total, common = planner.total, ConfidentGNMax.parameters().values()
     grid = predict_grid(planner, Axes.wide(planner))
     fine = grid
     for _ in range(_ZOOMS):
@@ -79,7 +78,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     return Optimum(
         study=study,
         chosen=chosen,
-        common=planner.predict(Noise.rounded(*(SHARES[name] * total for name in _COMMON))),
+        common=planner.predict(Noise.rounded(*(each.scaled(each.default or 0.0, total) for each in common))),
         frontier=frontier(planner, grid, whole),
         batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
         batches=batches,

@@ -89,15 +89,15 @@ def _predictions(
     inputs: Inputs, study: Study, first: SeedResult, host: Host
 ) -> Float64[ndarray, "queries classes"] | None:
     """What the student between the rounds of an interactive mechanism predicted; None where there is none."""
-    labels = first.labelling.labels
-    if study.round_one is None or not study.mechanism.interactive or (labels[study.round_one :] == NOT_ASKED).all():
+    labels, round_one = first.labelling.labels, study.mechanism.round_one
+    if round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
     assert inputs.dataset is not None
     train = between_rounds(
         inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
     )
     before = labels.copy()
-    before[study.round_one :] = NOT_ASKED
+    before[round_one:] = NOT_ASKED
     return train(before)
 
 

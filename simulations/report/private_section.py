@@ -234,7 +234,7 @@ def _findings(result: RunResult) -> Row:
         "unit": study.unit,
         "view": study.view,
         "adjacency": ADJACENCY,
-        "mechanism": study.mechanism_name,
+        "mechanism": study.mechanism.name,
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
         "accountants": {name: asdict(of_name[name]) for name in _names(result)},

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
-from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY
 from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
@@ -84,9 +83,8 @@ def summary(result: RunResult) -> Summary:
         "adjacency": ADJACENCY,
         "view": study.view,
         "mechanism": {
-            "name": study.mechanism_name,
-            **{name: getattr(study, name) for name in PARAMETERS},
-            "round_one": study.round_one,
+            "name": study.mechanism.name,
+            **study.mechanism.values,
         },
         "individualization": result.settings.individualization,
         "participation": study.participation_name,

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import check_view
+from protocols.mechanisms import GaussianMechanism, check_view
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
@@ -126,7 +126,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
             or study.pooled_teachers is not None
             or study.unit != "record"
             or given.secret
-            or study.mechanism.noise_law != "gaussian"
+            or not isinstance(study.mechanism, GaussianMechanism)
             or len(study.roster) < 2
         ):
             raise InvalidInput(

@@ -55,18 +55,19 @@ class AskedVotes:
             self.entering = self.entering & study.participation.votes(self.positions)
         self.counts = self._count()
         self.offsets = np.zeros((len(self.positions), 1))
-        self.thresholds = np.full(len(self.positions), study.threshold or 0.0)
-        if study.round_one is not None and predictions is not None:
-            second = self.positions >= study.round_one
+        mechanism = study.mechanism
+        self.thresholds = np.full(len(self.positions), mechanism.needed(second_round=False) or 0.0)
+        if mechanism.round_one is not None and predictions is not None:
+            second = self.positions >= mechanism.round_one
             self.offsets = np.where(second[:, None], study.nominal_weight * predictions[self.positions], 0.0)
-            self.thresholds[second] = study.interactive_threshold
+            self.thresholds[second] = mechanism.needed(second_round=True) or 0.0
 
     @property
     def evidence(self) -> QueryVotes:
         """The same for a data-dependent accountant; one threshold: differences to it are part of the offsets."""
         student = None
         if self.study.mechanism.interactive:
-            above = (self.thresholds - (self.study.threshold or 0.0))[:, None]
+            above = (self.thresholds - (self.study.mechanism.needed(second_round=False) or 0.0))[:, None]
             student = np.broadcast_to(self.offsets + above, self.counts.shape).copy()
         return QueryVotes(
             mechanism=self.study.mechanism,

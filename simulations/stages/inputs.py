@@ -11,7 +11,7 @@ from numpy import ndarray
 from coordinator.students import student_kind
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
-from protocols.mechanisms import mechanism_class
+from protocols.mechanisms import MECHANISMS
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.rendered import rendered
@@ -92,7 +92,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     check_student(settings.student)
     if settings.votes is not None:
         return _stored_inputs(settings)
-    if settings.student == "none" and mechanism_class(settings.mechanism).interactive:
+    if settings.student == "none" and MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
     if settings.individualization == "upsampling" and settings.partition != "iid":
         raise InvalidInput(f"partition is {settings.partition!r}; allowed with upsampling, which pools all data: iid")
@@ -201,7 +201,7 @@ def inputs_of_votes(
     """
     if settings.individualization == "upsampling":
         raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
-    if mechanism_class(settings.mechanism).interactive:
+    if MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
     teachers = 1 if stored.votes is None else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}

@@ -108,6 +108,7 @@ def replay(
     if (entering is None) == (study.participation_name == "secret"):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
     budgets, taking, queries = study.budgets, study.participation, stored.queries
+    round_one = study.mechanism.round_one
     labels = np.full(queries, NOT_ASKED, dtype=np.int64)
     reinforced = np.full(queries, ABSTAIN, dtype=np.int64)
     spent = np.zeros(len(study.roster), dtype=np.int64)
@@ -137,7 +138,7 @@ def replay(
             step = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
         batch = slice(asked, asked + step.size)
-        if study.round_one is not None and asked >= study.round_one and predictions is None:
+        if round_one is not None and asked >= round_one and predictions is None:
             assert train is not None
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
