@@ -22,6 +22,7 @@ from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
 from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
+from protocols.mechanisms import GNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
 from protocols.study.levels import NO_POOL, HiddenQueries
@@ -115,10 +116,7 @@ class AskedProcesses:
         return DeployedStudy(
             name="asked",
             classes=len(CLASSES),
-            mechanism_name="gnmax",
-            sigma=SIGMA * max(1.0, queries / 20) ** 0.5,
-            sigma_threshold=None,
-            threshold=None,
+            mechanism=GNMax(sigma=SIGMA * max(1.0, queries / 20) ** 0.5),
             unit="record",
             view="label",
             accountant_name="label_only",

@@ -14,7 +14,9 @@ from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
 
 TERMS = {
-    "queries": 8, "classes": 3, "weight": 1.0, "sigma": 4.0, "sigma_threshold": 4.0, "gamma": 0.25, "rate": 0.5,
+    "queries": 8, "classes": 3, "weight": 1.0, "sigma": 4.0,
+    "parameters": {"sigma_threshold": 4.0, "gamma": 0.25},
+    "rate": 0.5,
     "delta": 0.01, "confidence": 0.999, "seed": 0,
 }  # fmt: skip
 TRIALS = 200_000

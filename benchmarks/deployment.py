@@ -43,6 +43,7 @@ from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
+from protocols.mechanisms import ConfidentGNMax
 from protocols.noise import cryptographic
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
@@ -73,10 +74,7 @@ def study_of(parties: int, pool: np.ndarray) -> DeployedStudy:
     return DeployedStudy(
         name="benchmark",
         classes=2,
-        mechanism_name="confident_gnmax",
-        sigma=1000.0,
-        sigma_threshold=1000.0,
-        threshold=0.0,
+        mechanism=ConfidentGNMax(sigma=1000.0, sigma_threshold=1000.0, threshold=0.0),
         unit="record",
         view="label",
         accountant_name="label_only",

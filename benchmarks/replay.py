@@ -13,6 +13,7 @@ import time
 
 import numpy as np
 
+from protocols.mechanisms import ConfidentGNMax
 from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
@@ -41,8 +42,9 @@ def straightforward(study: Study, stored: StoredVotes, seed: int, asked: list[in
     """One query, one party and one class at a time; the batches are those that the replay asked."""
     rng = np.random.default_rng(seed)
     assert stored.votes is not None
-    assert study.sigma_threshold is not None
-    assert study.threshold is not None
+    mechanism = study.mechanism
+    assert isinstance(mechanism, ConfidentGNMax)
+    bit_sigma = mechanism.bit_sigma("label")
     weights = study.weights.tolist()
     labels, start = [], 0
     for size in asked:
@@ -51,10 +53,10 @@ def straightforward(study: Study, stored: StoredVotes, seed: int, asked: list[in
             counts = [0.0] * stored.classes
             for party, weight in enumerate(weights):
                 counts[stored.votes[party, 0, start + query]] += weight
-            if max(counts) + study.sigma_threshold * bits[query] < study.threshold:
+            if max(counts) + bit_sigma * bits[query] < mechanism.threshold:
                 labels.append(ABSTAIN)
             else:
-                labels.append(int(np.argmax(np.array(counts) + study.sigma * noise[query])))
+                labels.append(int(np.argmax(np.array(counts) + mechanism.sigma * noise[query])))
         start += size
     return labels
 

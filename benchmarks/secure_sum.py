@@ -43,6 +43,7 @@ from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import context_of
+from protocols.mechanisms import GNMax
 from protocols.study.levels import SecureSum
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
@@ -80,7 +81,7 @@ class Case:
         )
         keys = tuple(encoded_point(self.key(position).public_key()) for position in range(self.parties))
         return Study(
-            name="benchmark", classes=self.classes, mechanism_name="gnmax", sigma=40.0, unit="record",
+            name="benchmark", classes=self.classes, mechanism=GNMax(sigma=40.0), unit="record",
             view="histogram", accountant_name="gaussian", teachers=1, query_limit=self.batches * self.queries,
             batch_limit=self.queries, answer_rate=1.0, stop="first-exhausted", quorum=self.parties - self.dropouts,
             participation_name="all", roster=roster,

@@ -144,7 +144,7 @@ def accountants() -> tuple[str, ...]:
 
     >>> import conclave
     >>> conclave.accountants()
-    ('label_only', 'gaussian', 'gaussian_dp', 'laplace')
+    ('label_only', 'gaussian', 'gaussian_dp', 'laplace', 'renyi')
     """
     return tuple(ACCOUNTANTS)
 

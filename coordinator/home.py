@@ -1,4 +1,4 @@
-"""The coordinator's folder: where everything lies, and its settings, which people edit."""
+"""The coordinator's folder: its files, and its settings, which people edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transport of one process: parties are objects that handle messages directly, and a guardian is a thread."""
+"""An in-process transport: parties are objects that handle messages directly, and a guardian is a thread."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from protocols.wire.messages import Reply, Request
 class InProcessTransport:
     """exchange({party: request}) by calling each party's handler; no bytes are made.
 
-    `absent`: which parties do not answer one message round, given the round's requests (drop-outs of a
-    simulation); None for nobody.
+    `absent`: which parties do not answer a round, given its requests (drop-outs of a simulation); None for nobody.
     """
 
     def __init__(
@@ -36,7 +35,7 @@ class InProcessTransport:
 
 
 class GuardianInProcess:
-    """A guardian in threads of this process. dial: what an aggregation dials with; faults: how conversations ended.
+    """A guardian in threads of this process. dial: for an aggregation; faults: how conversations ended.
 
     wrap: around the guardian's end of each channel, for tests.
     """
@@ -55,7 +54,7 @@ class GuardianInProcess:
             fault: ConclaveError | None = None
             try:
                 self.guardian.serve(self._wrap(there))
-            except ConclaveError as error:  # the other end is told, or sees that the channel is closed
+            except ConclaveError as error:  # the other end is told, or sees the closed channel
                 fault = error
             finally:
                 there.close()

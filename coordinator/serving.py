@@ -1,6 +1,6 @@
-"""Serve: the hub, the jobs and the deny list of one home, until somebody stops it.
+"""Serve: runs the hub, the jobs and the deny list of one home until it is stopped.
 
-Other commands write to the store; serve looks there twice a second: for jobs, studies and revocations.
+Other commands write to the store; serve reads it twice a second for jobs, studies and revocations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEALTHY_S = 10.0
 
 
 class Serves(OpensStudies, Protocol):
-    """What serve needs of a hub; Hub is one."""
+    """What serve needs of a hub; implemented by Hub."""
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports."""
@@ -49,8 +49,8 @@ class Serves(OpensStudies, Protocol):
 
 
 class DenyList:
-    """Who is denied, as the store said at most a moment ago. A certificate that was never recorded is denied too:
-    a store that was restored from a backup has forgotten whom it denied."""
+    """Who is denied, read from the store at most a moment ago. A certificate that was never recorded is denied too: a
+    store that was restored from a backup has forgotten whom it denied."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -82,11 +82,11 @@ def serve(
     clock: Callable[[], int] = time.time_ns,
     steady: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Serves until `stop` is set, and renews the coordinator's certificate in time: nodes then dial again.
+    """Serves until `stop` is set, and renews the coordinator's certificate in time; nodes then reconnect.
 
-    clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets. Raises Refused("already_serving"),
-    InvalidInput for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all
-    that was charged is on disk.
+    clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises Refused("already_serving"), InvalidInput
+    for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all that was
+    charged is on disk.
     """
     settings = home.settings()
     with ExitStack() as held:
@@ -116,7 +116,7 @@ def _serve_one_certificate(
     log: Log,
     hub_of: Callable[..., Serves],
 ) -> tuple[str, str]:
-    """Serves until `stop` is set or the certificate is due; the addresses on which it listened."""
+    """Serves until `stop` is set or the certificate is due; returns the addresses on which it listened."""
     settings, certificate, denied = home.settings(), authority.own_certificate(), DenyList(store)
     hub = hub_of(
         key=home.key(),
@@ -164,12 +164,12 @@ def _serve_one_certificate(
 
 
 def _at(address: str, port: int) -> str:
-    """The address with the port that was taken, for one that names no port of its own."""
+    """The address with the actual port, for an address that left it open."""
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 class _Guardians:
-    """The way to guardians over one line."""
+    """How guardians are reached."""
 
     def __init__(self, line: GuardianLine) -> None:
         self._line = line
@@ -211,11 +211,11 @@ class _Running:
         self._looked = time.monotonic()
 
     def healthy(self) -> bool:
-        """Whether serve looked into its store a moment ago."""
+        """Whether serve read its store a moment ago."""
         return time.monotonic() - self._looked < _HEALTHY_S and not self._stop.is_set()
 
     def until_stopped(self, ports: tuple[int, int, int], *, due: Callable[[], bool]) -> None:
-        """Looks into the store twice a second, until serve stops, or `due`."""
+        """Reads the store twice a second, until serve stops, or `due`."""
         while True:
             self._denied.look()
             self._open_studies()
@@ -233,13 +233,13 @@ class _Running:
             if stopped:
                 return
             if due():
-                # A job may be training, and does not look up: until it has ended, parties are served and revoked.
+                # A job may be training and not react at once: until it ends, parties are still served and revoked.
                 self._ended.set()
                 if not any(thread.is_alive() for thread in self._threads.values()):
                     return
 
     def end(self) -> None:
-        """Waits for the jobs, which see that it ends."""
+        """Waits for the jobs, which notice the end."""
         self._ended.set()
         for thread in self._threads.values():
             thread.join()

@@ -1,6 +1,6 @@
-"""How a coordinator stands: who is connected, rounds, answers left and budget used, as one value.
+"""A coordinator's status: who is connected, rounds, answers left and budget used, as one value.
 
-All of it is public within the consortium: it follows from ledgers, which never depend on votes but through what was
+All of it is public within the consortium: it follows from ledgers, which depend on votes only through what was
 released.
 """
 
@@ -19,7 +19,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 
-# Serve writes every half second; a laptop's disk may take some of its own.
+# Serve writes every half second; a slow disk may add to that.
 _ALIVE_S = 10.0
 _DAY_S = 86_400
 
@@ -50,8 +50,8 @@ def alive(store: Store) -> Serving | None:
 def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
     """One study: its job, its rounds, and what each seat has left.
 
-    Of a study that a hospital asks in: what passed here, at its worst case; which queries were answered only the
-    hospital knows, whose ledger it is (`asked_by`).
+    For a study in which a hospital asks: what was relayed, at its worst case. Only that hospital (`asked_by`) has the
+    ledger and knows which queries were answered.
     """
     study = store.study(name)
     job, level = store.job(name), study.confidentiality
@@ -78,14 +78,14 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
 
 
 def job_line(job: Job, pool: int) -> str:
-    """Where a job stands, in one line."""
+    """A job's progress, in one line."""
     released = f"{job.asked} of {pool} queries asked in {job.batches} batches, {job.answered} answered"
     line = f"{job.study}: {job.state}, {released}"
     return f"{line} ({job.message})" if job.message else line
 
 
 def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
-    """Nano-units that count against each seat's cap, in the coordinator's ledger, and the batches given up there."""
+    """Nano-units counted against each seat's cap in the coordinator's ledger, and the batches given up there."""
     path = ledger_path(store.home, study.name)
     if not path.exists():
         return np.zeros(len(study.roster), dtype=np.int64), []
@@ -97,7 +97,7 @@ def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
 
 
 def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
-    """What passed: nano-units that each seat has spent at most, queries, and batches."""
+    """What was relayed: the most that each seat has spent in nano-units, queries, and batches."""
     path = ledger_path(store.home, study.name)
     if not path.exists():
         return np.zeros(len(study.roster), dtype=np.int64), 0, 0

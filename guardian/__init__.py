@@ -1,1 +1,1 @@
-"""The guardian: the second server of two_server, which another organisation runs."""
+"""The guardian: the second server of two_server, run by another organisation."""

@@ -1,4 +1,4 @@
-"""conclave-guardian: what another organisation runs at level two_server."""
+"""conclave-guardian: the commands of the other organisation at level two_server."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
 @_guardian_home_option
 @json_option
 def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_json: bool) -> None:
-    """Check and keep the certificate that came back, and the consortium's.
+    """Check and store the certificate that came back, and the consortium's.
 
     \b
     Example:
@@ -110,7 +110,7 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
 @_guardian_home_option
 @json_option
 def show(home: GuardianHome, as_json: bool) -> None:
-    """Print what the [confidentiality] of a study says of this guardian.
+    """Print what a study's [confidentiality] must say about this guardian.
 
     \b
     Example:
@@ -158,7 +158,7 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
 @_guardian_home_option
 @json_option
 def deny(fingerprint: str, home: GuardianHome, as_json: bool) -> None:
-    """Deny a coordinator's key from now on, for instance one that was read by others.
+    """Deny a coordinator's key from now on, for instance one that leaked.
 
     \b
     Example:
@@ -176,10 +176,9 @@ def deny(fingerprint: str, home: GuardianHome, as_json: bool) -> None:
 @click.option("--listen", help="Where it listens, HOST:PORT [as guardian.toml says].")
 @_guardian_home_option
 def serve(listen: str | None, home: GuardianHome) -> int:
-    """Converse with the coordinator about batches, until Ctrl-C or SIGTERM.
+    """Serve the coordinator, batch by batch, until Ctrl-C or SIGTERM.
 
-    One JSON object a line on standard error says what happens; no votes, shares or labels. On 127.0.0.1 there are
-    /healthz and /metrics.
+    Logs are JSON lines on standard error, without votes, shares or labels. /healthz and /metrics are on 127.0.0.1.
 
     \b
     Example:

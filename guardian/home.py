@@ -1,6 +1,6 @@
-"""A guardian's folder: its keys and certificate, its settings, and the studies that it approved.
+"""A guardian's folder: its keys and certificate, its settings, and its approved studies.
 
-A guardian is another organisation than the coordinator. What it makes here stays here: it sends a certificate request
+A guardian is a different organisation from the coordinator. Its private keys stay here: it sends a certificate request
 and public keys, and gets a certificate back.
 """
 
@@ -117,12 +117,12 @@ class GuardianHome:
         return certificate_from_pem(read(self.authority_file))
 
     def certificate(self) -> x509.Certificate:
-        """The guardian's certificate, whatever it says. Raises DataUnavailable before `accept`."""
+        """The guardian's certificate, unchecked. Raises DataUnavailable before `accept`."""
         self._check_accepted()
         return certificate_from_pem(read(self.certificate_file))
 
     def identity(self, *, now: datetime.datetime) -> Identity:
-        """Who this guardian is by its certificate. now: UTC.
+        """This guardian's identity by its certificate. now: UTC.
 
         Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role", and
         "bad_certificate" for one of another name or key.
@@ -130,13 +130,13 @@ class GuardianHome:
         return check_certificate(self, self.certificate(), self.authority(), now=now)
 
     def deny(self, key_fingerprint: str) -> str:
-        """From now on no certificate of this key may converse here; the fingerprint, as it is kept."""
+        """Denies every certificate of this key from now on; returns the fingerprint as stored."""
         denied = normal_fingerprint(key_fingerprint)
         write_atomically(self.denied_file, "".join(f"{each}\n" for each in sorted({*self.denied(), denied})))
         return denied
 
     def denied(self) -> frozenset[str]:
-        """The fingerprints of the keys that are denied. Raises DataCorrupt: then nobody may converse."""
+        """The fingerprints of the denied keys. Raises DataCorrupt: then nobody is served."""
         try:
             lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
             return frozenset(normal_fingerprint(line) for line in lines)
@@ -160,10 +160,10 @@ class GuardianHome:
 
 
 def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
-    """Makes keys and a certificate request in a new home; the fingerprint that is read out by telephone.
+    """Makes keys and a certificate request in a new home; returns the fingerprint to read out by telephone.
 
-    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is one whose
-    init was interrupted, and init may be run again.
+    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is from an
+    interrupted init, which may be run again.
     """
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
@@ -180,10 +180,10 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
 def accept_certificate(
     home: GuardianHome, certificate_pem: bytes, authority_pem: bytes, *, now: datetime.datetime
 ) -> Identity:
-    """Checks and keeps what the coordinator's operator sent back. now: UTC.
+    """Checks and stores what the coordinator's operator sent back. now: UTC.
 
-    Raises InvalidInput for what is no certificate, Refused as GuardianHome.identity does, and "other_authority" for a
-    consortium other than the one that was accepted before.
+    Raises InvalidInput for anything but a certificate, Refused as GuardianHome.identity does, and "other_authority" for
+    a consortium other than the one accepted before.
     """
     authority = certificate_from_pem(authority_pem)
     identity = check_certificate(home, certificate_from_pem(certificate_pem), authority, now=now)
@@ -200,7 +200,7 @@ def accept_certificate(
 def check_certificate(
     home: GuardianHome, certificate: x509.Certificate, authority: x509.Certificate, *, now: datetime.datetime
 ) -> Identity:
-    """Who the certificate says this guardian is; raises as GuardianHome.identity does."""
+    """The identity in the certificate; raises as GuardianHome.identity does."""
     identity = identify(certificate, authority=authority, now=now, role="guardian")
     name = home.settings().name
     if identity.name != name or identity.fingerprint != fingerprint(home.key().public_key()):

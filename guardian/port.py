@@ -1,7 +1,7 @@
 """The guardian's port: conversations with the one certified coordinator, over gRPC with mutual TLS.
 
-One bidirectional stream is one conversation, about one study; each has a thread of its own, which runs what the study's
-guardian says. A second conversation about the same study is refused while one is open.
+One bidirectional stream is one conversation, about one study; each has its own thread, which runs the study's guardian.
+A second conversation about the same study is refused while one is open.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _OPTIONS = [
 class GuardianPort:
     """Listens for the coordinator.
 
-    key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the
-    approved study, or Refused; on_event(event, fields): for logs, with names, codes and counts alone; silence_s: how
-    long the coordinator may say nothing.
+    key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the approved
+    study, or Refused; on_event(event, fields): for logs, with only names, codes and counts; silence_s: how long the
+    coordinator may be silent.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class GuardianPort:
     def stop(self) -> None:
         """Ends every conversation and closes the port: what was reserved stands, and a coordinator asks again.
 
-        A conversation that computes sees it at its next message, and is waited for.
+        A computing conversation notices at its next message, and is waited for.
         """
         open_now = dict(self._open)
         for stream in open_now:
@@ -102,7 +102,7 @@ class GuardianPort:
         self._threads.shutdown()
 
     def _converse(self, pieces: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """Carries one conversation, which a thread of its own holds."""
+        """Carries one conversation, which runs in its own thread."""
         stream = GuardianStream(silence_s=self._silence_s)
         context.add_callback(lambda: stream.abort("the coordinator is gone"))
         reader = threading.Thread(target=stream.feed, args=(_carried(pieces),), name="guardian-reader", daemon=True)
@@ -117,7 +117,7 @@ class GuardianPort:
             self._greet_and_serve(stream, context)
         finally:
             stream.close()
-            # One that does not read its last words is not waited for.
+            # A client that does not read the last message is not waited for.
             if not stream.carried(timeout_s=_LAST_WORDS_S):
                 context.cancel()
             self._open.pop(stream, None)
@@ -173,7 +173,7 @@ class GuardianPort:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))
 
     def _identify(self, context: grpc.ServicerContext) -> Identity:
-        """Who dials, by the certificate of the connection. Raises Refused for who may not."""
+        """Who dials, by the certificate of the connection. Raises Refused if not allowed."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         assert isinstance(pem, bytes)  # the stubs do not say so
         certificate = certificate_from_pem(pem)
@@ -195,7 +195,7 @@ class GuardianPort:
         return peer
 
     def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
-        """The study that is asked about. Raises Refused unless it may be asked about now, by who dials."""
+        """The study in question. Raises Refused unless this caller may ask about it now."""
         guarded = self._find(opening.study)
         terms, level = guarded.study.terms, guarded.study.confidentiality
         role = "party" if level.hides_queries else "coordinator"
@@ -211,7 +211,7 @@ class GuardianPort:
 
 
 def code_of(error: ConclaveError) -> str:
-    """The code under which an error is told to the other side and to logs."""
+    """The code of an error, for the other side and for logs."""
     match error:
         case Refused():
             return error.code
@@ -226,7 +226,7 @@ def code_of(error: ConclaveError) -> str:
 
 
 def _said(error: ConclaveError) -> str:
-    """What the coordinator is told: what names files of this machine stays here."""
+    """What the coordinator is told, without names of files on this machine."""
     match error:
         case StorageFailed():
             return "the guardian's disk cannot be written; nothing was released"
@@ -237,7 +237,7 @@ def _said(error: ConclaveError) -> str:
 
 
 def _carried(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """What gRPC brings; where it breaks, ChannelClosed."""
+    """The messages of a gRPC stream; ChannelClosed when it breaks."""
     try:
         yield from pieces
     except grpc.RpcError:

@@ -1,4 +1,4 @@
-"""guardian serve: one guardian's port, its studies and its figures, until somebody stops it."""
+"""guardian serve: runs one guardian's port, studies and metrics until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _DAY_S = 86_400.0
 
 
 def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Event, log: Log) -> None:
-    """Serves until `stop` is set; a certificate that is accepted meanwhile is used at once, on the same port.
+    """Serves until `stop` is set; a newly accepted certificate is used at once, on the same port.
 
-    listen: HOST:PORT in the place of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
+    listen: HOST:PORT instead of the setting. Raises Refused("already_serving") and as GuardianHome.identity does,
     InvalidInput for a port that is taken.
     """
     settings = home.settings()
@@ -60,7 +60,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
                 on_event=log,
             )
             number = port.start(address)
-            # A free port that was taken is kept.
+            # A free port, once chosen, is kept.
             address = f"{address.rpartition(':')[0]}:{number}"
             log(
                 "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
@@ -74,7 +74,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
 
 
 def guardian_status(home: GuardianHome) -> dict[str, Any]:
-    """Everything that `guardian status` shows, also when the certificate has ended. Raises DataUnavailable before
+    """Everything that `guardian status` shows, also after the certificate expired. Raises DataUnavailable before
     `accept`, and as study_figures does."""
     studies = ApprovedStudies(home, source=system_source)
     settings, now = home.settings(), datetime.datetime.now(datetime.UTC)

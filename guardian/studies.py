@@ -1,6 +1,6 @@
 """The studies that a guardian approved: what approving one means, and each with its ledger, opened when asked for.
 
-The file of the terms and the ledger lie in one folder a study, put there in one step.
+Each study has a folder with its terms and its ledger, created in one step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from runtime.files import sync_folder, write_atomically
 
 
 def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
-    """Checks and keeps a study, with a new ledger; whether it is new. Nothing is kept when anything is wrong.
+    """Checks and stores a study, with a new ledger; returns whether it is new. Stores nothing if anything is wrong.
 
     today: in UTC. Raises as check_study does, InvalidInput for a name that has other terms here, StorageFailed.
     """
@@ -63,7 +63,7 @@ def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.dat
     """The terms of a study that this guardian may serve in. today: in UTC.
 
     Raises InvalidInput for another level; Refused: "other_coordinator", "study_ended",
-    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget does not bear one query.
+    "wrong_guardian", "same_organisation"; BudgetExceeded if a budget cannot pay for one query.
     """
     settings, terms = home.settings(), study.terms
     check_name(study.name)
@@ -84,12 +84,12 @@ def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.dat
 
 
 def describe(study: DeployedStudy, terms: Terms) -> list[str]:
-    """Lines for people: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
+    """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
-    noise = f"sigma {study.sigma:g} votes on each label"
-    if study.sigma_threshold is not None:
-        noise += f" and {study.sigma_threshold:g} on the threshold"
+    noise = f"sigma {study.gaussian.sigma:g} votes on each label"
+    if study.gaussian.threshold_noise is not None:
+        noise += f" and {study.gaussian.threshold_noise:g} on the threshold"
     seats = [
         f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
         f"a vote; enough for {int(answers[at])} answers if every query is answered"
@@ -120,7 +120,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
 
 
 class ApprovedStudies:
-    """The studies of a home. Methods may be called from several threads; those approved later are found too."""
+    """The studies of a home. Methods may be called from several threads; later approvals are found too."""
 
     def __init__(self, home: GuardianHome, *, source: RandomSource) -> None:
         """source: of the guardian's randomness; the operating system's where labels are released for real."""
@@ -143,7 +143,7 @@ class ApprovedStudies:
             return self._open[digest][0]
 
     def listed(self) -> list[DeployedStudy]:
-        """All approved studies, by name. Raises InvalidInput for a file that was changed into none."""
+        """All approved studies, by name. Raises InvalidInput for a file that is no longer a study."""
         files = sorted(self._home.studies.glob("[!.]*/study.toml"))
         return [read_deployed(file) for file in files]
 
@@ -156,7 +156,7 @@ class ApprovedStudies:
 
 
 def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
-    """How a study stands, from its ledger. Raises StorageFailed."""
+    """A study's figures, from its ledger. Raises StorageFailed."""
     with Ledger(home.studies / study.name / "ledger.sqlite") as ledger:
         balances, number, asked, answered, open_batches = ledger.balances(), 0, 0, 0, 0
         while (stored := ledger.stored(number)) is not None:
@@ -190,7 +190,7 @@ def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
 
 
 def _guardian(home: GuardianHome, study: DeployedStudy, ledger: Ledger, source: RandomSource) -> Guardian:
-    """What speaks in a study; its ledger is closed again where it is of another one."""
+    """The guardian of a study; its ledger is closed again if it belongs to another study."""
     try:
         return Guardian(
             study, ledger=ledger, sealing_key=home.sealing_key(), signing_key=home.signing_key(), source=source

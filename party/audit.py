@@ -1,7 +1,7 @@
-"""What this node can prove of a study: its log, the coordinator's signed requests and outcomes, and a release.
+"""What this node can prove about a study: its log, the coordinator's signed requests and outcomes, and a release.
 
-A node that settles trusts the coordinator's word on which queries were answered. Each word was signed and kept; a
-release that shows a label where the outcome said "not answered" (or the reverse) proves the lie.
+A node that settles trusts the coordinator's word on which queries were answered. Each such message was signed and kept;
+a release that shows a label where the outcome said "not answered" (or the reverse) proves the lie.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class LedgerAudit:
-    """What was looked at, and what does not hold. unsettled: batches whose reservations stand."""
+    """What was checked, and what does not hold. unsettled: batches whose reservations stand."""
 
     entries: int
     batches: int
@@ -53,7 +53,7 @@ def audit_seat(
     authority: x509.Certificate,
     labels: Int64[ndarray, " queries"] | None,
 ) -> LedgerAudit:
-    """The audit of one seat's ledger. labels: of a release, one a query of the pool, below 0 where none was given."""
+    """The audit of one seat's ledger. labels: of a release, one per query of the pool, below 0 where there is none."""
     findings: list[Discrepancy] = []
     times: dict[int, int] = {}
     entries = 0

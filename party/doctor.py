@@ -1,4 +1,4 @@
-"""What keeps a node from working: each hop from the name of the coordinator to the study, and which one fails."""
+"""What keeps a node from working: each step from the coordinator's name to the study, and which one fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXPIRES_SOON_DAYS: Final = 3
 
 @dataclass(frozen=True)
 class Hop:
-    """One step of the way. ok: False stops the examination; found: what is there; todo: what to do, "" if nothing."""
+    """One step. ok: False ends the examination; found: what is there; todo: what to do, "" if nothing."""
 
     name: str
     ok: bool
@@ -41,12 +41,12 @@ class Hop:
 
 
 def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
-    """Each hop in turn, up to the first that fails; studies are all named."""
+    """Each step in turn, up to the first that fails; all studies are named."""
     try:
         invitation = home.invitation()
         settings = home.settings()
     except InvalidInput as error:
-        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or mend the file", 3)
+        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or fix the file", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
     yield _permissions(home)
@@ -63,7 +63,7 @@ def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
 
 
 def _permissions(home: PartyHome) -> Hop:
-    """Which files of the home others may read; whatever there are, the way to the coordinator is gone on with."""
+    """Which files of the home others may read; the examination continues in any case."""
     found = open_to_others(home.path)
     if not found:
         return Hop("files", True, "the home is readable by its owner alone")
@@ -91,11 +91,11 @@ def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
 
 
 def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> Hop:
-    """Whether whoever answers shows a certificate of this consortium's authority; the node's own comes later."""
+    """Whether the server shows a certificate of this consortium's authority; the node's own is checked later."""
     context = ssl.create_default_context(cadata=invitation.authority.decode())
     context.set_alpn_protocols(["h2"])
     if home.certificate.exists() and home.key.exists():
-        with contextlib.suppress(ssl.SSLError):  # looked at in the next hop
+        with contextlib.suppress(ssl.SSLError):  # checked in the next step
             context.load_cert_chain(home.certificate, home.key)
     try:
         with context.wrap_socket(connection, server_hostname=COORDINATOR_HOST) as secured:

@@ -1,15 +1,14 @@
 """One cap for the life of a data set: what all studies together, of whichever coordinator, may learn of one unit.
 
-Each study is itself a filter: whatever is asked, its ledger stops before the cap at its own order. Here a second filter
-runs over all of them. Its order is fixed when the first study is approved, from that study's public terms, and never
-changed after anything was released: a Renyi filter is then valid although later studies are chosen with earlier
-releases in view (Feldman & Zrnic 2021, arXiv 2008.11193, Thm 4.5; choosing the order afterwards would be an odometer,
-Rogers et al. 2016). Beside the orders of Renyi DP stands one more currency, mu squared of Gaussian DP, whose filter is
-exact (Smith & Thakurta 2022, arXiv 2210.17520); its "order" is NaN. The guarantee is the cap, (epsilon, delta) for
-everything that is ever released; adjacency replace-one.
+Each study is itself a filter: whatever is asked, its ledger stops before the cap at its own order. A second filter runs
+over all studies. Its order is fixed when the first study is approved, from that study's public terms, and never
+changed: a Renyi filter is then valid although later studies are chosen with earlier releases in view
+(docs/explanation/mathematics.md, section 9; Feldman & Zrnic 2021, arXiv 2008.11193, Thm 4.5). Besides the orders of
+Renyi DP there is one more currency, mu squared of Gaussian DP (Smith & Thakurta 2022, arXiv 2210.17520); its "order" is
+NaN. The guarantee is the cap, (epsilon, delta) for everything that is ever released; adjacency replace-one.
 
-float64 noise is not ideal noise, and pays with delta. How much of it is fixed with the first study, too: an allowance
-that sank as later studies are approved, with earlier releases in view, would be an odometer in delta.
+float64 noise is not ideal noise, and the difference costs delta. How much is fixed with the first study too: an
+allowance that shrank as later studies are approved, with earlier releases in view, would be an odometer in delta.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)
 # Costs are rounded up by this relative margin, which covers the rounding of the float64 products in between.
 _MARGIN = 1e-12
 _LARGEST = 2.0**62
-# Of delta for the rounding of float64 noise: at least this share, or this many times what the first study needs, up to
-# a half.
+# The share of delta for float64 rounding: at least this, or this many times what the first study needs, up to a half.
 _NOISE_SHARE, _NOISE_COPIES = 0.01, 8
 _FIXED_POINT_STEPS = 100
 
@@ -76,7 +74,7 @@ def _afforded(cap: LifetimeCap, noise_distance: float) -> Float64[ndarray, " cur
 
 @dataclass(frozen=True, eq=False)
 class StudyCost:
-    """What a study costs one unit of a data set at most, in nano-units of each of CURRENCIES, rounded up.
+    """The most that a study costs one unit of a data set, in nano-units of each of CURRENCIES, rounded up.
 
     noise_distance: total variation between the study's float64 noise and ideal noise, over all its queries.
     """
@@ -113,8 +111,8 @@ def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] 
     """What `party`'s seats of a study cost one `unit` of its data ("record" or "party"), whatever the study's own unit.
 
     spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy
-    groups: a record lies in one of them, so the largest counts at each order.
-    Raises InvalidInput if the party has no seat, or groups with unit "party", which have no bound here.
+    groups: a record is in one of them, so the largest cost counts at each order. Raises InvalidInput if the party has
+    no seat, or groups with unit "party", which have no bound here.
     """
     seats = seats_of(study, party)
     if unit == "party" and len(seats) > 1:
@@ -145,7 +143,7 @@ def seats_of(study: Study, party: str) -> tuple[str, ...]:
 
 
 def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Float64[ndarray, " currencies"]:
-    """Nano-units in each of CURRENCIES that one seat can cost while its ledger holds in its own.
+    """The most, in nano-units of each of CURRENCIES, that one seat can cost while its own ledger holds its cap.
 
     A study's queries cost `ask`, or `ask + answer` when answered, in every currency: what it spends is a sum of those
     two with counts >= 0. If the sum of own costs is at most B, the sum in another currency (or for another unit) is at
@@ -172,7 +170,7 @@ def _costs(
 ) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
     """What a query costs a unit in each of CURRENCIES: asked alone, and answered; infinite where there is no bound."""
     votes = votes_per_unit(unit, teachers=study.teachers)
-    # A coin amplifies one vote of a unit alone; for several, what holds with every coin known holds without (joint
+    # A coin amplifies only a single vote of a unit; for several, the bound with known coins holds too (joint
     # quasi-convexity, van Erven & Harremoes 2014, Thm 13).
     secret = study.participation_name == "secret"
     rate = study.roster[position].rate if secret and votes == 1 else 1.0
@@ -223,12 +221,12 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
 
 
 def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:
-    """Nano-units that the cap allows in all in its filter's currency, rounded down; 0 where it allows none."""
+    """Nano-units that the cap allows in total in its filter's currency, rounded down; 0 where it allows none."""
     return int(min(float(cap_nano(cap.affords(noise_distance))[position_of(order)]), _LARGEST))
 
 
 def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: float) -> float:
-    """The epsilon, at delta, of `nano` reserved in the filter's currency: for people to see how full it is.
+    """The epsilon, at delta, of `nano` reserved in the filter's currency: shows people how full it is.
 
     Solves e >= conversion(nano, order, delta - (1 + e^e) t) from below; infinite where no e does. 0 for nothing.
     """

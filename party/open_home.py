@@ -1,4 +1,4 @@
-"""A home that others than its owner may read: what is found of it, and how it is mended before a node answers."""
+"""A home that others than its owner can read: how that is found, and fixed before a node answers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from protocols.refusals.code import Code
 
 
 def mend_home(home: PartyHome) -> list[Path]:
-    """Makes all of the home its owner's alone; what others could read before.
+    """Restricts all of the home to its owner; returns what others could read before.
 
-    Raises Refused("home_open"), and mends nothing, where the key could have been read: folder and file were open.
+    Raises Refused("home_open"), and changes nothing, if the key could have been read: folder and file were open.
     """
     found = open_to_others(home.path)
     if home.path in found and home.key in found:

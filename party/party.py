@@ -1,7 +1,7 @@
 """A party: handle(request) -> reply. Teachers vote, the ledger decides first.
 
-The party keeps nothing in memory between messages that a crash may not take: a batch, its charge and the reply
-are written together, and the same request gets the STORED reply and charges nothing.
+Between messages the party keeps nothing in memory that a crash must not lose: a batch, its charge and the reply are
+written together, and a repeated request gets the STORED reply and charges nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]
 class Party:
     """One seat of a study that its party approved, with a ledger of its own for that study.
 
-    A party whose records have several budgets has one of these for each privacy group.
+    A party whose records have several budgets has one for each privacy group.
     """
 
     def __init__(
@@ -62,12 +62,11 @@ class Party:
         """Opens the party's account with the cap of its own budget.
 
         coins_from: randomness of the secret coins that decide whether each of its votes enters a query; needed for
-        participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's.
-        settles: whether outcomes lower what was reserved; if not, every reservation stands, and a coordinator that
-        lies about outcomes gains nothing.
-        ballot: of the study's level; may be left out where votes are clear.
-        on_failure: told why teachers or votes failed, for the party's own log; whoever asks is not told.
-        Raises InvalidInput if it is not on the roster, or the ledger is of another study, or simulation only.
+        participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's. settles: whether
+        outcomes lower reservations; if not, every reservation stands, and a coordinator that lies about outcomes gains
+        nothing. ballot: of the study's level; may be left out where votes are clear. on_failure: gets the reason
+        when teachers or votes fail, for the party's own log; whoever asks is not told. Raises InvalidInput if it is not
+        on the roster, or the ledger is of another study, or simulation only.
         """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
@@ -96,8 +95,8 @@ class Party:
     def handle(self, request: Request) -> Reply:
         """The reply to a request.
 
-        A Refusal has cost no budget, and is in the ledger's audit log. What depends on records is refused in one way,
-        see CannotVote, and so is whatever was not meant for the coordinator.
+        A Refusal costs no budget, and is in the ledger's audit log. Every failure that depends on records, or is not
+        meant for the coordinator, gives the same refusal, see CannotVote.
         """
         try:
             match request:
@@ -196,11 +195,11 @@ class Party:
         return int(self._study.budgets.amount(asked, answered)[self._seat])
 
     def _takes_part(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, " queries"]:
-        """In which of these queries the party takes part, as everybody sees: those cost it."""
+        """In which of these queries the party publicly takes part: those are charged."""
         return self._participation.votes(ids)[0]
 
     def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
-        """The teachers' votes, ABSTAIN in queries in which the party does not take part or its coin fell so.
+        """The teachers' votes; ABSTAIN in queries in which the party does not take part, or by its coin.
 
         coins_from: as in Votes.
         """

@@ -1,6 +1,6 @@
 """A node's settings, node.toml, and the invitation that it was made from, read key by key.
 
-Whatever is missing, unknown or mistyped is refused with file, key and what is allowed.
+A missing, unknown or mistyped key is refused with file, key and what is allowed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PartySettings:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a consortium's operator sent: who, where, and the one-time token. authority: PEM."""
+    """What the consortium's operator sent: names, addresses, and the one-time token. authority: PEM."""
 
     consortium: str
     party: str
@@ -147,7 +147,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @dataclass
 class _Table:
-    """A table of a TOML file, read key by key, so that whatever was not asked for is an unknown key."""
+    """A table of a TOML file, read key by key, so that any key that was not read is unknown."""
 
     path: Path
     values: dict[str, Any]

@@ -1,6 +1,6 @@
-"""An allowance: so many faults of one other side at once, and more only as time goes by (a token bucket).
+"""An allowance: a number of faults of the other side at once, and more as time passes (a token bucket).
 
-It is kept for a party, not for a connection: whoever connects again has not earned it anew. It holds two numbers.
+It is kept per party, not per connection, so reconnecting does not refill it. It holds two numbers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class Allowance:
         self._since_s: float | None = None
 
     def take(self, now_s: float) -> bool:
-        """Uses one; whether there was one."""
+        """Uses one; returns whether there was one."""
         if not self.remains(now_s):
             return False
         self._left -= 1
         return True
 
     def remains(self, now_s: float) -> bool:
-        """Whether one is there to be used."""
+        """Whether one is available."""
         if self._since_s is not None:
             self._left = min(self._most, self._left + max(0.0, now_s - self._since_s) / self._each_s)
         self._since_s = now_s

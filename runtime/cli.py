@@ -1,4 +1,4 @@
-"""A program's commands, imported when they are called for, and how errors reach people: a code, and what to do next.
+"""A program's commands, imported when called, and how errors are shown: a code, and what to do next.
 
 A module of commands imports at its top what its flags need, and each command imports in its function what it runs:
 --help of any command needs neither NumPy nor a package for keys, plots or teachers.
@@ -41,7 +41,7 @@ def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Pa
 
 
 class CommandTable(click.Group):
-    """Commands by name, each "module:attribute", which is imported when the command is called for."""
+    """Commands by name, each "module:attribute", imported when the command is called."""
 
     def __init__(self, *args: Any, table: Mapping[str, str], **more: Any) -> None:  # what click passes to a group
         super().__init__(*args, **more)

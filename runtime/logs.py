@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object a line, with an allow-list of fields.
+"""Structured logs: one JSON object per line, with an allow-list of fields.
 
-What is not on the list is left out and counted, so that no later change of the code can write votes, labels, tokens or
-keys by accident.
+Fields not on the list are left out and counted, so that no change of the code can log votes, labels, tokens or keys by
+accident.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TextIO
 
-# What happened, with its fields: names, codes and counts alone.
+# An event with its fields: only names, codes and counts.
 Event = Callable[[str, dict[str, str | int]], None]
 
 FIELDS: Final[dict[str, type]] = {
@@ -74,5 +74,5 @@ class Log:
 
 
 def printable(value: str) -> str:
-    """At most 500 letters of a text, "?" for each that would not print: a party's words are shown to people."""
+    """At most 500 characters of a text, "?" for unprintable ones, because a party's words are shown to people."""
     return "".join(each if each.isprintable() else "?" for each in value[:_TEXT])

@@ -10,7 +10,7 @@ from runtime.exits import Exit
 
 
 def until_signalled(work: Callable[[threading.Event], None]) -> int:
-    """Runs what ends when its event is set, which SIGTERM and Ctrl-C do; the exit code."""
+    """Runs a function that ends when its event is set, which SIGTERM and Ctrl-C do; returns the exit code."""
     stop, interrupted = threading.Event(), threading.Event()
 
     def end(received: int, _: object) -> None:

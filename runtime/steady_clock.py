@@ -1,8 +1,8 @@
-"""Whether a clock jumped: the time of day is held against a clock that only goes on.
+"""Whether the clock jumped: the time of day is compared with a monotonic clock.
 
-What is dated by a clock that is wrong for seconds may be wrong for years: a certificate, above all. So nothing of that
-kind is decided while the time of day is not where it would be, had it gone on steadily. A clock that was wrong and is
-set right jumps too: its new course is taken once it has held for a while.
+A certificate dated by a clock that is wrong for seconds may be wrong for years. So none is issued while the time of day
+differs from steady progress. Correcting a wrong clock is a jump too: the new time is trusted once it has held for a
+while.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _HELD_S = 600.0
 
 
 class SteadyClock:
-    """wall: seconds since 1970; monotonic: seconds of a clock that nobody sets. Trusted as it is when this is made."""
+    """wall: seconds since 1970; monotonic: seconds of a monotonic clock. The time at creation is trusted."""
 
     def __init__(self, *, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
         self._wall = wall
         self._monotonic = monotonic
         self._trusted = wall() - monotonic()
-        # Another course than the trusted one, and since when.
+        # A time different from the trusted one, and since when.
         self._other: tuple[float, float] | None = None
 
     def jumped_s(self) -> float:
-        """By how much the time of day is ahead of its steady course, in seconds; 0 within TOLERANCE_S of it.
+        """By how much the time of day is ahead of steady progress, in seconds; 0 within TOLERANCE_S.
 
-        Another course is trusted when it has held for ten minutes, looked at now and then.
+        A new time is trusted once it has held for ten minutes, checked now and then.
         """
         now = self._monotonic()
         course = self._wall() - now
@@ -44,7 +44,7 @@ class SteadyClock:
         return course - self._trusted
 
     def check(self) -> None:
-        """Raises Refused("clock_jumped") while nothing is to be dated by this clock."""
+        """Raises Refused("clock_jumped") while nothing should be dated by this clock."""
         jumped_s = self.jumped_s()
         if jumped_s:
             raise Refused(

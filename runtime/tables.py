@@ -18,11 +18,11 @@ _COLUMNS: Final = 20_000
 
 
 def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str = ",") -> dict[str, list[str]]:
-    """The columns of a CSV file, those that are named or all, each once. Empty lines are no rows.
+    """The named columns of a CSV file, or all, each once. Empty lines are skipped.
 
     Raises DataUnavailable if it is absent, DataCorrupt for what is no such table and as wanted_columns.
     """
-    texts: dict[str, str] = {}  # a table repeats few texts: each is kept once
+    texts: dict[str, str] = {}  # a table repeats few distinct texts: each is stored once
     try:
         with open_file(path, most=FILE_BYTES) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -52,7 +52,7 @@ def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str =
 
 
 def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> list[str]:
-    """The names, each once. Raises DataCorrupt for one that the table of the file has not, or has twice."""
+    """The names, each once. Raises DataCorrupt for one that the file's table lacks or has twice."""
     wanted = list(dict.fromkeys(names))
     for name in wanted:
         count = list(present).count(name)

@@ -49,7 +49,7 @@ _EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
     "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
-# Only a run has a folder to go on in; what the others had trained lies in the cache.
+# Only a run has a folder to continue in; what other commands trained is in the cache.
 _EPILOG_OF_RUN = _EPILOG.removesuffix(".") + " (go on with --resume)."
 
 
@@ -163,7 +163,7 @@ def run_flags(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
-    """What a set of budgets can afford, before anything is trained; with --optimise, how to spend them best.
+    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
 
     \b
     Examples:
@@ -195,7 +195,7 @@ def plan_flags(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def sweep_flags(**flags: Any) -> None:
-    """Many settings over votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.
+    """Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.
 
     \b
     Example of a file:
@@ -212,7 +212,7 @@ def sweep_flags(**flags: Any) -> None:
 @cli.command(name="accountants")
 @click.option("--json", "as_json", is_flag=True, help="Print the table as JSON.")
 def accountants_flags(as_json: bool) -> None:
-    """Every accountant of --accountant: what its figure means, and whether it charges budgets and may be published."""
+    """List the accountants: what each figure means, and whether it charges budgets and may be published."""
     from simulations.report.terminal import print_rows
     from simulations.setup.accountants import accountant_table
 
@@ -232,7 +232,7 @@ def accountants_flags(as_json: bool) -> None:
 @click.argument("run_b", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
-    """Two runs side by side: settings that differ, figures, and whether they may be compared at all."""
+    """Compare two runs: settings that differ, figures, and whether they are comparable at all."""
     from rich.console import Console
 
     from simulations.report.compare import compare_runs
@@ -280,7 +280,7 @@ def _reporter(flags: Flags) -> Reporter:
 
 
 def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
-    """The privacy-relevant defaults, before anything else."""
+    """Prints the privacy-relevant settings first."""
     parts = []
     for name in ("unit", "view", "delta"):
         given = "" if name in settings.model_fields_set else " (default)"
@@ -315,7 +315,7 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
 
 def _resumed(flags: Flags) -> Experiment:
-    """The settings of the run in --out; flags that are given must agree with them."""
+    """The settings of the run in --out; given flags must agree with them."""
     from simulations.setup.experiment import read_config
 
     if not flags["out"]:
@@ -323,9 +323,10 @@ def _resumed(flags: Flags) -> Experiment:
     stored = read_config(Path(flags["out"]) / "config.toml")
     wanted = given_settings(flags)
     for key, value in wanted.items():
-        if getattr(settings_from(flags), key) != getattr(stored, key):
+        before = stored.model_dump().get(key)
+        if settings_from(flags).model_dump().get(key) != before:
             raise InvalidInput(
-                f"{flags['out']} was started with {key} = {getattr(stored, key)!r}, not {value!r}; "
+                f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "
                 "allowed: the same settings, or another --out"
             )
     return stored

@@ -13,7 +13,7 @@ from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS
+from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
@@ -29,6 +29,19 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
     return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
+
+
+def _parameter_flags() -> list[Callable[[F], F]]:
+    """A flag for each parameter of a mechanism, in the mechanism's own words."""
+    flags = []
+    for name, takers in mechanism_parameters().items():
+        said: dict[str, list[str]] = {}
+        for mechanism, each in takers:
+            said.setdefault(f"{each.meaning} [{each.default_in_words}].", []).append(mechanism)
+        text = " ".join(f"{', '.join(mechanisms)}: {meaning}" for meaning, mechanisms in said.items())
+        whole = all(each.unit == "queries" for _, each in takers)
+        flags.append(_flag(f"--{name.replace('_', '-')}", text, type=int if whole else float))
+    return flags
 
 
 # Settings that say how votes come about; stored votes have come about.
@@ -63,17 +76,7 @@ _SETTINGS = [
           f"as a list, what analyses the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
-    _flag("--gamma", "lnmax: inverse scale of the Laplace noise, per vote [the --sigma it would have otherwise].",
-          type=float),
-    _flag("--interactive-threshold", "interactive_gnmax, round two: votes by which parties and student must differ "
-          "[0.5 a vote cast].", type=float),
-    _flag("--reinforce-confidence", "interactive_gnmax: confidence from which the student's own label is reinforced "
-          "[0.95].", type=float),
-    _flag("--round-one", "interactive_gnmax: queries of round one [half of what the poorest budget affords].",
-          type=int),
-    _flag("--sigma", "Standard deviation of the label noise, votes [0.16 a vote cast].", type=float),
-    _flag("--sigma-threshold", "Standard deviation of the threshold noise, votes [0.6 a vote cast].", type=float),
-    _flag("--threshold", "Votes that the noisy plurality must reach [0.8 a vote cast].", type=float),
+    *_parameter_flags(),
     _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
           "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "
           "pools all data: simulation only) [weighting].",
@@ -118,7 +121,8 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
     from simulations.setup.experiment import Experiment, parse_seeds
 
-    given = {key: value for key, value in flags.items() if value is not None and key in Experiment.model_fields}
+    known = {*Experiment.model_fields, *mechanism_parameters()}
+    given = {key: value for key, value in flags.items() if value is not None and key in known}
     if "seeds" in given:
         given["seeds"] = parse_seeds(str(given["seeds"]))
     return given

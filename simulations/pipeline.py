@@ -1,7 +1,7 @@
 """One run, stage by stage: data -> partition -> teachers -> votes -> labels -> students -> results.
 
 Heavy stages are cached by the hash of their inputs, so a second run with other budgets trains nothing, and an
-interrupted run goes on where it stopped.
+interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from simulations.stages.students import ReleasedStudent, between_rounds, pooled_
 
 @dataclass(frozen=True, eq=False)
 class VoteSource:
-    """Votes on a pool of queries, from parties that were simulated or from a file."""
+    """Votes on a pool of queries, from simulated parties or from a file."""
 
     settings: Experiment
     dataset: Dataset | None
@@ -44,7 +44,7 @@ class VoteSource:
 
 @dataclass(frozen=True, eq=False)
 class Baselines:
-    """What the run is held against; None where it was not or cannot be measured."""
+    """The baselines of a run; None where not measured."""
 
     non_private: float | None
     single_party_mean: float | None
@@ -55,7 +55,7 @@ class Baselines:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """Everything a report is made from. Accuracies are shares in [0, 1].
+    """Everything a report is made from. Accuracies are in [0, 1].
 
     released_student: of the first seed; None where none was trained. findings: private.
     """
@@ -191,7 +191,7 @@ def _train_between(
 def _released_students(
     settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
 ) -> list[ReleasedStudent]:
-    """One student a seed, not trained yet; empty where none was asked for."""
+    """One untrained student per seed; empty if none was requested."""
     if settings.student in (None, "none") or source.dataset is None:
         return []
     return [
@@ -236,7 +236,7 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
 
 
 def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStudent | None:
-    """The model of all data without privacy, not trained yet; None where no student or no baseline was asked for."""
+    """The untrained model of all data without privacy; None if no student or no baseline was requested."""
     if not settings.baselines or settings.student in (None, "none") or source.dataset is None:
         return None
     return pooled_student(

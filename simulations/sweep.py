@@ -1,4 +1,4 @@
-"""Sweep: many settings over votes that are cast once. One row a setting, in a table that any tool reads."""
+"""Sweep: many settings on votes that are cast once; one row per setting in a CSV table."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed, mean_and_interval
 from simulations.stages.students import ReleasedStudent, between_rounds
 
-# Settings that touch neither data nor teachers: settings that differ in these alone share their votes.
+# Settings that touch neither data nor teachers. Settings that differ in these, and in what is said of the mechanism,
+# share their votes.
 _AFTER_VOTES = frozenset(
-    "budgets delta unit view accountant mechanism sigma sigma_threshold threshold gamma interactive_threshold "
-    "reinforce_confidence round_one weights stop answer_rate quorum dropout student baselines seeds".split()
+    "budgets delta unit view accountant mechanism weights stop answer_rate quorum dropout student baselines "
+    "seeds".split()
 )
 _LARGEST = 100_000
 
@@ -45,8 +46,8 @@ class Sweep:
 def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
     """A sweep from TOML: a table [base] of settings, and a table [grid] of lists, all combinations of which are run.
 
-    given: settings of the command line, which come before [base]. A sweep trains no student unless it is said.
-    Raises InvalidInput for an unknown table or setting, an empty list, or more than 100,000 settings.
+    given: settings of the command line, which override [base]. A sweep trains no student unless told to. Raises
+    InvalidInput for an unknown table or setting, an empty list, or more than 100,000 settings.
     """
     tables = read_toml(path)
     unknown = set(tables) - {"base", "grid"}
@@ -83,7 +84,7 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
 def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
     """One row a setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
 
-    A setting that no budget affords has `answered` 0 and says why in `note`.
+    A setting in which no budget affords an answer has `answered` 0 and the reason in `note`.
     """
     sources: dict[str, VoteSource] = {}
     rows = []
@@ -103,14 +104,14 @@ def _votes_key(settings: Experiment) -> str:
     """The settings that decide the votes, as text. Budgets of records decide which teacher learns which record."""
     of_records = settings.privacy_groups or settings.individualization == "upsampling"
     after = _AFTER_VOTES - {"budgets"} if of_records else _AFTER_VOTES
-    return repr(sorted(settings.model_dump(exclude=set(after)).items()))
+    return repr(sorted(settings.model_dump(exclude={*after, *settings.parameters}).items()))
 
 
 def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host: Host) -> dict[str, object]:
     shown = settings.model_dump(mode="json")
     row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
     # What the votes decide (parties, teachers) comes from their source; the rest from this setting.
-    merged = source.settings.model_copy(update={key: getattr(settings, key) for key in _AFTER_VOTES})
+    merged = source.settings.model_copy(update=settings.model_dump(include={*_AFTER_VOTES, *settings.parameters}))
     try:
         budgets = experiment_budgets(merged, source.party_names)
         study = make_study(merged, budgets, classes=source.stored.classes, queries=source.stored.queries)

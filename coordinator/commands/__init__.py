@@ -1,1 +1,1 @@
-"""The commands of conclave-coordinator, one file a group of them."""
+"""The commands of conclave-coordinator, one file per group."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(epilog=EPILOG)
 def guardian() -> None:
-    """Certify the guardian of another organisation, which runs conclave-guardian itself.
+    """Certify a guardian, which another organisation runs with conclave-guardian.
 
     \b
     Example:
@@ -34,7 +34,7 @@ def guardian() -> None:
 @home_option
 @json_option
 def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
-    """At the COORDINATOR: issue the certificate that a guardian asks for, if its key has this fingerprint.
+    """At the COORDINATOR: issue the certificate that a guardian requests, if its key has this fingerprint.
 
     Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
 

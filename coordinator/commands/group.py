@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "conclave-coordinator"
 HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
-# A command is imported when it is called for: most need neither gRPC nor torch.
+# A command is imported when it is called: most need neither gRPC nor torch.
 COMMANDS: Final[dict[str, str]] = {
     "init": "coordinator.commands.membership:init",
     "invite": "coordinator.commands.membership:invite",

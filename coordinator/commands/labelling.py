@@ -38,7 +38,7 @@ _wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; 
 @home_option
 @json_option
 def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
-    """Have serve label the pool of STUDY, in batches that every budget can bear.
+    """Have serve label the pool of STUDY, in batches that every budget can pay for.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as
 @home_option
 @json_option
 def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
-    """Go on with a labelling of STUDY that stopped: what was asked is asked again as it was, and costs nothing more.
+    """Resume a stopped labelling of STUDY: the same questions are asked again, which costs nothing more.
 
     \b
     Example:
@@ -129,13 +129,13 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
     check_labelled_here(study)
     interactive = study.mechanism.interactive
     if interactive != (student is not None) or student not in (None, *STUDENTS):
-        allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism_name}"
+        allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism.name}"
         raise InvalidInput(f"--student is {student!r}; allowed: {allowed}")
     return store.ask_job(name, student=student)
 
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
-    """Shows where a job stands, to its end if `wait`; the exit code."""
+    """Shows a job's progress, to its end if `wait`; returns the exit code."""
     from coordinator.status import alive, job_line
 
     if not job.ended and alive(store) is None:
@@ -161,5 +161,5 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         return 0
     code, exit_code = _STOPPED[job.state]
     click.echo(f"error [{code}]: {job.message}", err=True)
-    click.echo(f"next: mend that, then conclave-coordinator resume {job.study}", err=True)
+    click.echo(f"next: fix that, then conclave-coordinator resume {job.study}", err=True)
     return exit_code

@@ -82,7 +82,7 @@ def init(
 @home_option
 @json_option
 def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -> None:
-    """Write an invitation for PARTY, with a token that works once; older ones of the party stop working.
+    """Write an invitation for PARTY, with a token that works once; the party's older invitations become invalid.
 
     \b
     Example:
@@ -112,7 +112,7 @@ def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -
 @home_option
 @json_option
 def requests(home: CoordinatorHome, as_json: bool) -> None:
-    """List the requests for a certificate that wait for approval.
+    """List the certificate requests that wait for approval.
 
     \b
     Example:
@@ -137,7 +137,7 @@ def requests(home: CoordinatorHome, as_json: bool) -> None:
 @home_option
 @json_option
 def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) -> None:
-    """Issue the certificate that PARTY asks for, if its key has this fingerprint.
+    """Issue the certificate that PARTY requests, if its key has this fingerprint.
 
     \b
     Example:
@@ -162,7 +162,8 @@ def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) 
 @home_option
 @json_option
 def revoke(party: str | None, serial: str | None, reason: str, home: CoordinatorHome, as_json: bool) -> None:
-    """Deny PARTY from now on: its certificates, invitations and requests. A running serve cuts it off within a second.
+    """Deny PARTY from now on: its certificates, invitations and requests. A running serve disconnects it within a
+    second.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""serve: the coordinator itself, until it is stopped."""
+"""serve: runs the coordinator until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def serve(home: CoordinatorHome) -> int:
     """Serve the nodes of the hospitals and run labellings, until Ctrl-C or SIGTERM.
 
-    One JSON object a line on standard error says what happens. A labelling that was under way goes on by itself. On
-    127.0.0.1 there are /healthz and /metrics.
+    Logs are JSON lines on standard error. A labelling that was under way continues by itself. /healthz and /metrics are
+    on 127.0.0.1.
 
     \b
     Example:

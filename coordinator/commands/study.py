@@ -30,7 +30,7 @@ def study() -> None:
 def create(
     study_file: Path | None, pool_file: Path | None, template: bool, home: CoordinatorHome, as_json: bool
 ) -> None:
-    """Check STUDY_FILE and its pool of public queries, and keep both. A study with a querier has no pool.
+    """Check STUDY_FILE and its pool of public queries, and store both. A study with a querier has no pool.
 
     \b
     Examples:
@@ -66,7 +66,7 @@ def create(
 @click.option("--study", "study_file", type=click.Path(path_type=Path), help="Read a csv's columns as this study does.")
 @json_option
 def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
-    """Print what the [terms] of a study say of a pool of public queries.
+    """Print what the [terms] of a study say about a pool of public queries.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
 
 
 def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
-    """Columns and rows of a study's seats, answers left first."""
+    """Columns and rows for a study's seats, with the answers left first."""
     columns = ["seat", "connected", "answers left", "epsilon used", "epsilon guaranteed", "delta", "left out of"]
     rows: list[list[object]] = [
         [

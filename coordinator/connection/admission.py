@@ -1,7 +1,7 @@
-"""Who may open a stream to the hub, how often, and what is logged of those who may not.
+"""Who may open a stream to the hub, how often, and what is logged about those who may not.
 
-Faults are counted for a party over all of its sessions, so that connecting again does not begin anew. All of it is
-bounded by the number of certificates: names come from these alone.
+A party's faults are counted over all of its sessions, so reconnecting does not reset them. Memory is bounded by the
+number of certificates: names come only from these.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from protocols.refusals.code import Code
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
-# Of one party at once: its stream, and others that replace it, or are refused.
+# Of one party at once: its stream, and others that replace it or are refused.
 _STREAMS = 4
-# Faults of a party over all of its sessions: so many at once, and one more each so many seconds.
+# Faults of a party over all of its sessions: at once, and seconds until one more is allowed.
 FAULTS, FAULT_EACH_S = 100, 60.0
 
 
@@ -29,19 +29,19 @@ class Admission:
         self._on_event = on_event
         self._faults: defaultdict[str, Allowance] = defaultdict(lambda: Allowance(most=FAULTS, each_s=FAULT_EACH_S))
         self.streams: Counter[str] = Counter()
-        # Times that a party was turned away beyond the faults that it is allowed.
+        # How often a party was turned away after too many faults.
         self._beyond: Counter[str] = Counter()
 
     @contextmanager
     def stream(self, name: str) -> Iterator[None]:
-        """Counts a stream of a party as long as it lasts. Raises Refused: "too_many_streams", "too_many_faults"."""
+        """Counts a stream of a party while it lasts. Raises Refused: "too_many_streams", "too_many_faults"."""
         if self.streams[name] >= _STREAMS:
             raise Refused(Code.TOO_MANY_STREAMS, f"{name!r} has {_STREAMS} streams; allowed: one, and its successors")
         if not self._faults[name].remains(time.monotonic()):
             raise Refused(
                 Code.TOO_MANY_FAULTS,
                 f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more each "
-                f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and mend that",
+                f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and fix that",
             )
         self.streams[name] += 1
         try:
@@ -50,14 +50,14 @@ class Admission:
             self.streams[name] -= 1
 
     def fault(self, name: str) -> bool:
-        """Counts a fault of a party; whether it is among those that are allowed."""
+        """Counts a fault of a party; returns whether it is still within the limit."""
         return self._faults[name].take(time.monotonic())
 
     def turned_away(self, name: str | None, address: str, error: Refused | MalformedMessage, *, rivals: int) -> None:
         """Logs a stream that was not let in; name: None for one without a valid certificate.
 
-        rivals: times that another node of the party came beside the one that it has. It dials again and again, as one
-        does that was at fault too often: of either the 1st, 2nd, 4th, 8th ... time is logged.
+        rivals: how often another node of the party came while one was connected. Such a node keeps dialling, as does
+        one with too many faults: only the 1st, 2nd, 4th, 8th ... time is logged.
         """
         fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}
         if name is not None:

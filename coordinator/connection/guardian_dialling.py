@@ -1,4 +1,4 @@
-"""A coordinator's way to the guardian that a study names: one gRPC stream a conversation, with mutual TLS."""
+"""How a coordinator reaches a study's guardian: one gRPC stream per conversation, with mutual TLS."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPTIONS = [
 
 
 def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
-    """Who the study's guardian is, once it has said that it approved this very study. Nothing is asked of it yet.
+    """The study's guardian, once it has confirmed that it approved this very study. Nothing else is asked yet.
 
     Raises as `conversation` does.
     """
@@ -51,7 +51,7 @@ def _carry(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
 
 
 def _pieces(call: Iterator[bytes], address: str) -> Iterator[bytes]:
-    """What gRPC brings; where it breaks, ChannelClosed."""
+    """The messages of a gRPC stream; ChannelClosed when it breaks."""
     try:
         yield from call
     except grpc.RpcError as error:

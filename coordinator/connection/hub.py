@@ -1,8 +1,8 @@
 """The hub: the coordinator's end of every node's stream, and a transport made of them.
 
-Nodes dial in over gRPC with mutual TLS. Who a node is, its certificate says; whether it is still allowed in is asked
-at every frame. A request goes to the sessions that are open, and to those that open before its deadline; nothing but
-the same request is ever sent again. The hub keeps no state of its own: what it must remember lies in the ledgers.
+Nodes dial in over gRPC with mutual TLS. The certificate says who a node is; whether it is still admitted is checked at
+every frame. A request goes to the open sessions and to those that open before its deadline; only the identical request
+is ever sent again. The hub keeps no state of its own: what must be remembered is in the ledgers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
 _HELLO_BYTES = 2**20
-# For the last words to a party that may read no more.
+# For a goodbye to a party that may no longer read.
 _FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
 _HELLO_WAIT_S = 10.0
@@ -67,11 +67,11 @@ _T = TypeVar("_T")
 
 
 class Hub:
-    """Serves the nodes of a consortium. One thread of its own runs all streams.
+    """Serves the nodes of a consortium. One thread runs all streams.
 
-    key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request):
-    a new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for
-    logs, with names, codes and counts alone.
+    key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request): a
+    new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for logs,
+    with only names, codes and counts.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Hub:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
         self._servers: list[grpc.aio.Server] = []
-        # Callbacks look into a database: not on the thread that moves frames.
+        # Callbacks read a database, so they do not run on the thread that moves frames.
         self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
-        # Anybody may try to enrol: that must not keep nodes waiting.
+        # Anybody may try to enrol, which must not keep nodes waiting.
         self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
@@ -147,7 +147,7 @@ class Hub:
         return {name: session.connected for name, session in list(self._sessions.open.items())}
 
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
-        """Waits for these parties to connect until the time is over; returns those that are missing."""
+        """Waits at most that long for these parties to connect; returns those that are missing."""
         return self._call(self._sessions.wait_for(parties, timeout_s))
 
     def _call(self, work: Awaitable[_T]) -> _T:
@@ -208,7 +208,7 @@ class Hub:
         refused: tuple[RefusedSeat, ...],
         context: _Context,
     ) -> None:
-        """Keeps a session open until it ends, and tells it what it missed. older: the one that it replaces."""
+        """Runs a session until it ends, and tells it the outcomes it missed. older: the session that it replaces."""
         name = session.party.name
         tasks = []
         try:
@@ -234,7 +234,7 @@ class Hub:
                 self._on_event("disconnected", {"party": name})
 
     async def _peer(self, context: _Context) -> Identity:
-        """Who dials, by its certificate. Raises Refused for who is denied."""
+        """Who dials, by its certificate. Raises Refused if denied."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
         await self._check_allowed(peer)
@@ -300,7 +300,7 @@ class Hub:
                 raise MalformedMessage(f"{type(frame).__name__} has no place here")
 
     async def _renewal(self, session: Session, frame: Renew) -> None:
-        """Answers a request to renew; one that is refused ends nothing, as the certificate still holds."""
+        """Answers a request to renew; a refusal ends nothing, because the certificate is still valid."""
         if time.monotonic() < session.renewed_s + _RENEWAL_PAUSE_S:
             session.count_unasked()
             return
@@ -313,7 +313,7 @@ class Hub:
         await self._write(session, Renewed(certificate))
 
     async def _watch_denials(self, session: Session) -> None:
-        """Ends a session soon after its party is denied, even when nothing is sent."""
+        """Ends a session soon after its party is denied, even if nothing is sent."""
         while True:
             await asyncio.sleep(_DENY_POLL_S)
             try:
@@ -329,7 +329,7 @@ class Hub:
             raise Refused(Code.REVOKED, f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
 
     async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
-        """Ends a session; that the other side is already gone does not matter."""
+        """Ends a session; the other side may be gone already."""
         self._sessions.remove(session)
         with suppress(SessionEnded, TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
@@ -343,7 +343,7 @@ class Hub:
         return seal(frame, key=self._key, certificate=self._certificate)
 
     def _unseal(self, data: object, peer: Identity) -> tuple[Frame, Identity]:
-        """A frame of the party at the other end, whatever certificate of its key it signed with."""
+        """A frame of the party at the other end, signed under any certificate of its key."""
         if not isinstance(data, bytes):
             raise MalformedMessage("the stream ended before Hello")
         frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")

@@ -1,4 +1,4 @@
-"""A study whose seats may be asked over the hub, and what a node's standing in it must agree with."""
+"""A study whose seats may be asked over the hub, and the check of a node's state against it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 class OpenStudy:
     """A study whose seats may be asked, with the coordinator's ledger of it.
 
-    fault: why nobody may be asked any more: a party knows more of this ledger than the ledger does.
+    fault: why nobody may be asked any more: a party knows an entry of this ledger that it lacks.
     """
 
     study: DeployedStudy
@@ -36,7 +36,7 @@ class OpenStudy:
 
     @property
     def ended(self) -> bool:
-        """Whether its last day is over: nodes answer no more about it."""
+        """Whether its last day is over: nodes no longer answer."""
         return self.study.terms.ended(datetime.datetime.now(datetime.UTC).date())
 
 
@@ -51,7 +51,7 @@ def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
 
 
 def check_standing(opened: OpenStudy, party: str, standing: SeatHeads) -> None:
-    """Raises Refused if the seat is not this party's, or one of the two logs went back."""
+    """Raises Refused if the seat is not this party's, or one of the two logs was rolled back."""
     if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
         raise Refused(Code.WRONG_SEAT, f"the seat {standing.seat!r} is not one of {party!r} in this study")
     log = opened.ledger.log

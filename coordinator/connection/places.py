@@ -1,7 +1,7 @@
-"""Places: how many requests of a round are sent at once, so that large ones do not fill the memory.
+"""Places: how many requests of a round are sent at once, so that large ones do not fill memory.
 
-A place is taken by who is connected, and held while the request is written to the stream: not while a party is waited
-for, and not while it thinks. One that reads slowly, or not at all, holds its place beyond its share of the time only
+A connected party takes a place and holds it while its request is written to the stream, not while anybody waits for it
+to connect or to answer. A party that reads slowly, or not at all, keeps its place beyond its share of the time only
 while nobody else waits for one.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Requests that are on their way at once hold no more than this, with room for their replies.
+# Memory of the requests in flight at once, with room for their replies.
 _AT_ONCE_BYTES = 256 * 2**20
 _REPLY_ROOM_BYTES = 2**19
 
@@ -19,7 +19,7 @@ _REPLY_ROOM_BYTES = 2**19
 class Places:
     """The places of one round: of `seats` requests of at most `largest` bytes, until `deadline` (of the loop's time).
 
-    Lives on the event loop on which it is used.
+    Used on one event loop.
     """
 
     def __init__(self, *, seats: int, largest: int, deadline: float) -> None:
@@ -28,14 +28,14 @@ class Places:
         self._unsent = seats
         self._deadline = deadline
         self._waiting = 0
-        # By holder, when its share is over; that ends it only while another waits.
+        # By holder, when its share ends; that matters only while another waits.
         self._held: dict[asyncio.Timeout, float] = {}
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
         """Waits for a place, and holds it. Raises TimeoutError when its share is over and another waits for a place.
 
-        A share leaves as much to each of the seats that were not yet sent their request, whether connected or not.
+        A share leaves the same time to each seat that was not yet sent its request, connected or not.
         """
         self._count_waiting(1)
         try:

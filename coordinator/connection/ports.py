@@ -1,5 +1,5 @@
-"""The two ports of a coordinator: how one is opened, and what is served there besides sessions: what is relayed for a
-querying party, and hospitals without a certificate that enrol."""
+"""The two ports of a coordinator: how one is opened, and what is served besides sessions: relaying for a querying
+party, and enrolment of hospitals without a certificate."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# Anybody may try to enrol: so many calls at once may be without their message, each so long.
+# Anybody may try to enrol: how many calls may wait for their message at once, and how long.
 _UNFINISHED, _UNFINISHED_S = 32, 10.0
-# Calls that are served together; what is above is turned away by gRPC. Lines on which nothing happens are closed.
+# Calls served together; gRPC turns away more. Idle lines are closed.
 _ENROLMENTS = 1024
 _ENROL_OPTIONS = [
     ("grpc.max_receive_message_length", ENROL_BYTES),
@@ -37,7 +37,7 @@ _ENROL_OPTIONS = [
 ]
 _HANDSHAKE_MS = 10_000
 _RELAYED_WAIT_S = 120.0
-# What a node may send: votes of one batch and little else.
+# What a node may send: the votes of one batch and little else.
 INBOUND_BYTES = 8 * 2**20
 NODE_OPTIONS = [
     ("grpc.max_receive_message_length", INBOUND_BYTES),
@@ -61,7 +61,7 @@ async def open_port(
 ) -> tuple[grpc.aio.Server, int]:
     """A server that listens, and its port. at_once: streams and calls that are served together.
 
-    Raises InvalidInput for an address that is taken or is none.
+    Raises InvalidInput for an address that is taken or invalid.
     """
     options = [*options, ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS)]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
@@ -75,7 +75,7 @@ async def open_port(
 
 
 def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Relay) -> grpc.GenericRpcHandler:
-    """Frames that are passed on, one a call, in pieces. identify: who calls; Refused before anything is read."""
+    """Relays frames, one per call, in pieces. identify: who calls; raises Refused before anything is read."""
 
     async def serve(incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         try:
@@ -85,7 +85,7 @@ def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Re
                 joined = Joined()
                 async for piece in incoming:
                     joined.add(piece)
-                reading.reschedule(None)  # how long a party may take, its study says
+                reading.reschedule(None)  # a party's time limit is its study's
                 reply = await relay.answer(joined.data, peer)
         except Refused as error:
             reply = passed_back(b"", code=error.code, reason=str(error).removeprefix(f"{error.code}: "))
@@ -105,7 +105,7 @@ async def listen_for_enrolments(
     unfinished = Unfinished(most=_UNFINISHED, longest_s=_UNFINISHED_S)
 
     async def serve(_: object, context: _Context) -> bytes:
-        # One message each way. It is read here, and not before, so that who never sends one holds nothing for long.
+        # One message each way. It is read here, and not before, so that a caller who sends none holds nothing for long.
         try:
             async with unfinished.call(context.peer()):
                 data = await context.read()

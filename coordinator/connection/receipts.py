@@ -1,8 +1,8 @@
-"""What came back from the seats: replies, heads and evidence of a round, kept in one transaction.
+"""The seats' answers: replies, heads and evidence of a round, stored in one transaction.
 
-A receipt is a party's signed word on what its own ledger holds. Whatever of it can be checked is checked when it comes,
-as a release would: one that cannot be true is refused, its sender is named in the log, and the labelling goes on. It
-proves nothing then, and the release says so.
+A receipt is a party's signed statement of what its own ledger holds. It is checked on arrival, as far as a release
+would check it: one that cannot be true is refused, its sender is named in the log, and the labelling continues. It then
+proves nothing, and the release says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OWN_CODES = frozenset({BAD_RECEIPT, Code.ABSENT, Code.BAD_REPLY, Code.LATE, Cod
 
 @dataclass(frozen=True)
 class Answered:
-    """A question and its answer, as they were signed. asked: empty for a question that was no outcome."""
+    """A question and its answer, as signed. asked: empty unless the question was an outcome."""
 
     asked: bytes = field(repr=False)
     signed: bytes = field(repr=False)
@@ -47,7 +47,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Late:
-    """What there is of a seat that was asked over a stream that stays open, and had no answer at the deadline."""
+    """A seat that was asked over an open stream and had not answered by the deadline."""
 
     deadline_s: float
 
@@ -60,11 +60,11 @@ def record(
     *,
     on_event: Event,
 ) -> dict[str, Reply | None]:
-    """Decodes the answers, and keeps heads and evidence of all of them in one transaction.
+    """Decodes the answers, and stores heads and evidence of all of them in one transaction.
 
-    A late seat's is a Refusal("late") that nobody sent, and so is "bad_receipt", for whatever answers an outcome and is
-    neither a refusal nor a receipt that can be true. What a party refuses with comes as printable text, and under
-    "refused" where its code is none, or one that the coordinator alone uses.
+    A late seat gets a Refusal("late") that nobody sent, and an answer to an outcome that is neither a refusal nor a
+    possible receipt becomes a Refusal("bad_receipt"). A party's reasons are made printable; its code becomes "refused"
+    if it is no code, or one that only the coordinator uses.
     """
     replies: dict[str, Reply | None] = dict.fromkeys(requests)
     log = ledger.log
@@ -83,7 +83,7 @@ def record(
                 reply = _reply(answered.answer.envelope, seat, request)
                 if isinstance(reply, Settled):
                     _check_receipt(study, ledger, seat, request, answered.answer, reply)
-                # An answer that holds votes is not kept.
+                # An answer that contains votes is not stored.
                 proof = answered.signed if isinstance(reply, Settled) else b""
                 if not (
                     isinstance(reply, Refusal) and reply.code == Code.UNKNOWN_STUDY
@@ -110,7 +110,8 @@ def record(
 
 
 def last_without_receipt(ledger: Ledger, seat: str) -> tuple[bytes, ...]:
-    """The request of the newest batch that a seat paid for, if its receipt was lost: one receipt covers all before."""
+    """The request of the newest batch that a seat paid for, if its receipt was lost: one receipt covers all earlier
+    ones."""
     stored = ledger.last_settled(seat)
     if stored is None or ledger.log.kept(stored.number, seat, "settled"):
         return ()
@@ -118,9 +119,9 @@ def last_without_receipt(ledger: Ledger, seat: str) -> tuple[bytes, ...]:
 
 
 def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, answer: Answer, settled: Settled) -> None:
-    """Raises Refused("bad_receipt") for what no honest party signs about an outcome that it was told.
+    """Raises Refused("bad_receipt") for anything that no honest party signs about an outcome it was told.
 
-    Who signed, in which session, for which question, was checked when the frame came.
+    Signer, session and question were checked when the frame arrived.
     """
     if not isinstance(request, Outcome):
         raise MalformedMessage("a receipt came where votes or a step were asked for")
@@ -141,10 +142,10 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
 
 
 def _least(ledger: Ledger, seat: str, number: int | None) -> int:
-    """What a party's ledger holds at least, in nano-units, once it was told the outcome of a batch.
+    """The least, in nano-units, that a party's ledger holds once it was told the outcome of a batch.
 
-    All that was settled here: whoever voted charged itself before. Of batches that were given up those that it has
-    settled: another one may never have reached it. 0 for a batch that is not charged here, but by who asks.
+    All that was settled here, since whoever voted charged itself before; of batches that were given up, only those that
+    it settled, since others may never have reached it. 0 for a batch that is charged by a querying party, not here.
     """
     if number is None:
         return 0
@@ -154,11 +155,11 @@ def _least(ledger: Ledger, seat: str, number: int | None) -> int:
 
 
 def _note_bad(ledger: Ledger, seat: str, outcome: Outcome, refusal: Refusal) -> None:
-    """Names seat and batch in the log, once each: who is told again at every connection fills no disk."""
+    """Logs seat and batch once each, so that telling a party again at every connection does not fill the disk."""
     number, kind = ledger.number_of(outcome.batch_digest), f"{RECEIPT_REFUSED} {seat}"
     if ledger.noted(outcome.batch_digest, kind) is None:
         ledger.note(outcome.batch_digest, kind, b"")
-        # A batch that is relayed has no number here.
+        # A relayed batch has no number here.
         ledger.log.append(
             RECEIPT_REFUSED, seat=seat, batch=-1 if number is None else number, reason=refusal.reason[:300]
         )
@@ -167,7 +168,7 @@ def _note_bad(ledger: Ledger, seat: str, outcome: Outcome, refusal: Refusal) -> 
 def _reply(envelope: bytes, seat: str, request: Request) -> Reply:
     """A reply; a request in its place is malformed.
 
-    Raises MalformedMessage, or Refused("bad_receipt") where an outcome was told: that it was, its sender has signed.
+    Raises MalformedMessage, or Refused("bad_receipt") if an outcome was told, which its sender has signed.
     """
     try:
         reply = decode(envelope)

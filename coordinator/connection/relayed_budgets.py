@@ -1,7 +1,7 @@
-"""What a relay knows of the budgets of a study that a hospital asks in: at most so much is spent of each.
+"""What a relay knows about the budgets of a querying hospital's study: an upper bound of what is spent of each.
 
-The asking hospital has the ledger; the relay sees which queries it asks of whom, and what each party says that it has
-spent after an outcome. Whatever passes is counted at its worst case before it is passed on, until a receipt says less.
+The asking hospital has the ledger; the relay sees which queries it asks of whom, and what each party says it has spent
+after an outcome. Every request is counted at its worst case before it is relayed, until a receipt says less.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from protocols.study.study import Study
 from protocols.wire.messages import VoteRequest
 
 _KIND = "relayed_standing "
-# Batches of a seat that are counted one by one; an honest querying party has one under way.
+# Batches of a seat that are counted one by one; an honest querying party has one in flight.
 _MOST_OPEN = 64
-# In place of the number of a batch: all of them, where there were more.
+# In place of a batch number: all of them together, if there were more.
 _MERGED = -1
 
 
 @dataclass(frozen=True)
 class Open:
-    """What may have been charged for a batch since the newest receipt. tick: of the count of its newest request."""
+    """What may have been charged for a batch since the newest receipt. tick: the count at its newest request."""
 
     amount: int
     tick: int
@@ -35,8 +35,8 @@ class Open:
 
 @dataclass(frozen=True)
 class RelayedSeat:
-    """One seat. asked: positions up to which queries were asked; batches: numbers below which; spent: nano-units of the
-    newest receipt, made when the seat's log had so many `entries`; ticks: requests that were counted."""
+    """One seat. asked: queries before this position were asked; batches: batch numbers below this were; spent:
+    nano-units of the newest receipt, made when the seat's log had `entries` entries; ticks: requests counted."""
 
     asked: int = 0
     batches: int = 0
@@ -47,12 +47,13 @@ class RelayedSeat:
 
     @property
     def at_most(self) -> int:
-        """Nano-units that the seat may have spent, if its receipt is true and its own cap does not stop it before."""
+        """The most that the seat may have spent, in nano-units, if its receipt is true; its own cap is not
+        considered."""
         return self.spent + sum(each.amount for each in self.open.values())
 
 
 def standing(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
-    """What is known of a seat; all of it 0 where nothing was passed on to it."""
+    """What is known about a seat; all 0 if nothing was relayed to it."""
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
         return RelayedSeat()
@@ -63,10 +64,10 @@ def standing(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
 
 
 def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int:
-    """Counts a batch at its worst case; it is on disk before the batch is passed on. Asked again, it counts once.
+    """Counts a batch at its worst case, on disk before the batch is relayed. A repeated batch counts once.
 
-    The tick of this request: its place among those to this seat. Raises Refused("batch_too_large"), ("query_limit")
-    for one that every party refuses, uncharged: then nothing is counted.
+    Returns the tick of this request: its position among those to this seat. Raises Refused("batch_too_large"),
+    ("query_limit") for one that every party refuses, uncharged: then nothing is counted.
     """
     ids, at = request.batch.ids, study.seats[seat]
     if len(ids) > study.batch_limit:
@@ -90,10 +91,10 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
 def count_receipt(
     ledger: Ledger, study: Study, seat: str, number: int, spent: int, *, entries: int, before_tick: int
 ) -> None:
-    """Counts what a party says that it has spent in all, after it settled a batch.
+    """Counts what a party says it has spent in total after it settled a batch.
 
-    entries: of its log, with its answer: an older receipt that comes late does not take the place of a newer one.
-    before_tick: its figure holds this batch, and the requests before this tick; any other may have come after it.
+    entries: of its log, with its answer, so that an older receipt that comes late does not replace a newer one.
+    before_tick: its figure includes this batch and the requests before this tick; others may have come later.
     """
     with ledger.log.together():
         known = standing(ledger, study, seat)
@@ -107,7 +108,7 @@ def count_receipt(
 
 
 def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
-    """Nano-units that each seat has spent at most; queries and batches that were asked."""
+    """The most that each seat has spent, in nano-units; queries and batches asked."""
     known = [standing(ledger, study, seat.party) for seat in study.roster]
     spent = np.minimum(np.array([min(each.at_most, 2**62) for each in known], np.int64), study.budgets.cap)
     return spent, max(each.asked for each in known), max(each.batches for each in known)

@@ -1,8 +1,8 @@
-"""Passing a querying party's requests on to the seats of its study, and their signed answers back.
+"""Relaying a querying party's requests to the seats of its study, and their signed answers back.
 
 The operator sees masked values and the querying party's shares, and must not collude with the guardian. Nodes are asked
-in the operator's own signed frames, as ever; the ledger here holds no account, but the heads of all logs, the receipts,
-and the outcomes that passed, which a node that was away is told later.
+in the operator's own signed frames, as usual; the ledger here has no accounts, only the heads of all logs, the
+receipts, and the relayed outcomes, which absent nodes are told later.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from protocols.wire.relay import passed_back
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
-# Requests that are passed on at once, and in a second: a querying party that sends more waits.
+# Requests relayed at once, and per second: a querying party that sends more waits.
 AT_ONCE = 32
 PER_SECOND = 200.0
-# Refusals of one seat to one querying party: so many at once, and so many a day. A node bears a tenfold of all askers
-# together, and then stops: what one of them sends must not end it.
+# Refusals of one seat to one querying party: at once, and per day. A node tolerates ten times as many from all
+# together, then stops: one querying party must not be able to stop it.
 REFUSALS = 100
 _DAY_S = 86_400.0
 _NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
-# Numbers of batches are kept, for an honest querying party's every batch; looked after at each so many requests.
+# Batch numbers kept, enough for every batch of an honest querying party; pruned after this many requests.
 _TIDY_EACH = 64
-# With these a party says that it never settles by this outcome; after any other refusal it is told it again.
+# Codes with which a party never settles by this outcome; after any other refusal it is told again.
 _FOR_GOOD = frozenset(
     {
         Code.UNKNOWN_BATCH,
@@ -72,7 +72,7 @@ _FOR_GOOD = frozenset(
 
 
 class Relay:
-    """Serves the queriers of the open studies. aside: runs a function that takes long on another thread."""
+    """Serves the queriers of the open studies. aside: runs a slow function on another thread."""
 
     def __init__(
         self,
@@ -90,20 +90,20 @@ class Relay:
         self._on_event = on_event
         self.places = asyncio.Semaphore(AT_ONCE)
         self._free_s = 0.0
-        # Ticks of the requests that are on their way, by study and seat.
+        # Ticks of the requests in flight, by study and seat.
         self._under_way: dict[tuple[bytes, str], set[int]] = {}
-        # What each querying party may still have refused by each seat.
+        # How many refusals each querying party may still get from each seat.
         self._refusals: defaultdict[tuple[str, str], Allowance] = defaultdict(
             lambda: Allowance(most=REFUSALS, each_s=_DAY_S / REFUSALS)
         )
 
     def check_querier(self, peer: Identity) -> None:
-        """Raises Refused("not_querier") unless an open study names this party: then nothing of it is read."""
+        """Raises Refused("not_querier"), before reading anything, unless an open study names this party."""
         if not any(_querier(opened.study) == peer.name for opened in list(self._studies.values())):
             raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study that is open here")
 
     async def answer(self, data: bytes, peer: Identity) -> bytes:
-        """What goes back for one signed Ask of a querying party."""
+        """The answer to one signed Ask of a querying party."""
         try:
             opened, seat, request, tick = await self._aside(self._read, data, peer)
             try:
@@ -150,7 +150,7 @@ class Relay:
         if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
             raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
         tick = None
-        if isinstance(request, Outcome):  # kept in any case: the seat is told it when it connects
+        if isinstance(request, Outcome):  # stored in any case: the seat is told when it connects
             _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
         if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
             raise Refused(
@@ -170,7 +170,8 @@ class Relay:
 
 
 def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int:
-    """Counts a request, which is under way from then on; its tick. Raises Refused for one that every party refuses."""
+    """Counts a request, which is in flight from then on; returns its tick. Raises Refused for one that every party
+    refuses."""
     ledger = opened.ledger
     with ledger.log.together():
         tick = count_request(ledger, opened.study, seat, request)
@@ -182,17 +183,18 @@ def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: s
 
 
 def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[int]) -> None:
-    """Keeps an outcome for a seat that may be away, in the place of one that the seat did not settle by.
+    """Stores an outcome for a seat that may be absent, replacing one by which it did not settle.
 
-    under_way: ticks of the requests to the seat that are on their way.
-    Raises Refused("unsigned_outcome") for one that no party would take: then nothing of it is kept or passed on.
+    under_way: ticks of the requests to the seat in flight. Raises Refused("unsigned_outcome") for one that no party
+    would accept: then nothing of it is stored or relayed.
     """
     check_believable(opened.study, outcome)
     with opened.ledger.log.together():
         if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
             opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
-            # What is under way may come after this outcome. Sent again, the first time counts: either may be answered.
+            # Requests in flight may arrive after this outcome. Of a repeated one the first counts: either may be
+            # answered.
             before = min(under_way, default=standing(opened.ledger, opened.study, seat).ticks)
             opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
 
@@ -200,9 +202,9 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[in
 def note_told(
     ledger: Ledger, study: Study, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None
 ) -> None:
-    """Keeps what a seat settled by, with the signed proof; forgets what it refused for good.
+    """Stores what a seat settled by, with the signed proof; forgets what it refused for good.
 
-    The first outcome that was settled by stands, as it does at the party: told another one, it settles nothing.
+    The first outcome by which it settled stands, as at the party: another one settles nothing.
     """
     digest = outcome.batch_digest
     with ledger.log.together():
@@ -228,7 +230,7 @@ def note_told(
 
 
 def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None:
-    """What a seat settled by, or else the outcome that the querying party sent it last, for one that was away."""
+    """What a seat settled by or, for an absent one, the last outcome that the querying party sent it."""
     noted = ledger.noted(request, _SETTLED + seat) or ledger.noted(request, _OUTCOME + seat)
     outcome = None if noted is None else decode(noted)
     return outcome if isinstance(outcome, Outcome) else None
@@ -240,7 +242,7 @@ def _querier(study: Study) -> str | None:
 
 
 class RelayedStudy:
-    """A study that its querying party runs, and this coordinator passes on; it has no jobs."""
+    """A study that its querying party runs and this coordinator relays; it has no jobs."""
 
     def __init__(self, store: Store, name: str, open_study: Callable[..., object]) -> None:
         """Opens its ledger, and the study at the hub. Raises InvalidInput, StorageFailed."""

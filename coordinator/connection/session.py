@@ -1,4 +1,4 @@
-"""One open stream of a party, and the questions that it has still to answer."""
+"""One open stream of a party, and the questions that it still has to answer."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.wire.frames import Answer
 
-# Frames of a session that nobody asked for; beyond them it is ended.
+# Unrequested frames after which a session is ended.
 UNASKED = 16
 
 
 class SessionEnded(Exception):
-    """The stream of a session is gone; whether the last frame arrived is not known."""
+    """The stream of a session is gone; whether the last frame arrived is unknown."""
 
 
 @dataclass(frozen=True)
 class Connected:
-    """A node that is connected: since and last_seen in seconds since 1970, where from, and what it runs."""
+    """A connected node: since and last_seen in seconds since 1970, its address, and its software."""
 
     since: float
     last_seen: float
@@ -33,7 +33,7 @@ class Connected:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """An Ask whose answer is waited for: study, seat and round that the answer must name."""
+    """An Ask that waits for its answer: study, seat and round that the answer must name."""
 
     about: tuple[bytes, str, int]
     answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
@@ -43,9 +43,9 @@ class Question:
 class Session:
     """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
 
-    serves: whether it offered a seat that was not refused; late: questions whose answer may still come, though nobody
-    waits for it; unasked: frames that nobody asked for; rivals: times that another node came beside it; writes: whether
-    a frame is on its way.
+    serves: whether it offered a seat that was not refused; late: questions whose answer may still come though nobody
+    waits for it; unasked: unrequested frames; rivals: how often another node of the party came; writes: whether a frame
+    is being written.
     """
 
     party: Identity
@@ -64,7 +64,7 @@ class Session:
     rivals: int = 0
     writes: bool = False
     waiting: dict[bytes, Question] = field(default_factory=dict, repr=False)
-    # Set once the party was told the outcomes that it missed: heads of its log then come in order.
+    # Set once the party was told the outcomes it missed: then heads of its log come in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     renewed_s: float = 0.0
@@ -72,11 +72,11 @@ class Session:
 
     @property
     def connected(self) -> Connected:
-        """What an operator sees of it."""
+        """What an operator sees."""
         return Connected(self.since, self.last_seen, self.address, self.software, self.version)
 
     def answered(self, answer: Answer, signed: bytes) -> None:
-        """Hands an answer to whoever waits for it; a late one is dropped.
+        """Passes an answer to whoever waits for it; a late one is dropped.
 
         Raises MalformedMessage for the answer to another question, Refused as count_unasked does.
         """
@@ -96,13 +96,13 @@ class Session:
             self.count_unasked()
 
     def count_unasked(self) -> None:
-        """One more frame that nobody asked for. Raises Refused("unasked_frames") beyond UNASKED of them."""
+        """Counts an unrequested frame. Raises Refused("unasked_frames") above UNASKED of them."""
         self.unasked += 1
         if self.unasked > UNASKED:
             raise Refused(Code.UNASKED_FRAMES, f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
 
     async def until_closing(self, reading: Awaitable[object]) -> object:
-        """What was read; None when the session is to end before."""
+        """What was read; None if the session should end first."""
         read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
         try:
             await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -112,10 +112,10 @@ class Session:
             closing.cancel()
 
     def end(self) -> None:
-        """Nobody waits for this stream any more, and whoever reads it stops."""
+        """Ends every wait for this stream, and its reader."""
         self.told.set()
         self.closing.set()
         for question in self.waiting.values():
             if not question.answer.done():
                 question.answer.set_exception(SessionEnded())
-                question.answer.exception()  # looked at, though nobody may wait
+                question.answer.exception()  # retrieved even if nobody waits

@@ -1,8 +1,7 @@
-"""Asking the seats of a study over the sessions that are open: the transport behind the hub, without a socket in it.
+"""Asking the seats of a study over the open sessions: the transport behind the hub, without sockets.
 
-A request goes to the open session of each seat's party, and to one that opens before the deadline; nothing but the
-same request is ever sent again. A party has one session: a living one that serves seats stays, and who comes beside it
-is refused.
+A request goes to the open session of each seat's party, or to one that opens before the deadline; only the identical
+request is ever sent again. A party has one session: a live one that serves seats stays, and another is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _BRIEF_S = 2.0
 
 
 class Sessions:
-    """The sessions that are open, by party, and how their seats are asked. Lives on the hub's event loop.
+    """The open sessions, by party, and how their seats are asked. Used on the hub's event loop.
 
     seal: a frame's signed bytes; on_event: see Hub.
     """
@@ -47,10 +46,10 @@ class Sessions:
         self.admission = Admission(on_event=on_event)
 
     async def add(self, session: Session) -> Session | None:
-        """Takes a session in; returns the one of the same party that it replaces.
+        """Admits a session; returns the one of the same party that it replaces.
 
-        Raises Refused("another_node") while the party has a session, but where the new one serves seats and the other
-        none. One whose other end is gone is found by the stream's keepalive, and then is no more in its way.
+        Raises Refused("another_node") while the party has a session, unless the new one serves seats and the old one
+        none. The stream's keepalive removes a session whose other end is gone.
         """
         name = session.party.name
         older = self.open.get(name)
@@ -68,7 +67,7 @@ class Sessions:
         return older
 
     def remove(self, session: Session) -> bool:
-        """Ends a session; whether it was still the party's."""
+        """Ends a session; returns whether it was still the party's."""
         session.end()
         if self.open.get(session.party.name) is not session:
             return False
@@ -76,12 +75,12 @@ class Sessions:
         return True
 
     def count_brief(self, session: Session) -> None:
-        """Counts a session as a fault that its party ends at once: each costs signatures, and lines in the log."""
+        """Counts a session that its party ends at once as a fault: each costs signatures and log lines."""
         if not session.closing.is_set() and time.time() - session.since < _BRIEF_S:
             self.admission.fault(session.party.name)
 
     async def wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
-        """Waits until all these parties have a session, or the time is over; returns those that have none."""
+        """Waits until all these parties have a session, at most that long; returns those without one."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(lambda: parties <= set(self.open))
@@ -90,10 +89,10 @@ class Sessions:
         return parties - set(self.open)
 
     async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
-        """What each seat answered before the study's deadline; Late for one that was asked and did not, else None.
+        """Each seat's answer before the study's deadline; Late for one that was asked and did not answer, else None.
 
-        Raises Refused("coordinator_rolled_back") when a party knows more of the study's ledger than it holds: what
-        was released under the missing entries would be released again, with other noise.
+        Raises Refused("coordinator_rolled_back") when a party knows an entry that the study's ledger lacks: what was
+        released under the missing entries would be released again, with other noise.
         """
         terms = opened.study.terms
         deadline = asyncio.get_running_loop().time() + terms.deadline_s
@@ -137,17 +136,17 @@ class Sessions:
         envelope: bytes,
         places: Places | None,
     ) -> Answered:
-        """Asks one seat and waits for its answer. places: of a round; None for a request that is small.
+        """Asks one seat and waits for its answer. places: of a round; None for a small request.
 
-        Raises SessionEnded when the stream ends before, and for one that does not read in its share of the time: it
-        cannot go on after half a frame.
+        Raises SessionEnded when the stream ends first, and for one that does not read within its share of the time: it
+        cannot continue after half a frame.
         """
         nonce = os.urandom(NONCE_BYTES)
         waiting: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
         try:
             async with session.writing:
                 asked = await self._send(session, opened, seat, nonce, envelope, waiting, places)
-            # A frame that nobody needs again holds no memory while its answer is waited for.
+            # A frame that is no longer needed holds no memory while its answer is awaited.
             asked = asked if isinstance(request, Outcome) else b""
             answer, signed = await waiting
         finally:
@@ -186,7 +185,7 @@ class Sessions:
         return asked
 
     def _does_not_read(self, session: Session, seat: str) -> None:
-        """Ends a session whose other end did not take a whole frame: it cannot go on after half of one."""
+        """Ends a session whose other end did not take a whole frame: it cannot continue after half of one."""
         self._on_event("not_read", {"seat": seat})
         self.remove(session)
 
@@ -197,12 +196,11 @@ class Sessions:
         standings: Sequence[SeatHeads],
         aside: Callable[..., Awaitable[Any]],
     ) -> None:
-        """Tells a party the outcomes that it missed, so that it settles what it reserved; then it may be asked.
+        """Tells a party the outcomes that it missed, so that it settles its reservations; then it may be asked.
 
-        Seat by seat and batch by batch: heads of its log then come in the order in which they were made. A study that
-        ended is told of no more, and a seat no more once it refused: it says why, and would say it of the next. That
-        is no fault, but of who answers what no honest node does, once for a session. aside: runs a function that looks
-        into a database on another thread.
+        Seat by seat and batch by batch, so that heads of its log come in order. An ended study is skipped, and so is
+        the rest of a seat once it refused, since it would refuse the next for the same reason. A refusal is no fault;
+        an answer that no honest node gives is one, once per session. aside: runs a database function on another thread.
         """
         at_fault = False
         try:
@@ -220,12 +218,12 @@ class Sessions:
     async def _tell_seat(
         self, session: Session, opened: OpenStudy, standing: SeatHeads, aside: Callable[..., Awaitable[Any]]
     ) -> bool:
-        """Tells the outcomes of one seat, until it refuses one; whether it gave an answer that is a fault."""
+        """Tells one seat its outcomes until it refuses one; returns whether an answer was a fault."""
         seat, study, ledger = standing.seat, opened.study, opened.ledger
         keep = partial(record, on_event=self._on_event)
         unreceipted = await aside(last_without_receipt, ledger, seat)
         for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
-            assert opened.outcome_for is not None  # looked at by who tells
+            assert opened.outcome_for is not None  # retrieved by the caller
             outcome = await aside(opened.outcome_for, seat, digest)
             if outcome is None:
                 continue
@@ -238,7 +236,7 @@ class Sessions:
         return False
 
     async def _session_of(self, opened: OpenStudy, seat: str) -> Session:
-        """The open session of a seat's party; waits for one."""
+        """The open session of a seat's party; waits for one if there is none."""
         name, key = party_of(seat), (opened.study.digest, seat)
         async with self._changed:
             await self._changed.wait_for(lambda: name in self.open and key not in self.open[name].refused)

@@ -1,7 +1,7 @@
-"""Calls of strangers that are under way, and whose message has not come: so many at once, each for a short time.
+"""Calls of strangers whose message has not arrived yet: a limited number at once, each for a short time.
 
-Beyond that the oldest of the address that has the most gives way, so that whoever begins calls and never finishes them
-drives out its own, and keeps nobody else from enrolling.
+Above the limit the oldest call of the address with the most calls is dropped, so that whoever starts calls and never
+finishes them displaces only its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 
 class Unfinished:
-    """At most `most` calls at once, each at most `longest_s`. Lives on one event loop."""
+    """At most `most` calls at once, each at most `longest_s`. Used on one event loop."""
 
     def __init__(self, *, most: int, longest_s: float) -> None:
         self._most = most
@@ -25,7 +25,7 @@ class Unfinished:
 
     @asynccontextmanager
     async def call(self, peer: str) -> AsyncIterator[None]:
-        """One call of a peer, as gRPC names it, while its message is read. Raises TimeoutError when it has to end."""
+        """One call of a peer, as gRPC names it, while its message is read. Raises TimeoutError when it must end."""
         async with asyncio.timeout(self._longest_s) as until:
             self._calls[until] = network_of(peer)
             try:
@@ -39,12 +39,13 @@ class Unfinished:
         ((busiest, _),) = Counter(self._calls.values()).most_common(1)
         oldest = next(until for until, network in self._calls.items() if network == busiest)
         del self._calls[oldest]
-        if not oldest.expired():  # else its own time was over in this very step
+        if not oldest.expired():  # otherwise its own time ran out in this very step
             oldest.reschedule(asyncio.get_running_loop().time())
 
 
 def network_of(peer: str) -> str:
-    """Who may be one and the same of a peer's addresses: one of IPv4, 2**64 of IPv6; the text itself, of no address."""
+    """A key for addresses that may be the same peer: one IPv4 address, 2**64 of IPv6; for no address the text
+    itself."""
     host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

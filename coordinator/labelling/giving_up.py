@@ -1,7 +1,7 @@
-"""Giving a batch up that never ends: its sharers or its guardian are gone for good, and its study waits for them.
+"""Giving up a batch that can never end because its sharers or its guardian are gone for good.
 
 What was sent may have been opened, so all that was reserved for it stays charged, at the coordinator and at the
-parties; its queries get no label and are asked no more. The next batch is charged afresh, with noise of its own.
+parties; its queries get no label and are never asked again. The next batch is charged anew, with its own noise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from protocols.wire.messages import Reply, Request
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """The batch of a study that was asked and not released. charged: nano-units a seat; given_up: it was before."""
+    """A batch that was asked and not released. charged: nano-units per seat; given_up: whether it was given up
+    before."""
 
     number: int
     queries: int
@@ -41,10 +42,10 @@ class StuckBatch:
 
 
 def stuck_batch(store: Store, name: str) -> StuckBatch:
-    """The batch that would be given up, or the newest one, if it was.
+    """The batch that would be given up, or the newest one if it was given up already.
 
     Raises InvalidInput for a study that is not labelled here, and Refused: "labelling_runs", "no_open_batch",
-    "can_be_finished" where those that it waited for are back.
+    "can_be_finished" if those that it waited for are back.
     """
     study, job = store.study(name), store.job(name)
     check_labelled_here(study)
@@ -71,19 +72,19 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
 
 
 def give_up(store: Store, name: str, number: int) -> None:
-    """Gives this batch up, if it still is the one that is stuck. Killed at any moment, it may be run again.
+    """Gives this batch up if it is still the stuck one. It can be run again after being killed at any moment.
 
     Raises what stuck_batch does, and Refused("other_batch").
     """
     study = store.study(name)
     pool = stored_pool(store.home.study(name) / "pool.npy", study)
-    with store.together():  # nobody resumes the labelling in between
+    with store.together():  # nobody may resume the labelling in between
         found = stuck_batch(store, name)
         if found.number != number:
             raise Refused(Code.OTHER_BATCH, f"batch {number} is not the one that is stuck; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
             coordinator.give_up(number, pool)
-        # What a seat may have been charged for it stands in the coordinator's ledger too.
+        # What a seat may have been charged for it is in the coordinator's ledger too.
         store.ledger_differences.drop(name, number)
         entry = {"study": name, "batch": number}
         if not any(each.event == "batch_given_up" and each.fields == entry for each in store.trail.entries()):
@@ -91,10 +92,10 @@ def give_up(store: Store, name: str, number: int) -> None:
 
 
 def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, openers: list[int] | None) -> None:
-    """Raises Refused where the seats for which the batch waited at last are back, and make its quorum.
+    """Raises Refused if the seats for which the batch last waited are back and complete its quorum.
 
-    A seat that was late is not back: the labelling had all its patience with it. openers: the seats that alone can
-    open it, None where any may answer.
+    A late seat does not count as back: the labelling already waited for it. openers: the only seats that can open it,
+    None where any may answer.
     """
     needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
     since_s, connected = store.started_s(job.number), set()
@@ -115,7 +116,7 @@ def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, op
 
 @contextmanager
 def _opened(store: Store, study: DeployedStudy) -> Iterator[tuple[Ledger, Coordinator]]:
-    """The ledger of a study, with a coordinator that asks nobody."""
+    """A study's ledger, with a coordinator that asks nobody."""
 
     def nobody(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
         return dict.fromkeys(requests)

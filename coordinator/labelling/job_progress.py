@@ -11,7 +11,7 @@ from protocols.votes import ABSTAIN
 
 
 class JobProgress:
-    """Counts what a labelling releases, and writes it to the job when it is more than was known."""
+    """Counts what a labelling releases, and writes increases to the job."""
 
     def __init__(self, store: Store, ledger: Ledger, job: Job) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class JobProgress:
         self.moved = False
 
     def on_batch(self, asked: int, _: int) -> None:
-        """One more batch is released."""
+        """Records one more released batch."""
         stored = self._ledger.stored(self._batches)
         assert stored is not None  # it was released
         self._answered += int((np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN).sum())

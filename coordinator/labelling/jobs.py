@@ -1,7 +1,7 @@
-"""Running a labelling to its end: asking, waiting for parties that are missing, going on after a stop.
+"""Running a labelling to its end: asking, waiting for missing parties, continuing after a stop.
 
-All that must outlive a crash is in the study's ledger: a job that was under way is run again from the start, and the
-ledger releases what was released and asks again, as it was, what was asked.
+All that must survive a crash is in the study's ledger: an interrupted job is run again from the start; what was
+released is released again as stored, and what was asked is asked again unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to mend.
+# Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to fix.
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
@@ -49,7 +49,7 @@ _SAY_AFTER_S = 1.0
 
 
 class OpensStudies(Protocol):
-    """The part of a hub that labelling needs."""
+    """What labelling needs of a hub."""
 
     def open_study(
         self, study: DeployedStudy, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
@@ -61,7 +61,7 @@ class OpensStudies(Protocol):
 
 
 class Guardians(Protocol):
-    """The way to the guardians of studies of level two_server."""
+    """How guardians of studies of level two_server are reached."""
 
     def dial(self, study: DeployedStudy) -> AbstractContextManager[Channel]:
         """A channel to the study's guardian for one batch."""
@@ -71,11 +71,11 @@ class Guardians(Protocol):
 
 
 class Stopped(Exception):
-    """Serve stops: what was asked stays reserved, and the next serve goes on."""
+    """Serve stops: what was asked stays reserved, and the next serve continues."""
 
 
 class ServedStudy:
-    """A study that serve has open: nodes are told late outcomes, and jobs of it are run, one at a time."""
+    """A study that serve has open: nodes are told missed outcomes, and its jobs are run, one at a time."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ServedStudy:
         stop: threading.Event,
         on_event: Event,
     ) -> None:
-        """Opens its ledger. guardians: how studies' guardians are reached, None where none can be.
+        """Opens its ledger. guardians: how guardians are reached, None if none can be.
 
         Raises InvalidInput for a study that was changed or whose guardian has no address, StorageFailed.
         """
@@ -121,7 +121,7 @@ class ServedStudy:
         self._ledger.close()
 
     def run(self, job: Job, *, patience_s: float) -> None:
-        """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still under way."""
+        """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still open."""
         try:
             self._store.start_job(job.number)
             self._late = self._late_seats(patience_s=patience_s)
@@ -181,7 +181,7 @@ class ServedStudy:
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
                 said = ", ".join(f"{seat} ({code})" for seat, code in sorted(refusing.items()))
-                return labelling, f"too few parties answer: {said} refuse; mend that, then run resume {self.name}"
+                return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
             named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
             if late:
                 came = "answer" if "(late)" in named else "come"
@@ -192,11 +192,11 @@ class ServedStudy:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _so_far(self, reason: StopReason) -> Labelling:
-        """What is released, for a labelling that ends without one of its own."""
+        """What is released by a labelling that ends without a result of its own."""
         return self._coordinator.so_far(self.study.terms.pool_size, reason=reason)
 
     def _guardian_is_there(self) -> bool:
-        """Whether the study has no guardian, or has one that is there; looked at before any party is asked.
+        """Whether the study has no guardian, or its guardian is there; checked before any party is asked.
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
@@ -213,11 +213,11 @@ class ServedStudy:
         if not self.study.mechanism.interactive:
             return None
         if job.student is None:
-            raise InvalidInput(f"{self.study.mechanism_name} needs a student between its rounds; give label --student")
+            raise InvalidInput(f"{self.study.mechanism.name} needs a student between its rounds; give label --student")
         return between_rounds(self.study, pool, kind=job.student)
 
     def _wait(self, missing: set[str], wait_s: float) -> None:
-        """Waits, at most until one of the missing parties has connected. Raises Stopped."""
+        """Waits, at most until a missing party has connected. Raises Stopped."""
         deadline = time.monotonic() + wait_s
         here = missing & set(self._hub.connected())
         while time.monotonic() < deadline and not (missing & set(self._hub.connected())) - here:
@@ -225,7 +225,7 @@ class ServedStudy:
                 raise Stopped
 
     def _exchange(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One round over the hub, in which late seats are asked again; who did not settle is written down."""
+        """One round over the hub, in which late seats are asked again; records who did not settle."""
         replies = self._late.ask(self._round, requests)
         first = next(iter(requests.values()), None)
         if isinstance(first, Outcome):
@@ -256,7 +256,7 @@ class ServedStudy:
         return sent.result()
 
     def _say_missing(self, seats: Iterable[str], said: str) -> str:
-        """Tells people for whom the round waits, when that has changed; what was told."""
+        """Reports whom the round waits for, when that changes; returns what was reported."""
         here = set(self._hub.connected())
         missing = sorted(seat for seat in seats if party_of(seat) not in here)
         asks = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
@@ -268,19 +268,19 @@ class ServedStudy:
         return text
 
     def _counted(self, asked: ReservedBatch, counted: Counted) -> None:
-        """Writes down which seats' votes did not enter, why, and by how much their ledgers may stand higher now."""
+        """Records which seats' votes did not enter, why, and by how much their ledgers may now be higher."""
         number = asked.request.batch.number
         self._left_out = dict(counted.left_out)
         self._write_down(number, self._left_out)
 
     def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
-        """Writes down which seats did not settle, and the exact difference of those that did."""
+        """Records which seats did not settle, and the exact difference of those that did."""
         number = self._ledger.number_of(outcome.batch_digest)
         assert number is not None  # an outcome is of a batch that was charged
         faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
         if self._ledger.given_up(number):
-            faults = {}  # its reservations stand here too: whoever was not told stands no higher
-        # The batch that is open may yet be settled lower here than at a seat that reserved it: it counts in full.
+            faults = {}  # its reservations stand here too, so whoever was not told is no higher
+        # The open batch may yet be settled lower here than at a seat that reserved it, so it counts in full.
         open_batch, balances = self._coordinator.open_batch, self._ledger.balances()
         reserved = {} if open_batch is None else self._ledger.charged(open_batch)
         exact = {
@@ -294,13 +294,13 @@ class ServedStudy:
 
     def _write_down(self, number: int, faults: Mapping[str, str]) -> None:
         charged, settled = self._ledger.charged(number), self._ledger.settled(number)
-        # Whoever was left out may have reserved all of the batch; whoever did not settle still has.
+        # Whoever was left out may have reserved all of the batch; whoever did not settle still does.
         suspected = {seat: charged.get(seat, 0) - settled.get(seat, 0) for seat in faults}
         self._store.add_faults(self.name, number, faults, suspected)
 
 
 class _Noted(Aggregation):
-    """An aggregation of which each count is written down before anything is made of it."""
+    """An aggregation whose result is recorded before it is used."""
 
     def __init__(self, aggregation: Aggregation, counted: Callable[[ReservedBatch, Counted], None]) -> None:
         self._aggregation = aggregation
@@ -340,8 +340,8 @@ def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, reque
 
 _END = {
     "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a budget does not bear one more query",
-    "all_budgets_exhausted": "no budget bears one more query",
+    "budget_exhausted": "a budget cannot pay for one more query",
+    "all_budgets_exhausted": "no budget can pay for one more query",
     "guardian_lost": "the guardian is gone",
-    "quorum_lost": "too few budgets bear one more query",
+    "quorum_lost": "too few budgets can pay for one more query",
 }

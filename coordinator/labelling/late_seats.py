@@ -1,8 +1,8 @@
-"""Seats that are late: connected and asked, and without an answer at the deadline. They are asked again, not left out.
+"""Late seats: connected and asked, but without an answer at the deadline. They are asked again, not left out.
 
-A late hospital's teachers go on (party/voting/teacher_process.py), so the same request is soon answered. Whether a
-hospital is slow or only says so nobody can tell from here: a labelling waits for each seat no longer than its patience
-in all, and where the others are a quorum, a few deadlines only for one that does not answer then."""
+A late hospital's teachers continue (party/voting/teacher_process.py), so the same request is soon answered. Whether a
+hospital is slow or only says so cannot be told from here: a labelling waits for each seat at most its patience in total
+and, if the others are a quorum, only a few deadlines for one that does not answer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from runtime.logs import Event
 LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
 # A seat that was late for so long is asked again after a tenth of that, within these bounds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
-# Deadlines for which a seat is waited for that the quorum does not need, since it voted last.
+# How many deadlines, since it last voted, a seat is waited for that the quorum does not need.
 _SPARED_DEADLINES = 5
 
 
 class LateSeats:
-    """Asks late seats of one labelling again. patience_s: for each seat, over all batches; wait: for so many seconds.
+    """Asks late seats of one labelling again. patience_s: for each seat, over all batches; wait: waits that many
+    seconds.
 
     clock: seconds. on_event is told of each seat that answered late, and after how long.
     """
@@ -46,17 +47,17 @@ class LateSeats:
         self._clock = clock
         self._quorum = study.quorum
         self._waited_s: dict[str, float] = {}
-        # The same, since the seat voted last.
+        # The same, since the seat last voted.
         self._in_vain_s: dict[str, float] = {}
-        # How often each seat answered late, and after how long at most.
+        # How often each seat answered late, and its longest time.
         self._answered: dict[str, tuple[int, float]] = {}
-        # For people: for whom a round waits that asks again, "" in a first round.
+        # Text: for whom a repeated round waits, "" in a first round.
         self.waiting = ""
 
     def ask(self, send: Transport, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One exchange, in which seats that are late with votes are asked the very same again while there is patience.
+        """One exchange, in which seats late with votes are asked the very same again while patience lasts.
 
-        A seat that is late in the end stays a Refusal that says so.
+        A seat that is still late at the end remains a Refusal that says so.
         """
         began = self._clock()
         replies = send(requests)
@@ -95,7 +96,7 @@ class LateSeats:
         )
 
     def _late(self, votes: set[str], replies: Mapping[str, Reply | None]) -> dict[str, str]:
-        """The seats that are asked again, each with what it says."""
+        """The seats that are asked again, each with its reason."""
         voted = sum(1 for seat in votes if not isinstance(replies[seat], Refusal | None))
         late = {}
         for seat in sorted(votes):
@@ -105,7 +106,7 @@ class LateSeats:
         return late
 
     def _waits_for(self, seat: str, *, spared: bool) -> bool:
-        """Whether a late seat is waited for still. spared: whether the others are a quorum."""
+        """Whether to keep waiting for a late seat. spared: whether the others are a quorum."""
         if spared and self._in_vain_s.get(seat, 0.0) >= _SPARED_DEADLINES * self._deadline_s:
             return False
         return self._waited_s.get(seat, 0.0) < self._patience_s

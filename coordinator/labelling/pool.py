@@ -68,14 +68,14 @@ def check_pool(pool: Float32[ndarray, "queries ..."], study: DeployedStudy) -> N
 
 
 def write_pool(path: Path, pool: Float32[ndarray, "queries ..."]) -> None:
-    """Keeps a pool as .npy. Raises StorageFailed."""
+    """Stores a pool as .npy. Raises StorageFailed."""
     buffer = io.BytesIO()
     np.save(buffer, pool, allow_pickle=False)
     write_atomically(path, buffer.getvalue())
 
 
 def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
-    """A kept pool, checked, and mapped from disk. Raises DataUnavailable, DataCorrupt, InvalidInput as check_pool."""
+    """A stored pool, checked and memory-mapped. Raises DataUnavailable, DataCorrupt, InvalidInput as check_pool."""
     pool = read_array(path, mapped=True)
     check_pool(pool, study)
     return pool

@@ -1,4 +1,4 @@
-"""Creating a study: what must hold before anybody is asked to approve it, and the commented template of its file."""
+"""Creating a study: the checks before anybody is asked to approve it, and the commented template of its file."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from runtime.files import sync_folder, write_atomically
 def create_study(
     store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
 ) -> DeployedStudy:
-    """Checks a study and its pool and keeps both; nothing of it is kept when anything is wrong.
+    """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
-    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget does not bear one query.
+    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
     """
     study = read_deployed(file, keys=lambda party: _signing_key(store, party))
     check_name(study.name)
@@ -57,7 +57,7 @@ def create_study(
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
                 raise InvalidInput(f"{folder} holds a ledger that the store does not know; allowed: another name")
-            if folder.exists():  # of a creation that was interrupted before the store knew of it
+            if folder.exists():  # from a creation that was interrupted before the store knew of it
                 shutil.rmtree(folder)
             part.rename(folder)
             sync_folder(folder.parent)
@@ -69,7 +69,7 @@ def create_study(
 
 
 def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
-    """The public queries; None where a querier has queries of its own, which nobody else sees."""
+    """The public queries; None if a querier asks about its own, which nobody else sees."""
     level = study.confidentiality
     if (pool_file is None) != level.hides_queries:
         raise InvalidInput(
@@ -100,13 +100,13 @@ def _signing_key(store: Store, party: str) -> str | None:
 
 
 def _check_budgets(study: DeployedStudy) -> None:
-    """Raises BudgetExceeded, naming the seat, unless every budget bears one query."""
+    """Raises BudgetExceeded, naming the seat, unless every budget can pay for one query."""
     nothing_spent = np.zeros(len(study.roster), dtype=np.int64)
     poor = study.budgets.affordable(nothing_spent, limit=1) < 1
     if poor.any():
         seat = study.roster[int(poor.argmax())]
         raise BudgetExceeded(
-            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, does not bear one query; "
+            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for a query; "
             "allowed: a larger epsilon, more noise, or a smaller weight"
         )
 
@@ -116,12 +116,6 @@ TEMPLATE = """\
 # `conclave-simulate plan --optimise` helps to choose noise and threshold for the budgets of the hospitals.
 name = "heart"                       # A-Z a-z 0-9 . _ -
 classes = 2
-
-# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax.
-mechanism_name = "confident_gnmax"
-sigma = 8.0                          # noise of the label, a standard deviation in votes
-sigma_threshold = 12.0               # noise of the threshold, votes
-threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
 
 # Whose privacy: one record, or all of a party's data. What is seen: labels alone, or the noisy histogram too.
 unit = "record"
@@ -135,6 +129,13 @@ answer_rate = 1.0                    # public planning figure, for choosing orde
 stop = "first-exhausted"             # or drop-exhausted: parties whose budget is out stop voting, the others go on
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
+
+# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax, each with its own parameters.
+[mechanism]
+name = "confident_gnmax"
+sigma = 8.0                          # noise of the label, a standard deviation in votes
+sigma_threshold = 12.0               # noise of the threshold, votes
+threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
 
 # Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
 [confidentiality]

@@ -1,4 +1,4 @@
-"""Students of a study's released labels: between the rounds of an interactive study, and in the end.
+"""Students of a study's released labels: between the rounds of an interactive study, and at the end.
 
 Training is post-processing of what was released: it costs no budget and may be repeated.
 """
@@ -31,7 +31,7 @@ _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
 def train_student(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
 ) -> Trained:
-    """A student of all labels of a labelling; where the parties gave none, of reinforced ones, if there are any.
+    """A student of all labels of a labelling, with reinforced ones, if any, where the parties gave none.
 
     Raises InvalidInput for an unknown kind, one that does not fit the inputs, and a labelling without labels.
     """
@@ -43,7 +43,7 @@ def train_student(
 
 
 def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
-    """Writes down how a student was trained, for kept_student; the file. Raises StorageFailed."""
+    """Records how a student was trained, for kept_student; returns the file. Raises StorageFailed."""
     values = {key: getattr(trained, key) for key in ("kind", "seed", "device", *_FIGURES)}
     file = folder / "student.json"
     write_atomically(file, json.dumps({**values, "labels_sha256": _digest(labelled)}, indent=2) + "\n")
@@ -51,7 +51,7 @@ def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Pat
 
 
 def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> Trained:
-    """The student that `train` trained, trained again from the same labels and seed.
+    """The student of `train`, trained again from the same labels and seed.
 
     Raises DataUnavailable if none was, DataCorrupt for a file that is not such, InvalidInput if the labels are others.
     """
@@ -71,9 +71,9 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
 
 
 def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
-    """Trains the student of round one and predicts the pool, for Interactive-GNMax; the same labels, once.
+    """Trains the student of round one and predicts the pool, for Interactive-GNMax; only once for the same labels.
 
-    Where round one released no label, its predictions are all alike, and round two asks as a threshold would.
+    If round one released no label, its predictions are uniform, and round two works as a plain threshold.
     """
     known: dict[bytes, Float64[ndarray, "queries classes"]] = {}
 

@@ -1,7 +1,7 @@
 """The consortium's authority: who gets a certificate, for how long, and who is denied.
 
-A certificate is issued when the operator has compared the fingerprint of a key with what the hospital, or a guardian,
-read out. A hospital's is renewed for the same name and key without being asked again; another key needs a new
+A certificate is issued once the operator has compared the fingerprint of a key with what the hospital, or a guardian,
+read out. A hospital's certificate is renewed for the same name and key without asking; another key needs a new
 invitation and a new approval.
 """
 
@@ -44,18 +44,18 @@ from runtime.files import read, write_atomically
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
 GUARDIAN_DAYS = 365
-# The coordinator's own certificate is renewed with less than this left, also while serve runs.
+# With less than this left the coordinator's own certificate is renewed, also while serve runs.
 _RENEW_DAYS_LEFT = 30
 _TOKEN_BYTES = 32
-# Anybody who reaches the port may ask: refusals beyond this many in one run are not logged one by one.
+# Anybody who reaches the port may ask: further refusals in one run are not logged individually.
 _LOGGED_REFUSALS = 1000
 
 
 def create_consortium(home: CoordinatorHome, settings: CoordinatorSettings) -> Identity:
     """Makes authority, coordinator's certificate and store in a new home. Returns the coordinator.
 
-    Raises InvalidInput if the home holds a coordinator. coordinator.toml is written last: a home without it is
-    one whose init was interrupted, and init may be run again.
+    Raises InvalidInput if the home holds a coordinator. coordinator.toml is written last: a home without it is from an
+    interrupted init, which may be run again.
     """
     if home.settings_file.exists():
         raise InvalidInput(f"{home.folder} holds a coordinator already; allowed: another --home")
@@ -79,7 +79,7 @@ class Authority:
     """Issues, renews and revokes. Its methods may be called from several threads."""
 
     def __init__(self, home: CoordinatorHome, store: Store, settings: CoordinatorSettings) -> None:
-        """Raises DataUnavailable before init, InvalidInput for keys that are not such."""
+        """Raises DataUnavailable before init, InvalidInput for invalid keys."""
         self._home = home
         self._store = store
         self._settings = settings
@@ -88,7 +88,7 @@ class Authority:
         self._key = home.authority_key()
 
     def invite(self, party: str) -> bytes:
-        """A new one-time token for a party; only its hash is kept."""
+        """A new one-time token for a party; only its hash is stored."""
         check_name(party)
         token = os.urandom(_TOKEN_BYTES)
         expires_s = self._store.now_s + self._settings.invitation_days * 86_400
@@ -171,10 +171,10 @@ class Authority:
         return issued
 
     def renew(self, identity: Identity, pem: bytes) -> bytes:
-        """A new certificate (PEM) for the same name and the same key, once half of the old one's time is over.
+        """A new certificate (PEM) for the same name and key, once half of the old one's validity is over.
 
-        One that was issued already and did not arrive is given again. Raises Refused: "bad_request", "other_key",
-        "revoked", "too_early", "clock_jumped".
+        One that was issued but did not arrive is returned again. Raises Refused: "bad_request", "other_key", "revoked",
+        "too_early", "clock_jumped".
         """
         try:
             request = request_from_pem(pem)
@@ -204,17 +204,17 @@ class Authority:
         return issued.pem
 
     def revoke(self, *, party: str | None, serial: str | None, reason: str) -> list[str]:
-        """Denies a certificate or all of a party; the serials that are denied from now on."""
+        """Denies a certificate, or all of a party's; returns the newly denied serials."""
         return self._store.members.revoke(name=party, serial=serial, reason=reason, now_s=self._store.now_s)
 
     def own_certificate(self) -> x509.Certificate:
-        """The coordinator's certificate; a new one, of the same key, if little of its time is left or it is not fit.
+        """The coordinator's certificate; a new one for the same key if it is about to expire or unsuitable.
 
-        Raises Refused: "authority_expired" where it ended and the authority's own time bears no new one, and
-        "clock_jumped".
+        Raises Refused: "authority_expired" if it expired and the authority has too little time left to issue another,
+        and "clock_jumped".
         """
         certificate, now = self._home.certificate(), self._now
-        # One that was issued before there were guardians cannot dial them.
+        # A certificate for the server role alone cannot dial guardians.
         fit = may_dial(certificate) and certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
         if fit and not self.renewal_due(certificate):
             return certificate
@@ -227,9 +227,9 @@ class Authority:
         return renewed
 
     def renewal_due(self, certificate: x509.Certificate) -> bool:
-        """Whether little is left of a coordinator's certificate, or it is not valid yet, and a new one would be better.
+        """Whether a coordinator's certificate is about to expire, or not valid yet, so that a new one would be better.
 
-        Never while the clock is not to be trusted.
+        Never while the clock cannot be trusted.
         """
         if self._store.steady_clock.jumped_s():
             return False
@@ -240,16 +240,16 @@ class Authority:
         return little and self.certificate.not_valid_after_utc - ends > datetime.timedelta(days=1)
 
     def _newest(self, name: str, key_fingerprint: str) -> Issued | None:
-        """The certificate of this name and key that ends last, of those whose time has begun.
+        """The certificate of this name and key that expires last, of those that are already valid.
 
-        One that was dated by a clock which was ahead counts for nothing before then.
+        One dated by a clock that was ahead does not count until then.
         """
         issued = self._store.members.of_key(name, key_fingerprint=key_fingerprint)
         begun = (each for each in issued if certificate_from_pem(each.pem).not_valid_before_utc <= self._now)
         return next(begun, None)
 
     def _valid_now(self, issued: Issued) -> bytes:
-        """The certificate (PEM), or a newer one for the same name and key where its time has not begun."""
+        """The certificate (PEM), or a newer one for the same name and key if it is not valid yet."""
         certificate = certificate_from_pem(issued.pem)
         if certificate.not_valid_before_utc <= self._now:
             return issued.pem
@@ -277,7 +277,7 @@ class Authority:
 
 
 def invitation_toml(settings: CoordinatorSettings, *, party: str, token: bytes, authority: bytes) -> str:
-    """The file that is sent to a hospital."""
+    """The invitation file for a hospital."""
     text = base64.urlsafe_b64encode(token).decode()
     return (
         "# An invitation to a Conclave consortium. The token works once: send this to the hospital alone.\n"
@@ -305,7 +305,7 @@ def _issue(
     now: datetime.datetime,
     days: int,
 ) -> x509.Certificate:
-    """A certificate that ends no later than the authority's own."""
+    """A certificate that expires no later than the authority's own."""
     left = (authority.not_valid_after_utc - now).days
     if left < 1:
         raise Refused(Code.AUTHORITY_EXPIRED, f"the consortium's certificate ended on {authority.not_valid_after_utc}")

@@ -1,1 +1,1 @@
-"""A release: what a study publishes, signed, with the evidence by which anybody can check it."""
+"""A release: what a study publishes, signed, with the evidence that lets anybody check it."""

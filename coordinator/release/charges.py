@@ -1,6 +1,6 @@
 """Whether the coordinator's charges are those of the study: who was asked when, and what each batch cost.
 
-All of it follows from the study and from which queries were answered, which is public.
+All of it follows from the study and from public knowledge of which queries were answered.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from protocols.votes import NOT_ASKED
 
 
 def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
-    """Raises DataCorrupt unless every amount, every batch and every cap recomputes.
+    """Raises DataCorrupt unless every amount, batch and cap can be recomputed.
 
-    A seat whose vote did not enter a batch is settled at 0; that it was charged nothing for a vote that did, only its
-    receipts tell (check_receipts).
+    A seat whose vote did not enter a batch is settled at 0. Only its receipts show whether a vote that did enter was
+    charged (check_receipts).
     """
     caps = dict(zip(study.seats, study.budgets.cap.tolist(), strict=True))
     if dict(evidence.caps) != caps:
@@ -75,7 +75,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
 def _check_schedule(
     study: DeployedStudy, spent: dict[str, int], seats: Set[str], *, asked: int, size: int, queries: int
 ) -> None:
-    """Raises DataCorrupt unless these seats were to be asked so many queries next (schedule.next_batch)."""
+    """Raises DataCorrupt unless exactly these seats had to be asked this many queries next (schedule.next_batch)."""
     step = next_batch(
         study.budgets,
         np.array([spent[seat] for seat in study.seats], dtype=np.int64),
@@ -97,8 +97,8 @@ def check_receipts(
 ) -> None:
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
-    evidence: whose charges were checked. This is what the coordinator signed; what a party says in its receipt, and
-    cannot be true, is no fault of a release (refused.py).
+    evidence: with checked charges. This is about what the coordinator signed; a party's receipt that cannot be true is
+    no fault of a release (refused.py).
     """
     terms = study.terms
     for receipt in in_order(receipts):
@@ -118,7 +118,7 @@ def check_receipts(
         if charge.settled is None and receipt.number not in evidence.given_up:
             raise DataCorrupt(f"{where}: an outcome of a batch that was never released")
         _check_guardian(study, receipt, where)
-        # Of a batch that was given up nothing was answered.
+        # Nothing of a batch that was given up was answered.
         released = labels[list(charge.queries)] >= 0
         if not np.array_equal(receipt.outcome.answered, released):
             raise DataCorrupt(f"{where}: the party was told another outcome than the labels that are released")
@@ -138,8 +138,8 @@ def _check_guardian(study: DeployedStudy, receipt: Receipt, where: str) -> None:
 def uncovered(study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, list[int]]:
     """Seats with charges that no receipt covers, and the numbers of those batches.
 
-    A receipt that may be true covers the batches up to the latest that its party knew of when it signed: its total is
-    held against all of them. What a party was told of later batches, and whether it charged itself, only it knows.
+    A receipt that may be true covers the batches up to the latest that its party knew when it signed: its total is
+    compared with all of them. What a party was told about later batches, and whether it charged itself, only it knows.
     """
     latest: dict[str, int] = {}
     for receipt in confirmed(study, evidence, receipts):
@@ -158,11 +158,11 @@ def uncovered(study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Re
 def check_covered(
     study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt], *, unproven: Collection[str]
 ) -> dict[str, list[int]]:
-    """The seats with charges that no receipt proves, with their batches. Raises Refused("unproven_charges").
+    """The seats with charges that no receipt covers, with their batches. Raises Refused("unproven_charges").
 
-    unproven: seats of which the operator states that no receipt is to be had; all that need it, and no others. Those
-    may be left out whose receipt for the last of these batches came and was refused: a receipt is for all before it,
-    so nothing of theirs is still to come.
+    unproven: the seats for which the operator states that no receipt can be had: all that need it, and no others. A
+    seat may be left out if its receipt for the last of these batches came and was refused: a receipt covers all earlier
+    batches, so none is still to come.
     """
     found = uncovered(study, evidence, receipts)
     refused = refused_receipts(study, evidence, receipts)
@@ -184,7 +184,7 @@ def check_covered(
 
 
 def in_words(batches: Mapping[str, list[int]]) -> str:
-    """Seats and their batches, for people."""
+    """Seats and their batches, as text."""
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
@@ -193,8 +193,8 @@ def standings(
 ) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
-    The difference is to the charges of the batches up to the latest that it gave a receipt for; batches_unproven:
-    see `uncovered`. Receipts that were refused say nothing here.
+    The difference is to the charges of the batches up to the latest with a receipt; batches_unproven: see `uncovered`.
+    Refused receipts do not count.
     """
     unproven = uncovered(study, evidence, receipts)
     receipts = confirmed(study, evidence, receipts)

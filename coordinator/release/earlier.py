@@ -1,4 +1,4 @@
-"""Earlier releases of the same consortium: what their signed statements guarantee, to be composed with a new one."""
+"""Earlier releases of the same consortium: what their signed statements guarantee, for composing with a new one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from protocols.budgets.guarantee import Composition, Guarantee, compose
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 
-# Seats of one party in one release are few; beyond so many combinations epsilons are added alone.
+# Seats of one party in one release are few; above this many combinations only epsilons are added.
 _MOST_COMBINATIONS = 256
 
 
 @dataclass(frozen=True)
 class EarlierRelease:
-    """What one statement guarantees: for each party its seats, and for patients known to 1, 2, ... hospitals.
+    """What one statement guarantees: for each party's seats, and for patients known to 1, 2, ... hospitals.
 
     study: its digest in hexadecimal digits; before: digests of the studies of the earlier releases that it names.
     """
@@ -42,7 +42,7 @@ def read_statement(path: Path) -> EarlierRelease:
 
 
 def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
-    """As read_statement, of what is read."""
+    """As read_statement, for parsed JSON."""
     try:
         parties: dict[str, tuple[Guarantee, ...]] = {}
         for seat in statement["seats"]:
@@ -64,7 +64,7 @@ def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
 
 
 def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
-    """What guarantee_table wrote. Raises KeyError, TypeError, ValueError."""
+    """Reads what guarantee_table wrote. Raises KeyError, TypeError, ValueError."""
 
     def number(name: str, absent: float) -> float:
         return absent if table[name] is None else float(table[name])
@@ -79,7 +79,7 @@ def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
 
 
 def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:
-    """For JSON: an infinite epsilon, and the order of Gaussian DP, are null."""
+    """As JSON; an infinite epsilon, and the order of Gaussian DP, are null."""
     return {
         "epsilon": _finite(guarantee.epsilon),
         "delta": guarantee.delta,
@@ -92,7 +92,7 @@ def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:
 def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str, Any]:
     """This release with the earlier ones, for each party and for patients known to several, as JSON.
 
-    Raises InvalidInput for a release that is given twice, and for one that an earlier one names and that is missing.
+    Raises InvalidInput for a release that is given twice, and for a missing one that an earlier one names.
     """
     digests = [release.study for release in (*before, this)]
     twice = next((digest for digest in digests if digests.count(digest) > 1), None)

@@ -1,7 +1,7 @@
 """The evidence of a release: the coordinator's charges, its audit log, and signed outcomes and receipts.
 
-Nothing of it is computed from votes but what was released: amounts follow from which queries were answered. A frame
-that carries anything but an outcome or a receipt is never written, and is a fault when found.
+It depends on votes only through what was released: amounts follow from which queries were answered. A frame with
+anything but an outcome or a receipt is never written, and is a fault when found.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVIDENCE_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Charge:
-    """One batch in the coordinator's ledger, in nano-units a seat; settled: None while reservations stand."""
+    """One batch in the coordinator's ledger, in nano-units per seat; settled: None while reservations stand."""
 
     number: int
     request: str
@@ -51,7 +51,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Kept:
-    """A signed frame that was kept: batch number, seat, kind ("outcome" or "settled"), its bytes."""
+    """A stored signed frame: batch number, seat, kind ("outcome" or "settled"), its bytes."""
 
     number: int
     seat: str
@@ -75,7 +75,7 @@ class ReleaseEvidence:
 
     @cached_property
     def given_up(self) -> frozenset[int]:
-        """The batches that the log says were given up: they stay charged as they were reserved, and unreleased."""
+        """The batches that the log says were given up: they stay charged as reserved, and unreleased."""
         numbers = (entry.fields.get("batch") for entry in self.entries if entry.event == "given_up")
         return frozenset(each for each in numbers if type(each) is int and 0 <= each < len(self.charges))
 
@@ -84,8 +84,8 @@ class ReleaseEvidence:
 class Receipt:
     """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
 
-    spent: nano-units, what the party says that its ledger holds; 0 where the receipt cannot be read.
-    flaw: what is wrong with what the party signed, "" for nothing; it then proves nothing, see refused.py.
+    spent: nano-units that the party says its ledger holds; 0 if the receipt cannot be read. flaw: what is wrong with
+    the party's receipt, "" for nothing; a flawed one proves nothing, see refused.py.
     """
 
     number: int
@@ -123,7 +123,7 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
 
 
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
-    """The log that these entries make, chained anew, and its head after each of them."""
+    """The log made by these entries, chained anew, and its head after each of them."""
     times = iter(entry.time_ns for entry in entries)
     database = sqlite3.connect(":memory:", isolation_level=None)
     log = AuditLog(database, nullcontext, clock=lambda: next(times))
@@ -131,10 +131,10 @@ def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
 
 
 def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[Receipt]:
-    """Every outcome with its receipt, signatures and certificates checked as of the time of the signing.
+    """Every outcome with its receipt; signatures and certificates are checked as of the time of signing.
 
-    That time is the one of the coordinator's log entry that the outcome names. Raises DataCorrupt, naming the batch
-    and the seat, for a frame that is not what it should be, and one that has no other half.
+    That time is that of the coordinator's log entry which the outcome names. Raises DataCorrupt, naming the batch and
+    the seat, for an invalid frame, and for an outcome or receipt without its counterpart.
     """
     log, _ = chained(evidence.entries)
     ends = ("settled", "given_up")
@@ -160,9 +160,9 @@ def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[
 
 
 def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) -> tuple[Ask, Identity]:
-    """The outcome's frame, opened at the first time of the log since its batch was settled at which it can be.
+    """The outcome's frame, opened at the earliest time in the log, since its batch was settled, at which that succeeds.
 
-    When it was signed it says itself; only then can that time be held against its certificate.
+    The frame itself says when it was signed; only then can that time be compared with its certificate.
     """
     refusal: Refused | None = None
     for entry in since:
@@ -227,7 +227,7 @@ def time_of(entry: Entry) -> datetime.datetime:
 
 
 def files_of(evidence: ReleaseEvidence) -> dict[str, str]:
-    """Name to content of the evidence's files; evidence_in gives an equal evidence back."""
+    """Name to content of the evidence's files; evidence_in returns an equal evidence."""
     ledger = {
         "run": evidence.run,
         "caps": dict(evidence.caps),

@@ -1,4 +1,5 @@
-"""A student as files that outlive this software: ONNX for every kind, safetensors for networks; ONNX Runtime checks it.
+"""A student as files that outlive this software: ONNX for every kind, safetensors for networks; checked with ONNX
+Runtime.
 
 No pickle: both formats hold numbers and a graph of known operators.
 """
@@ -25,7 +26,7 @@ _WRITERS: Final[dict[str, str]] = {
     "TorchStudent": "coordinator.release.export_torch",
     "ForestStudent": "coordinator.release.export_forest",
 }
-# Below this share of equal predictions the ONNX file is not the student.
+# Below this share of equal predictions the export has failed.
 _LEAST_AGREEMENT: Final = 0.99
 _CHUNK: Final = 1024
 _ONNX_BYTES: Final = 2**31

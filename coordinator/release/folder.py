@@ -1,4 +1,4 @@
-"""A release's folder as values: what `release` writes and `verify` reads back."""
+"""A release's folder as values: what `release` writes and `verify` reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from protocols.study.file import read_deployed
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
 EARLIER_FOLDER = "evidence/earlier"
-# What is kept of an earlier release: enough to check who signed its statement.
+# What is stored of an earlier release: enough to check who signed its statement.
 EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
 
 
@@ -48,7 +48,8 @@ class Released:
 
 
 def read_released(folder: Path) -> Released:
-    """Study and labels of a release. Raises DataCorrupt where they do not fit, InvalidInput for another study file."""
+    """Study and labels of a release. Raises DataCorrupt if they do not match, InvalidInput for an invalid study
+    file."""
     study = read_deployed(folder / STUDY_FILE)
     labels, reinforced = read_labels(folder, classes=study.classes)
     if len(labels) != study.terms.pool_size:
@@ -70,7 +71,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """As it is written: keys in the order of the statement, no NaN."""
+    """As written to the file: keys in the statement's order, no NaN."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
@@ -81,7 +82,7 @@ def student_figures(folder: Path) -> dict[str, Any] | None:
 
 
 def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRelease, ...]:
-    """The earlier releases kept in a release, each statement's signature checked against the same authority.
+    """The earlier releases stored in a release, each with its statement's signature checked against the same authority.
 
     Raises DataCorrupt, InvalidInput, Refused.
     """
@@ -92,7 +93,7 @@ def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRele
 
 
 def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierRelease:
-    """The statement in a release's folder, or in what is kept of it, once signature and hash are checked."""
+    """The statement in a release's folder, or in what is stored of it, after checking signature and hash."""
     signer(folder, authority)
     _, _, files = read_manifest(folder)
     path = folder / STATEMENT_FILE
@@ -109,7 +110,7 @@ def facts_of(
     earlier: tuple[EarlierRelease, ...],
     statement: Mapping[str, Any],
 ) -> Facts:
-    """What a statement that was read is to be made from again. Raises DataCorrupt."""
+    """What is needed to make a statement again from the one that was read. Raises DataCorrupt."""
     try:
         given = dict(statement["stated_by_the_coordinator"])
         stated = stated_facts(

@@ -1,4 +1,4 @@
-"""labels.csv: every query of the pool, its label if one was released, and what became of it."""
+"""labels.csv: every query of the pool, its label if one was released, and its state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS = {ABSTAIN: "refused", NOT_ASKED: "not_asked"}
 
 
 def labels_csv(labels: Int64[ndarray, " queries"], reinforced: Int64[ndarray, " queries"]) -> str:
-    """The file. reinforced: the student's own label where an interactive study kept it, ABSTAIN elsewhere."""
+    """The file's content. reinforced: the student's own label where an interactive study kept it, ABSTAIN elsewhere."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)

@@ -21,7 +21,7 @@ _DOMAIN = b"conclave release manifest 1\n"
 
 
 def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, key: ec.EllipticCurvePrivateKey) -> None:
-    """Writes manifest and signature of all files that lie in the folder. created: UTC."""
+    """Writes manifest and signature of all files in the folder. created: UTC."""
     files = {name: _hash(folder / name) for name in files_in(folder)}
     manifest = {"format": FORMAT, "study": study.hex(), "created": created.isoformat(), "files": files}
     content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
@@ -68,7 +68,7 @@ def check_files(folder: Path) -> None:
 
 
 def files_in(folder: Path) -> list[str]:
-    """The files below a folder, but for manifest and signature. Raises DataCorrupt for a link or the like."""
+    """The files below a folder, except manifest and signature. Raises DataCorrupt for a link or the like."""
     names = []
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):

@@ -1,6 +1,6 @@
 """The pages of a release, made from its statement alone: privacy.html, report.html, model_card.md.
 
-They load nothing from outside themselves, and run no script.
+They load nothing, and run no script.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
-# Rows of a table of k hospitals that a page shows; the rest lies in privacy.json.
+# Rows of the table of k hospitals on a page; the rest is in privacy.json.
 _MOST_ROWS = 12
 
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
-    """privacy.html. A function of the statement, so that `verify` can make it again."""
+    """privacy.html; a function of the statement, so that `verify` can make it again."""
     return (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
@@ -61,7 +61,7 @@ def _shown(hospitals: int) -> list[int]:
 
 
 def _epsilon(value: float | None) -> str:
-    """Rounded up, so that a page never promises more than the statement; words where there is none."""
+    """Rounded up, so that a page never promises more than the statement; words if there is no value."""
     if value is None:
         return "none at this delta"
     digits = 3 if value < 100 else 0

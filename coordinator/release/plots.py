@@ -1,4 +1,4 @@
-"""The plots of a release's report as SVG that is set into the page."""
+"""The plots of a release's report as inline SVG."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 _BLUE, _GREY, _VERMILLION = "#0072b2", "#8b95a3", "#d55e00"
-# More bars than that are drawn as a sorted line of points.
+# More seats than this are drawn as sorted points.
 _MOST_BARS = 40
 
 

@@ -1,8 +1,8 @@
-"""Receipts that cannot be true: what a party signed about its own ledger, and what the coordinator's ledger knows.
+"""Receipts that cannot be true: a party's signed statement of its ledger against the coordinator's ledger.
 
-One liar does not stop a release. Its receipt proves nothing: it is left out of all that receipts prove, and the release
-says whose it is, of which batch, and what is wrong with it. Whether the party did not tell the truth, lost its ledger,
-or was told another outcome than the one that is shown, nobody can tell from here.
+A false receipt does not stop a release. It proves nothing, and the release says whose it is, of which batch, and what
+is wrong with it. Whether the party lied, lost its ledger, or was told another outcome than the one shown cannot be told
+from here.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def confirmed(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) 
 
 
 def in_order(receipts: list[Receipt]) -> list[Receipt]:
-    """As each party signed them, by the length of its own log."""
+    """The receipts of each party, by the length of its own log."""
     return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
 
 
 def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
-    """What the coordinator's ledger holds against a seat's cap for the batches up to `number`.
+    """What the coordinator's ledger counts against a seat's cap for the batches up to `number`.
 
-    A batch that was given up counts where the seat gave a receipt for it: whether another seat was ever charged for it
-    the coordinator cannot know, and counts it in its own ledger all the same.
+    A batch that was given up counts only if the seat gave a receipt for it: the coordinator cannot know whether other
+    seats were ever charged for it, though its own ledger counts it.
     """
     given_up = evidence.given_up
     return sum(
@@ -55,8 +55,9 @@ def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Colle
 def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[tuple[str, int], str]:
     """What is wrong with each receipt that cannot be true.
 
-    A receipt says what the party's own ledger holds in all. It is never below what the coordinator's ledger holds for
-    the batches up to the latest it knew of: a party that was told that answered queries were refused shows up here.
+    A receipt states the total of the party's own ledger. That is never below what the coordinator's ledger holds for
+    the batches up to the latest that the party knew: a party that was told that answered queries were refused shows up
+    here.
     """
     told = {(each.seat, each.number) for each in receipts if not each.flaw}
     flaws: dict[tuple[str, int], str] = {}

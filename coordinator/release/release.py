@@ -1,4 +1,4 @@
-"""Making a release: labels, student, statement, evidence and signature in one folder, whole or absent."""
+"""Making a release: labels, student, statement, evidence and signature in one folder, written atomically."""
 
 from __future__ import annotations
 
@@ -50,13 +50,12 @@ def make_release(
     unproven: Sequence[str],
     now: datetime.datetime,
 ) -> Path:
-    """Writes the folder `out`, which must not exist, and returns it; it has passed its own verification.
+    """Writes and verifies the folder `out`, which must not exist, and returns it.
 
     trained: the student, None for labels alone; earlier: folders of the earlier releases of the same consortium, all of
-    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; unproven: the
-    seats with a charge that no receipt covers, which is stated; now: UTC.
-    Nothing of it is computed from votes but the released labels. Raises InvalidInput, DataUnavailable, DataCorrupt,
-    Refused, StorageFailed; nothing remains then.
+    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; unproven: the seats
+    with a charge that no receipt covers, which is stated; now: UTC. Only the released labels depend on votes. Raises
+    InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; nothing remains then.
     """
     terms = labelled.study.terms
     if out.exists():
@@ -102,7 +101,7 @@ def _write(
     study = labelled.study
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
     evidence = collect(labelled.ledger, study=study.digest)
-    # Opened before anything is written: a frame that carries votes ends the release here.
+    # Opened before anything is written: a frame with votes ends the release here.
     opened = receipts(evidence, authority=authority)
     check_covered(study, evidence, opened, unproven=unproven)
     before = [_earlier(path, authority, now) for path in earlier]
@@ -144,7 +143,7 @@ def _write(
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
-    """The folder of an earlier release that verifies, of the same authority; its privacy.json may be given instead."""
+    """The folder of a verified earlier release of the same authority; its privacy.json may be given instead."""
     folder = path.parent if path.name == layout.STATEMENT_FILE else path
     signed_statement(folder, authority)
     failed = [check for check in verify_release(folder, authority=None, now=now) if not check.passed]
@@ -154,7 +153,7 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
 
 
 def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
-    """Writes the student's files; its figures."""
+    """Writes the student's files; returns its figures."""
     pool: Float32[ndarray, "queries ..."] = read_array(labelled.pool)
     if pool_digest(pool) != labelled.study.terms.pool_sha256:
         raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
@@ -174,7 +173,7 @@ def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str,
 
 
 def _settle(part: Path) -> None:
-    """Modes for everybody to read, and all of it on the disk before the folder gets its name."""
+    """Makes everything readable and flushes it to disk before the folder gets its name."""
     for path in [part, *part.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
         _sync(path)

@@ -1,7 +1,7 @@
-"""The privacy statement of a release: all that docs/explanation/mathematics.md, section 12 asks for, as JSON.
+"""The privacy statement of a release, as JSON: all that docs/explanation/mathematics.md, section 12, asks for.
 
-It is a function of the study, the labels, the evidence and the few facts that the coordinator states; so `verify` makes
-it again and compares.
+It is a function of the study, the labels, the evidence and the few facts that the coordinator states, so `verify` can
+make it again and compare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
-from protocols.mechanisms import PARAMETERS, check_view
+from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -34,9 +34,9 @@ FORMAT = "conclave privacy statement 1"
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All that a statement is made from.
+    """Everything a statement is made from.
 
-    stated: what only the coordinator says, see `stated_facts`; earlier: statements of earlier releases.
+    stated: what only the coordinator asserts, see `stated_facts`; earlier: statements of earlier releases.
     """
 
     study: DeployedStudy
@@ -58,10 +58,10 @@ def stated_facts(
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What nothing in a release proves: time, software, how the labelling ended, and who was left out and why.
+    """What nothing in a release proves: time, software, how the labelling ended, and who was left out, and why.
 
-    Reasons come from the other side of a wire: only a code is kept of them. named: sets of hospitals for which the
-    figure of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
+    Reasons come from the other side, so only their code is kept. named: sets of hospitals for which the figure of a
+    patient known to all of them is stated; unproven: seats whose charges no receipt covers.
     """
     return {
         "created": created,
@@ -104,15 +104,15 @@ def statement(facts: Facts) -> dict[str, Any]:
             "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
-            "name": study.mechanism_name,
+            "name": study.mechanism.name,
             "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
-            "parameters": {name: getattr(study, name) for name in PARAMETERS if getattr(study, name) is not None},
-            "meaning": {name: text for name, text in PARAMETERS.items() if getattr(study, name) is not None},
+            "parameters": study.mechanism.values,
+            "meaning": {name: study.mechanism.parameters()[name].meaning for name in study.mechanism.values},
         },
         "accounting": {
             "method": study.budgets.accountant.statement,
             "accountant": study.accountant_name,
-            "source": study.budgets.accountant.source,
+            "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
             "publishable": True,
             "publishable_in_words": words.PUBLISHABLE,
@@ -215,7 +215,7 @@ def _several(facts: Facts) -> dict[str, Any]:
 
 
 def _events(facts: Facts) -> dict[str, Any]:
-    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator states."""
+    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator asserts."""
     counted: dict[str, int] = {}
     refusing: dict[str, dict[str, int]] = {}
     for entry in facts.evidence.entries:
@@ -263,5 +263,5 @@ def _events(facts: Facts) -> dict[str, Any]:
 
 
 def _code(text: str) -> str:
-    """A code, if it is one: a reason is the other side's text, and stays out of a statement."""
+    """A code, if it is one: a reason is the other side's text, and is left out of a statement."""
     return text if re.fullmatch("[a-z_]{1,40}", text) else "other"

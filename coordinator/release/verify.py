@@ -1,7 +1,7 @@
 """Verifying a release: signature, hashes, log, receipts, charges and figures, by whoever holds the folder.
 
-What it cannot see: whether the coordinator computed the labels as it should have, whether it added noise, and whether
-it listed all earlier releases. Everything that it can, fails at one altered byte.
+It cannot see whether the coordinator computed the labels correctly, added the noise, or listed all earlier releases.
+Every check that it can make fails at one altered byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Check:
-    """One check: what was looked at, whether it holds, what was found, and what is left to do ("" for nothing)."""
+    """One check: its name, whether it holds, what was found, and what is left to do ("" for nothing)."""
 
     name: str
     passed: bool
@@ -60,7 +60,7 @@ _REFUSED = (
 
 
 class _Checks:
-    """Runs checks in order; one that needs what an earlier one did not give is not run, and has not passed."""
+    """Runs checks in order; one that needs a failed check's result is not run, and has not passed."""
 
     def __init__(self) -> None:
         self.done: list[Check] = []
@@ -79,10 +79,10 @@ class _Checks:
 
 
 def verify_release(folder: Path, authority: Path | None, *, now: datetime.datetime | None = None) -> list[Check]:
-    """All checks of a release, in order; it is as it should be if every one passed. Raises nothing for any content.
+    """All checks of a release, in order; the release is valid if all passed. Never raises, whatever the content.
 
-    authority: the consortium's certificate as the reader got it when enrolling; None trusts the copy in the folder,
-    which then only shows that the folder agrees with itself. now: UTC; None for the clock's.
+    authority: the consortium's certificate, as obtained at enrolment; None trusts the copy in the folder, which only
+    shows that the folder is consistent. now: UTC; None for the clock's.
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
@@ -104,7 +104,7 @@ _CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receip
 
 
 def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -> None:
-    """What the signed files say: each check has what the ones before it gave."""
+    """What the signed files say: each check builds on the earlier ones."""
     released = checks.run("study and labels", lambda: _released(folder), _FORGED)
     evidence = checks.run("audit log", lambda: _evidence(folder), _FORGED)
     if released is None or evidence is None:
@@ -168,7 +168,7 @@ def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]
     except DataUnavailable as error:
         raise DataCorrupt(f"{path} cannot be read: {error}") from None
     certificate = certificate_from_pem(pem)
-    # An authority vouches for itself; it must be one, and of the right kind of key.
+    # An authority is self-signed; it must be an authority with the right kind of key.
     identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
     mark = fingerprint(certificate.public_key())  # type: ignore[arg-type]  # identify() let only P-256 through
     if given is None:

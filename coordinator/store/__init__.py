@@ -1,1 +1,1 @@
-"""What the coordinator keeps: members, studies, jobs, and what came of them."""
+"""What the coordinator stores: members, studies, jobs, and their results."""

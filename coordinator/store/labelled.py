@@ -1,4 +1,4 @@
-"""What a labelling leaves behind for a release: the labels, how it ended, and what went wrong on the way."""
+"""A labelling's result, for a release: the labels, how it ended, and what went wrong."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class LabelledStudy:
     """A study whose labelling ended.
 
     ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
-    the public queries (.npy); labels: class ids, ABSTAIN or NOT_ASKED, one a query; reinforced: see Labelling;
-    batches: size and answered queries of each; stop: the StopReason; refusals: party to the reason for which its votes
-    were last left out; differences: party to nano-units by which its own ledger may stand higher.
+    the public queries (.npy); labels: class ids, ABSTAIN or NOT_ASKED, one a query; reinforced: see Labelling; batches:
+    size and answered queries of each; stop: the StopReason; refusals: party to the reason why its votes were last left
+    out; differences: party to the nano-units by which its own ledger may be higher.
     """
 
     study: DeployedStudy
@@ -36,7 +36,7 @@ class LabelledStudy:
 
 
 def check_labelled_here(study: DeployedStudy) -> None:
-    """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases it."""
+    """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases."""
     level = study.confidentiality
     if level.hides_queries:
         raise InvalidInput(

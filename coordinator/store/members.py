@@ -1,7 +1,7 @@
 """Who belongs to the consortium: invitations, requests, certificates and the deny list, as rows of the store.
 
-Each method is one step: kept whole, with its line in the audit log, or not at all. The tables themselves refuse what
-must never happen: an invitation used twice, a revoked certificate that counts again.
+Each method is one atomic step, with its line in the audit log. The tables themselves refuse what must never happen:
+using an invitation twice, or un-revoking a certificate.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Pending:
 
 
 class Membership:
-    """The rows of who belongs to the consortium. now_s is always passed in: seconds since 1970."""
+    """The consortium's membership rows. now_s is always passed in: seconds since 1970."""
 
     def __init__(self, database: Database, trail: AuditLog) -> None:
         self._database = database
         self._trail = trail
 
     def invite(self, *, party: str, token_hash: bytes, expires_s: int) -> None:
-        """Records an invitation; older ones of the party that nobody has used are withdrawn."""
+        """Records an invitation; the party's older unused ones are withdrawn."""
         with self._database.transaction():
             self._withdraw(party)
             self._database.execute(
@@ -83,9 +83,9 @@ class Membership:
             self._trail.append("invited", party=party, expires_s=expires_s)
 
     def request(self, *, party: str, token_hash: bytes, fingerprint: str, pem: bytes, now_s: int) -> Issued | None:
-        """Takes a request under an invitation, once; the same key may ask again and is given its certificate.
+        """Accepts a request under an invitation, once; the same key may ask again and then gets its certificate.
 
-        None while the operator has not approved. Raises Refused: "unknown_invitation", "invitation_withdrawn",
+        None until the operator has approved. Raises Refused: "unknown_invitation", "invitation_withdrawn",
         "invitation_expired", "invitation_used", "revoked".
         """
         with self._database.transaction():
@@ -133,7 +133,7 @@ class Membership:
     def approve(self, party: str, issued: Issued) -> None:
         """Records the certificate for the party's pending request of that key.
 
-        Raises Refused("no_request") if there is none, "revoked_key" for a key that was revoked.
+        Raises Refused("no_request") if there is none, "revoked_key" for a revoked key.
         """
         with self._database.transaction():
             if not any((each.party, each.fingerprint) == (party, issued.fingerprint) for each in self.pending()):
@@ -148,10 +148,10 @@ class Membership:
             self._trail.append("approved", party=party, fingerprint=issued.fingerprint, serial=issued.serial)
 
     def record(self, issued: Issued, *, instead_of: str | None) -> None:
-        """Records a certificate that no request waits for: the coordinator's, a guardian's, a renewal of `instead_of`.
+        """Records a certificate without a pending request: the coordinator's, a guardian's, a renewal of `instead_of`.
 
-        Raises Refused("revoked") if the one that is renewed is denied by now, or is unknown, or any of its key is;
-        "revoked_key" for another one of such a key; "same_organisation" for a guardian that has another role too.
+        Raises Refused("revoked") if the renewed one, or any of its key, is denied, or it is unknown; "revoked_key" for
+        another certificate of such a key; "same_organisation" for a guardian that also has another role.
         """
         with self._database.transaction():
             if instead_of is not None:
@@ -166,11 +166,11 @@ class Membership:
             self._trail.append("issued", name=issued.name, serial=issued.serial, until_s=issued.not_after_s)
 
     def revoke(self, *, name: str | None, serial: str | None, reason: str, now_s: int) -> list[str]:
-        """Denies the key of one certificate, or all of a name with its open invitations and requests.
+        """Denies the key of one certificate, or everything of a name with its open invitations and requests.
 
-        Whoever holds a key holds all of its certificates, so they are denied together, whatever names they bear; no
-        more are issued for it. A guardian is denied like a party. Returns the serials denied now. Raises InvalidInput
-        when there is nothing of that name or serial.
+        Whoever holds a key can use all of its certificates, so they are denied together, whatever their names; no more
+        are issued for it. A guardian is denied like a party. Returns the newly denied serials. Raises InvalidInput if
+        nothing has that name or serial.
         """
         with self._database.transaction():
             rows = self._database.rows(
@@ -196,8 +196,7 @@ class Membership:
         return Issued(*rows[0]) if rows else None
 
     def of_key(self, name: str, *, key_fingerprint: str) -> list[Issued]:
-        """The certificates of this name and key, the one that ends last first. Raises Refused("revoked") for a denied
-        key."""
+        """The certificates of this name and key, latest expiry first. Raises Refused("revoked") for a denied key."""
         rows = self._database.rows(
             "SELECT * FROM certificate WHERE name = ? AND fingerprint = ? ORDER BY not_after_s DESC",
             (name, key_fingerprint),
@@ -207,7 +206,7 @@ class Membership:
         return [Issued(*row) for row in rows]
 
     def certificates(self) -> list[Issued]:
-        """All certificates that were issued, by name and validity."""
+        """All issued certificates, by name and validity."""
         return [Issued(*row) for row in self._database.rows("SELECT * FROM certificate ORDER BY name, not_after_s")]
 
     def serials(self) -> frozenset[str]:
@@ -215,16 +214,17 @@ class Membership:
         return frozenset(row[0] for row in self._database.rows("SELECT serial FROM certificate"))
 
     def denied(self) -> dict[str, str]:
-        """Serial to reason of every certificate that is denied."""
+        """Serial to reason of every denied certificate."""
         return dict(self._database.rows("SELECT serial, reason FROM denied"))
 
     def invited(self) -> list[str]:
-        """Parties with an invitation that nobody has used yet."""
+        """Parties with an unused invitation."""
         rows = self._database.rows("SELECT DISTINCT party FROM invitation WHERE state = 'open' ORDER BY party")
         return [row[0] for row in rows]
 
     def _insert(self, issued: Issued) -> None:
-        """Inserts a certificate. Raises Refused("same_organisation") where a guardian is, or would be, another too."""
+        """Inserts a certificate. Raises Refused("same_organisation") if a guardian has, or would have, another role
+        too."""
         others = self._database.rows(
             "SELECT role FROM certificate WHERE role <> ? AND (name = ? OR fingerprint = ?) LIMIT 1",
             (issued.role, issued.name, issued.fingerprint),
@@ -241,7 +241,7 @@ class Membership:
         )
 
     def _withdraw(self, party: str) -> int:
-        """Withdraws invitations that are open, and those whose request is not approved."""
+        """Withdraws open invitations, and those whose request is not approved."""
         return self._database.execute(
             "UPDATE invitation SET state = 'withdrawn' WHERE party = ? AND (state = 'open' OR (state = 'used' AND "
             "token IN (SELECT token FROM request WHERE serial IS NULL)))",

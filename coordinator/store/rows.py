@@ -1,4 +1,4 @@
-"""What the coordinator's store keeps: jobs, seats that were left out, who is connected, and which process serves."""
+"""Rows of the coordinator's store: jobs, seats left out, who is connected, and which process serves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 
 @dataclass(frozen=True)
 class Job:
-    """A labelling that was asked for. student: of an interactive mechanism; message: where it stands, for people."""
+    """A requested labelling. student: of an interactive mechanism; message: its progress, as text."""
 
     number: int
     study: str
@@ -24,7 +24,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens under this job."""
+        """Whether this job has ended."""
         return self.state in ENDED
 
 
@@ -41,7 +41,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """A party that is connected, as serve wrote it last. Times in seconds since 1970."""
+    """A connected party, as serve last wrote it. Times in seconds since 1970."""
 
     party: str
     since_s: float
@@ -53,7 +53,7 @@ class SessionRecord:
 
 @dataclass(frozen=True)
 class Serving:
-    """The serve of this home, as it wrote last. seen_s: seconds since 1970; metrics_port: 0 for none."""
+    """The serve of this home, as last written. seen_s: seconds since 1970; metrics_port: 0 for none."""
 
     pid: int
     seen_s: float

@@ -1,7 +1,7 @@
-"""The coordinator's store: membership, studies, jobs and what came of them, in one SQLite file with an audit log.
+"""The coordinator's store: membership, studies, jobs and their results, in one SQLite file with an audit log.
 
-Budgets are not here: each study has a ledger of its own. What a labelling leaves is written in the step that ends its
-job, so that whoever sees a finished job finds its labels.
+Budgets are not here: each study has its own ledger. A labelling's result is written in the step that ends its job, so a
+finished job always has its labels.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Store:
         clock: Callable[[], int] = time.time_ns,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a clock that nobody sets.
+        """Opens or creates it. clock: nanoseconds since 1970; steady: seconds of a monotonic clock.
 
         Raises StorageFailed.
         """
@@ -159,17 +159,17 @@ class Store:
         return Job(*rows[0]) if rows else None
 
     def open_jobs(self) -> list[Job]:
-        """Jobs that wait, or that were under way."""
+        """Jobs that wait, or were under way."""
         return [Job(*row) for row in self._database.rows(f"{_JOBS} WHERE state IN ('waiting', 'running')")]
 
     def start_job(self, number: int) -> None:
-        """The job is under way (again, after a stop of serve)."""
+        """Marks the job as running (again, after serve was stopped)."""
         with self._database.transaction():
             self._database.execute("UPDATE job SET state = 'running', message = '' WHERE number = ?", (number,))
             self.trail.append("job_started", job=number)
 
     def advance_job(self, number: int, *, batches: int, asked: int, answered: int) -> None:
-        """So much is released."""
+        """Records how much is released."""
         with self._database.transaction():
             self._database.execute(
                 "UPDATE job SET batches = ?, asked = ?, answered = ?, message = '' WHERE number = ?",
@@ -177,14 +177,14 @@ class Store:
             )
 
     def say_job(self, number: int, message: str) -> None:
-        """What the job waits for, for people."""
+        """Records what the job waits for, as text."""
         with self._database.transaction():
             self._database.execute("UPDATE job SET message = ? WHERE number = ?", (message, number))
 
     def end_job(self, number: int, state: JobState, message: str, labelling: Labelling | None) -> None:
-        """Ends a job, with what was released; all in one step.
+        """Ends a job, with what was released, in one step.
 
-        Of a labelling that does not say what a student reinforced, that is kept as it was said of the same batches.
+        If the labelling does not say what a student reinforced, the stored value for the same batches is kept.
         """
         with self._database.transaction():
             ((study,),) = self._database.rows("SELECT study FROM job WHERE number = ?", (number,))
@@ -208,12 +208,12 @@ class Store:
             self.trail.append("job_ended", study=study, job=number, state=state, message=message)
 
     def started_s(self, number: int) -> int:
-        """When a job was last begun, in seconds since 1970; 0 for one that never was."""
+        """When a job was last started, in seconds since 1970; 0 if never."""
         begun = (each for each in self.trail.entries() if each.event == "job_started")
         return max((each.time_ns // 10**9 for each in begun if each.fields["job"] == number), default=0)
 
     def add_faults(self, study: str, number: int, faults: Mapping[str, str], suspected: Mapping[str, int]) -> None:
-        """Which seats were left out of a batch and why; and what they may have charged themselves for it."""
+        """Records which seats were left out of a batch, why, and what they may have charged themselves for it."""
         if not faults and not suspected:
             return
         with self._database.transaction():
@@ -234,11 +234,11 @@ class Store:
         return [Fault(*row) for row in self._database.rows(query, (study,))]
 
     def differences(self, study: str) -> dict[str, int]:
-        """Seats whose own ledger stands, or may stand, higher than the coordinator's, by so many nano-units."""
+        """Seats whose own ledger is, or may be, higher than the coordinator's, and by how many nano-units."""
         return self.ledger_differences.of(study)
 
     def labelled(self, name: str) -> LabelledStudy:
-        """What the labelling of a study left. Raises DataUnavailable if it has not ended."""
+        """The result of a study's labelling. Raises DataUnavailable if it has not ended."""
         study = self.study(name)
         rows = self._database.rows("SELECT labels, reinforced, batches, stop FROM labelled WHERE study = ?", (name,))
         if not rows:
@@ -260,7 +260,7 @@ class Store:
         )
 
     def write_sessions(self, sessions: list[SessionRecord], serving: Serving) -> None:
-        """Who is connected now, and that serve is alive."""
+        """Records who is connected now, and that serve is alive."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
             for each in sessions:
@@ -274,18 +274,18 @@ class Store:
             )
 
     def clear_sessions(self) -> None:
-        """Serve has ended, or begins: nobody is connected."""
+        """Records that serve has ended or begins: nobody is connected."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
             self._database.execute("DELETE FROM serving")
 
     def sessions(self) -> list[SessionRecord]:
-        """Who was connected when serve wrote last."""
+        """Who was connected when serve last wrote."""
         query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
         return [SessionRecord(*row) for row in self._database.rows(query)]
 
     def serving(self) -> Serving | None:
-        """The serve that wrote last and has not ended cleanly, or None."""
+        """The serve that last wrote and has not ended cleanly, or None."""
         rows = self._database.rows("SELECT pid, seen_s, port, enrol_port, metrics_port FROM serving")
         return Serving(*rows[0]) if rows else None
 
@@ -294,5 +294,5 @@ _JOBS = "SELECT number, study, student, state, batches, asked, answered, message
 
 
 def ledger_path(home: CoordinatorHome, study: str) -> Path:
-    """Where the coordinator's ledger of a study lies."""
+    """The path of the coordinator's ledger of a study."""
     return home.study(study) / "ledger.sqlite"

@@ -38,7 +38,7 @@ class ImageChange:
     cutout: float = 0.0
 
     def __call__(self, inputs: Tensor, generator: np.random.Generator) -> Tensor:
-        """Changed images [images, height, width]; what comes into sight repeats the border."""
+        """Changed images [images, height, width]; uncovered pixels repeat the border."""
         count = len(inputs)
         limits = [
             math.radians(self.rotation),
@@ -98,8 +98,8 @@ class RowChange:
 
 LABELLED_IMAGES: Final = ImageChange(rotation=15, shift=0.1, scale=0.15, shear=0.15)
 WEAK_IMAGES: Final = ImageChange(rotation=5, shift=0.07)
-# Stronger changes (rotation 25, Cutout 0.35) cost FixMatch 5 points of accuracy on 8x8 digits and
-# bring nothing on MNIST's 28x28.
+# Stronger changes (rotation 25, Cutout 0.35) cost FixMatch 5 points of accuracy on 8x8 digits and gain nothing on
+# MNIST's 28x28.
 STRONG_IMAGES: Final = ImageChange(rotation=15, shift=0.1, scale=0.15, shear=0.15, contrast=0.3, cutout=0.2)
 WEAK_ROWS: Final = RowChange(noise=0.05)
 STRONG_ROWS: Final = RowChange(noise=0.2, dropout=0.2)

@@ -1,5 +1,4 @@
-"""The students' networks as functions of their parameters, which makes averaging parameters over steps
-simple.
+"""The students' networks as functions of their parameters, which makes averaging over steps simple.
 
 Batch norm (Ioffe & Szegedy 2015, Alg. 1) uses the batch's own statistics while training; the last pass of
 the training writes those that predictions use into the parameters, under the names `<layer>.mean` and

@@ -1,4 +1,4 @@
-"""What a student is: a model trained on released labels (post-processing: no further privacy cost)."""
+"""A student: a model trained on released labels (post-processing: no further privacy cost)."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from protocols.errors import InvalidInput
 _WARM_UP_STEPS: Final = 10
 _WEIGHT_DECAY: Final = 0.01
 _LEARNING_RATE: Final = 5e-3
-# The student is the running average of the parameters over some 1 / (1 - decay) steps.
+# The student is the running average of the parameters over about 1 / (1 - decay) steps.
 _AVERAGING_DECAY: Final = 0.98
 _STATISTICS_ROWS: Final = 2048
 _CHUNK: Final = 128
@@ -62,7 +62,7 @@ class TorchStudent(Student):
 
 @dataclass(frozen=True)
 class PseudoLabels:
-    """How unlabelled inputs are used: a confident guess on the weak change is the target of the strong."""
+    """How unlabelled inputs are used: a confident guess on the weak change is the target for the strong one."""
 
     weak: Augmentation
     strong: Augmentation
@@ -73,7 +73,7 @@ class PseudoLabels:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long to train: `epochs` over the labels in batches, but at least and at most so many steps."""
+    """How long to train: `epochs` over the labels in batches, within a least and a most number of steps."""
 
     batch: int
     epochs: int
@@ -81,7 +81,7 @@ class Schedule:
     most_steps: int
 
     def steps(self, labels: int) -> int:
-        """Steps for so many labels."""
+        """Steps for this many labels."""
         return min(max(math.ceil(self.epochs * labels / self.batch), self.fewest_steps), self.most_steps)
 
 

@@ -1,4 +1,4 @@
-"""A student that was trained on a study's labels, with what is known of it."""
+"""A student trained on a study's labels, with its figures."""
 
 from __future__ import annotations
 

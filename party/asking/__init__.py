@@ -1,1 +1,1 @@
-"""This hospital asks the others about records of its own."""
+"""This hospital asks the others about its own records."""

@@ -1,7 +1,7 @@
-"""A hospital asks the consortium about records of its own: the Coordinator in its hands, over the operator's relay.
+"""A hospital asks the consortium about its own records: it runs the Coordinator, over the operator's relay.
 
-All that must outlive a stop is in a ledger of its own in the study's folder: running again goes on with the batch that
-was under way, and costs nobody anything more. See protocols/levels/hidden_queries/querier.py for who sees what.
+All that must survive a stop is in its own ledger in the study's folder: running again continues with the batch that was
+under way, and costs nobody anything more. See protocols/levels/hidden_queries/querier.py for who sees what.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.wire.guardian.line import GuardianLine, conversation
 from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 
-# Requests on their way at once; a hub passes no more on.
+# Requests in flight at once; a hub relays no more.
 _AT_ONCE = 16
-# Beyond the study's deadline, for what is on its way.
+# Added to the study's deadline, for messages in flight.
 _ROOM_S = 60.0
 
 
@@ -58,7 +58,7 @@ class Line:
 
 
 def line_of(home: PartyHome, *, guardian: str) -> Line:
-    """The line of a home that is enrolled. Raises InvalidInput, Refused("not_enrolled")."""
+    """The line of an enrolled home. Raises InvalidInput, Refused("not_enrolled")."""
     if not home.certificate.exists():
         raise Refused(Code.NOT_ENROLLED, f"{home.path} has no certificate; run: conclave-party enrol")
     invitation = home.invitation()
@@ -93,11 +93,11 @@ def ask(
     ledger: Path,
     on_batch: Callable[[int, int], None],
 ) -> Labelling:
-    """Asks until all queries are labelled or a budget is out; what stopped it otherwise, its `stop` says.
+    """Asks until all queries are labelled or a budget runs out; `stop` of the result says what else ended it.
 
-    The guardian is looked for first: without the study's own one no party is asked, and nothing more is reserved.
-    Raises InvalidInput for other queries than were asked before; Unreachable, also for a guardian that is not there
-    before anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
+    The guardian is contacted first: without the study's own guardian no party is asked, and nothing more is reserved.
+    Raises InvalidInput for other queries than were asked before; Unreachable, also for a guardian that is absent before
+    anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
     """
     terms = study.terms
     if len(queries) > terms.pool_size:
@@ -123,14 +123,14 @@ def ask(
 
 
 def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
-    """What of a labelling's `spent` is reserved and may never be charged: nano-units, seat by seat."""
+    """The part of a labelling's `spent` that is only reserved and may never be charged: nano-units, by seat."""
     with Ledger(ledger) as own:
         balances = own.balances()
     return np.array([balances[seat.party].reserved for seat in study.roster], dtype=np.int64)
 
 
 class Relayed:
-    """A transport to the seats of a study over an operator's hub. Whose answer it is, its party's signature says."""
+    """A transport to the seats of a study over an operator's hub. A party's signature says whose answer it is."""
 
     def __init__(self, study: DeployedStudy, line: Line, ledger: Ledger, relay: RelayLine) -> None:
         self._study = study
@@ -144,7 +144,7 @@ class Relayed:
         try:
             answers = threads.map(lambda seat: self._asked(seat, requests[seat]), requests)
             return dict(zip(requests, answers, strict=True))
-        except BaseException:  # Ctrl-C too, also while they are being sent: nobody waits for what is on its way
+        except BaseException:  # also on Ctrl-C, even while sending: nobody waits for what is in flight
             self._relay.close()
             raise
         finally:
@@ -188,7 +188,7 @@ def _relay(line: Line) -> AbstractContextManager[RelayLine]:
 
 
 def _absent(study: DeployedStudy, line: Line) -> str:
-    """Why the guardian is not there, "" where it is. Raises Refused for one that is not the study's."""
+    """Why the guardian is absent, "" if it is there. Raises Refused for one that is not the study's."""
     try:
         with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
             return ""
@@ -208,5 +208,5 @@ def _to_guardian(line: Line) -> GuardianLine:
         key=line.key,
         certificate=line.certificate,
         authority=line.authority,
-        denied=lambda identity: None,  # the operator's list is not a hospital's to see
+        denied=lambda identity: None,  # a hospital may not see the operator's list
     )

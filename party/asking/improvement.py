@@ -1,7 +1,7 @@
-"""What labels do for the hospital that asked for them: its own model before and after, on records that it kept back.
+"""What labels gain the hospital that asked for them: its own model before and after, on records that it held out.
 
 This is CaPC's experiment (Choquette-Choo et al. 2021, section 4): the model is trained on the hospital's own labelled
-records, and again with the answered queries beside them. Figures are of the hospital's own data and stay with it.
+records, and again with the answered queries added. Figures concern the hospital's own data and stay with it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DEVIATIONS = 1.959964
 class Improvement:
     """Accuracies on the test records, with standard errors and 95 % intervals, and what each model was trained on.
 
-    gained, lost: test records that only the later, only the earlier model has right; both see the same ones, so it is
-    these that say whether the change is more than chance. agreement: the share of queries of which the later model
-    says the same in the study's fixed point, None for a kind that cannot be computed so.
+    gained, lost: test records that only the later, or only the earlier, model gets right; these show whether the change
+    is more than chance. agreement: the share of queries on which the later model gives the same label in the study's
+    fixed point, None for a kind that cannot be computed so.
     """
 
     model: str
@@ -48,7 +48,7 @@ class Improvement:
     agreement: float | None
 
     def lines(self) -> list[str]:
-        """For people."""
+        """As text."""
         before = _percent(self.accuracy_before, self.interval_before)
         after = _percent(self.accuracy_after, self.interval_after)
         return [
@@ -61,7 +61,7 @@ class Improvement:
 
 
 def fixed_point(agreement: float | None) -> str:
-    """What rounding as models of others are rounded changes in the own one. For people."""
+    """How much rounding to fixed point, as in the others' models, changes this model; as text."""
     if agreement is None:
         return "a model of this kind cannot be computed in fixed point: nothing is known of what rounding changes"
     return f"in fixed point, as models of others answer, it says the same of {100 * agreement:.1f} % of your records"

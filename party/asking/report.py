@@ -1,4 +1,4 @@
-"""What `ask` reports: figures as JSON has them, and from these alone the lines and the page of Markdown for people."""
+"""What `ask` reports: figures as in the JSON file and, from these alone, lines of text and a Markdown page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Figures = Mapping[str, Any]
 
 _STOPPED = {
     "pool_exhausted": "every record was asked about",
-    "budget_exhausted": "a hospital's budget does not bear one more query",
-    "all_budgets_exhausted": "no hospital's budget bears one more query",
+    "budget_exhausted": "a hospital's budget cannot pay for one more query",
+    "all_budgets_exhausted": "no hospital's budget can pay for one more query",
     "quorum_lost": "too few hospitals answer",
     "guardian_lost": "the guardian is gone",
 }
@@ -45,7 +45,7 @@ def ask_figures(
     reserved: Int64[ndarray, " parties"],
     data_set: str,
 ) -> dict[str, Any]:
-    """All figures of a report, as JSON has them. reserved: nano-units of `labelling.spent` that are not settled."""
+    """All figures of a report, as in the JSON file. reserved: nano-units of `labelling.spent` that are not settled."""
     terms = study.terms
     most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
     labels = labelling.labels
@@ -92,7 +92,7 @@ def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
 
 
 def stopped(figures: Figures) -> str:
-    """Why no more was asked."""
+    """Why it stopped asking."""
     return _STOPPED.get(figures["stop"], str(figures["stop"]))
 
 

@@ -1,1 +1,1 @@
-"""What this hospital allowed, in its own words, and that it cannot be rolled back."""
+"""What this hospital allowed, in plain words, and protection against rolling it back."""

@@ -64,7 +64,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
             "Questions    nobody but who asks sees them, so nobody can check what is asked; only their number is held",
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
-            f"Released     a label a query, by {study.mechanism_name}, to {querier} alone",
+            f"Released     a label a query, by {study.mechanism.name}, to {querier} alone",
         ]
     checked = "each is held against the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
@@ -73,7 +73,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
         f"Asked        {terms.pool_size} public queries, {batches}",
         f"Questions    {checked if pool_checked else unchecked}",
         f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
-        f"Released     a label a query, by {study.mechanism_name}, a student model trained on these labels, and a "
+        f"Released     a label a query, by {study.mechanism.name}, a student model trained on these labels, and a "
         "privacy statement",
     ]
 

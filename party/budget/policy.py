@@ -1,9 +1,8 @@
 """What this hospital allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
 
-Approving a study reserves its whole cap, in the transaction that records the approval; withdrawing it gives back what
-its ledger never spent, and only the home that approved it may: it has the ledger. Everything is written to an audit log
-like a ledger's. Several homes of one hospital, each with a coordinator of its own, share this file where they share a
-data set.
+Approving a study reserves its whole cap, in the transaction that records the approval. Withdrawing it gives back what
+its ledger never spent; only the home that approved it can do so, because it has the ledger. Everything is written to an
+audit log like a ledger's. Homes of one hospital that share a data set, each with its own coordinator, share this file.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
 
 @dataclass(frozen=True)
 class Approval:
-    """A study that was approved for a data set, by which home, and whether it was withdrawn since.
+    """A study approved for a data set: by which home, and whether it was withdrawn since.
 
-    home: the identity of the home; place: where it lay then.
+    home: the identity of the home; place: its path at that time.
     """
 
     study: bytes
@@ -126,7 +125,7 @@ class Policy:
     def approve(
         self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: PartyHome
     ) -> list[Forecast]:
-        """Approves a study and reserves its whole cap, or nothing: what `forecast` says.
+        """Approves a study and reserves its whole cap, as `forecast` says, or does nothing.
 
         Raises as `forecast` does; Refused("lifetime_cap") where the reservation would pass a cap, ("withdrawn") for a
         study that was withdrawn, ("approved_elsewhere") for one of another home; as `check_newest` does. Approving
@@ -199,8 +198,8 @@ class Policy:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
 
         spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
-        That is no odometer: the filter's currency was fixed before, and realised spends may be summed in it.
-        Raises as `withdraw` does, and Refused("not_withdrawn").
+        This is valid: the filter's currency was fixed before, and realised spends may be summed in it. Raises as
+        `withdraw` does, and Refused("not_withdrawn").
         """
         with self._transaction():
             known = self._known(study.digest, data_set, home)
@@ -224,7 +223,7 @@ class Policy:
         return found[0] if found else None
 
     def approvals(self) -> list[Approval]:
-        """All approvals, withdrawn ones too, oldest first."""
+        """All approvals, including withdrawn ones, oldest first."""
         rows = self._rows(
             "SELECT study, data_set, home, place, party, name, withdrawn_ns IS NOT NULL FROM approval "
             "ORDER BY approved_ns",
@@ -233,7 +232,7 @@ class Policy:
         return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
 
     def own_approvals(self, home: PartyHome) -> list[Approval]:
-        """The approvals of one home, withdrawn ones too, oldest first: of these alone it has the ledgers."""
+        """The approvals of one home, including withdrawn ones, oldest first: it has the ledgers of these only."""
         return [each for each in self.approvals() if each.home == home.identity]
 
     def standings(self) -> list[LifetimeUse]:
@@ -242,7 +241,7 @@ class Policy:
         return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
 
     def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
-        """A cap that came later would not know of earlier studies; one that is gone would not be kept."""
+        """A cap added later would miss earlier studies; a removed one would not be enforced."""
         rows = self._rows("SELECT unit FROM lifetime WHERE data_set = ? ORDER BY unit", (data_set,))
         units = [str(row[0]) for row in rows]
         if units and set(units) != set(caps):
@@ -269,7 +268,7 @@ class Policy:
             )
 
     def _check_one_name(self, study: DeployedStudy, data_set: str, home: PartyHome) -> None:
-        """A home has one ledger of a study: under two names of the data, marks would be of the same ledger."""
+        """A home has one ledger per study: under two data set names, two marks would refer to the same ledger."""
         for each in self.own_approvals(home):
             if each.study == study.digest and each.data_set != data_set:
                 raise Refused(

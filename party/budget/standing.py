@@ -1,4 +1,4 @@
-"""A lifetime cap and how full it is, now and with one study more."""
+"""A lifetime cap and how full it is, now and with one more study."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 class LifetimeUse:
     """A lifetime cap and how full it is.
 
-    currency: the one of its filter, None before the first study; reserved: nano-units; noise_used, noise_room: total
-    variation distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
+    currency: its filter's, None before the first study; reserved: nano-units; noise_used, noise_room: total variation
+    distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
     """
 
     data_set: str
@@ -26,12 +26,12 @@ class LifetimeUse:
 
     @property
     def allowed(self) -> int:
-        """Nano-units that may be reserved in all."""
+        """Nano-units that may be reserved in total."""
         return 0 if self.currency is None else allowance(self.cap, self.currency, self.noise_room)
 
     @property
     def epsilon_reserved(self) -> float:
-        """The epsilon, at the cap's delta, that what is reserved amounts to."""
+        """The epsilon, at the cap's delta, of what is reserved."""
         if self.currency is None:
             return 0.0
         return epsilon_reached(self.reserved, self.currency, delta=self.cap.delta, noise_distance=self.noise_used)
@@ -52,7 +52,7 @@ class Forecast:
 
 
 def too_much(forecast: Forecast) -> str:
-    """Shares of the cap, rounded against the study: it never reads as if it fitted."""
+    """Shares of the cap, rounded against the study, so that they never look as if it fitted."""
     before, after = forecast.before, forecast.after
     cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
     said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"

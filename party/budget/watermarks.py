@@ -1,17 +1,17 @@
-"""What policy.sqlite and the ledgers of a hospital know of each other, so that none is believed that went back.
+"""What policy.sqlite and the ledgers of a hospital know about each other, so that a restored one is detected.
 
-Nothing that a ledger charged leaves the node before two commits have followed the ledger's own (party.connection.seat):
-policy.sqlite keeps the newest entry of the ledger's log and all that it ever reserved, with an entry of its own log;
-then the ledger keeps the head of that log. So
+Nothing that a ledger charged leaves the node until two commits have followed the ledger's own (party.connection.seat):
+policy.sqlite stores the newest entry of the ledger's log and all that it ever reserved, with an entry in its own log;
+then the ledger stores the head of that log. So
 
 - a ledger that lacks the entry which policy.sqlite knows was restored from an older copy, or is a copy of one that
-  went on without it: it answers nothing more, and counts as all that was ever reserved (`Mark.reserved`);
-- a policy.sqlite that lacks the entry which a ledger knows went back;
+  continued without it: it answers nothing more, and counts as all that was ever reserved (`Mark.reserved`);
+- a policy.sqlite that lacks the entry which a ledger knows was restored;
 - a ledger that holds one batch more than policy.sqlite knows was stopped between the commits: nothing of that batch
   ever left.
 
-Ledgers are known by study, data set and seat, wherever they lie. What went back is not seen only if all files that knew
-of what was answered since went back with it; the coordinator's heads then show it.
+Ledgers are identified by study, data set and seat, wherever they are stored. A restored file goes unnoticed only if all
+files that knew of later answers were restored with it; then the coordinator's heads show it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _POLICY: Final = "policy"
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known of a ledger: an entry of its log, and the worst cases (nano-units) of all batches up to there."""
+    """What is known about a ledger: an entry of its log, and the worst cases (nano-units) of all batches up to
+    there."""
 
     head: Head = EMPTY
     reserved: int = 0
@@ -66,7 +67,7 @@ class Watermarks:
         database.executescript(_SCHEMA)
 
     def of(self, study: bytes, *, data_set: str, seat: str) -> Mark:
-        """The mark of a ledger; the empty one if nothing that it charged ever left."""
+        """The mark of a ledger; the empty mark if nothing that it charged ever left."""
         with self._transaction():
             row = self._database.execute(
                 "SELECT count, hash, reserved FROM mark WHERE study = ? AND data_set = ? AND seat = ?",
@@ -96,7 +97,7 @@ class Watermarks:
 
 
 def believed(ledger: Ledger, known: Mark) -> bool:
-    """Whether a ledger holds all that its mark knows of it."""
+    """Whether a ledger contains all that its mark knows."""
     return ledger.log.contains(known.head)
 
 
@@ -107,7 +108,7 @@ def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
 
 
 def rolled_back(seat: str, known: Mark) -> Refused:
-    """What is said of a ledger that is not the newest."""
+    """The message about a ledger that is not the newest."""
     return Refused(
         Code.LEDGER_ROLLED_BACK,
         f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, and here it is missing or "
@@ -136,14 +137,14 @@ def check_remembered(ledger: Ledger, log: AuditLog) -> None:
 
 
 def remember_policy(ledger: Ledger, log: AuditLog) -> None:
-    """Lets a ledger remember the newest head of the policy's log. Raises Refused("policy_rolled_back")."""
+    """Stores the newest head of the policy's log in a ledger. Raises Refused("policy_rolled_back")."""
     with ledger.log.together():
         check_remembered(ledger, log)
         ledger.log.remember(_POLICY, log.head(), proof=b"")
 
 
 def remember_approval(home: PartyHome, study: Study, party: str, log: AuditLog) -> None:
-    """Makes the ledgers of a study that was just approved, which remember that it was."""
+    """Creates the ledgers of a newly approved study, which record the approval."""
     for seat in seats_of(study, party):
         with Ledger(home.ledger(study.digest, seat)) as ledger:
             remember_policy(ledger, log)
@@ -152,7 +153,7 @@ def remember_approval(home: PartyHome, study: Study, party: str, log: AuditLog) 
 def _read_kept(path: Path) -> tuple[bool, Head]:
     """Whether a ledger's file holds an entry, and the policy's head that it knows, as committed.
 
-    It waits for no vote in flight. Raises StorageFailed.
+    It does not wait for a vote in flight. Raises StorageFailed.
     """
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:

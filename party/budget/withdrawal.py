@@ -1,4 +1,5 @@
-"""Withdrawing a study: it ends at this node for ever, and what it never spent is free again under the lifetime cap."""
+"""Withdrawing a study: it ends at this node for ever, and what it did not spend is available under the lifetime cap
+again."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _LOCK_WAIT_S: Final = 10.0
 
 @dataclass(frozen=True)
 class FinalSpend:
-    """What a seat of a withdrawn study spent for ever, in nano-units.
+    """What a seat of a withdrawn study has finally spent, in nano-units.
 
     proven: whether its ledger shows it. If not (it is missing, or not the newest), everything that it ever reserved
     counts as spent.
@@ -33,12 +34,12 @@ class FinalSpend:
 def withdraw(
     home: PartyHome, policy: Policy, study: DeployedStudy, *, data_set: str, party: str
 ) -> dict[str, FinalSpend]:
-    """Ends a study at this node for ever and gives back what its ledgers never spent; what each seat spent.
+    """Ends a study at this node for ever and gives back what its ledgers did not spend; returns what each seat spent.
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
-    the entry below is written, every later vote sees the withdrawal, and what was spent is final.
-    Raises Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") where what was spent cannot be
-    told: nothing changes.
+    the entry below is written, every later vote sees the withdrawal, and what was spent is final. Raises
+    Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") where what was spent is unknown:
+    nothing changes.
     """
     policy.check_newest(home.path)
     policy.withdraw(study, data_set=data_set, home=home)
@@ -70,7 +71,7 @@ def _shown(path: Path, study: bytes, seat: str, policy: Policy, *, data_set: str
             except StorageFailed:
                 if time.monotonic() > deadline:
                     raise
-        # What left the node is known to the policy by now: a vote is anchored only while its study is approved.
+        # The policy knows by now what left the node: a vote is anchored only while its study is approved.
         if not believed(ledger, policy.marks.of(study, data_set=data_set, seat=seat)):
             return None
         balances = ledger.balances()

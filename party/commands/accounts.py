@@ -38,7 +38,7 @@ def audit() -> None:
 @home_option
 @json_option
 def show(home: PartyHome, as_json: bool) -> None:
-    """Answers left of every study, then the epsilon used of its cap, then the lifetime caps.
+    """Shows the answers left in every study, the epsilon used of its cap, and the lifetime caps.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def show(home: PartyHome, as_json: bool) -> None:
 @json_option
 @click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
 def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | None) -> int:
-    """Checks this node's logs, the signatures that it kept, and whether a release agrees with what was signed.
+    """Checks this node's logs and the signatures that it kept, and whether a release agrees with what was signed.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
-    """Ends a study at this node for ever. What it never spent is free again under the lifetime cap.
+    """Ends a study at this node for ever. What it did not spend is available again under the lifetime cap.
 
     Labels that were released stay released.
 
@@ -185,7 +185,7 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
 
 
 def _signed_study(release: Path, authority: Certificate, coordinator: str) -> bytes:
-    """The study of a release; what is wrong with its signature or files is a verification that failed."""
+    """The study of a release; a wrong signature or file is a failed verification."""
     from party.release_labels import released_study
 
     try:
@@ -195,7 +195,7 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
 
 
 def answers_left(study: DeployedStudy, seat: str, spent: int) -> int:
-    """Queries that what is left of a seat's cap affords, if all are answered."""
+    """How many queries the rest of a seat's cap affords, if all are answered."""
     import numpy as np
 
     at = study.seats[seat]
@@ -234,7 +234,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
 
 
 def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance, int]:
-    """A seat's account and its batches that are not settled; an untouched one where it has no ledger yet."""
+    """A seat's account and its unsettled batches; an untouched account if there is no ledger yet."""
     from protocols.ledger.ledger import Balance, Ledger
 
     path = home.ledger(study.digest, seat)

@@ -39,7 +39,7 @@ from runtime.cli import EPILOG, json_option
 def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
     """One coordinator and four hospitals as real processes on this machine: from nothing to a verified release.
 
-    Every command is shown as it is run. It takes one or two minutes; nothing leaves the machine.
+    Every command is shown as it runs. It takes one or two minutes; nothing leaves the machine.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
-# A command is imported when it is called for: most need neither gRPC nor a teacher's packages.
+# A command is imported when it is called: most need neither gRPC nor a teacher's packages.
 COMMANDS: Final[dict[str, str]] = {
     "init": "party.commands.membership:init",
     "enrol": "party.commands.membership:enrol",

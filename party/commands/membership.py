@@ -190,7 +190,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Names the hop that fails: name, connection, TLS, certificate, session, clock, study.
+    """Names the step that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
     Example:

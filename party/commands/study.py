@@ -34,7 +34,7 @@ def data() -> None:
 def check(study: str, home: PartyHome, as_json: bool) -> None:
     """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
 
-    STUDY: a study's file, or the name of one that is approved.
+    STUDY: a study's file, or the name of an approved study.
 
     \b
     Example:
@@ -92,7 +92,7 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     help="The study's public questions (.npy): the node then refuses any other.",
 )
 def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
-    """Says in plain words what a study would spend and release, asks, and reserves its cap of the lifetime cap.
+    """Says in plain words what a study would spend and release, asks, and reserves its cap under the lifetime cap.
 
     \b
     Example:

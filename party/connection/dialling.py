@@ -1,5 +1,5 @@
-"""Calls that end by themselves: to enrol, before there is a certificate; to say hello, for `doctor`; and for `ask`, to
-pass a request on to a party, and to converse with the guardian."""
+"""Short calls: to enrol, before there is a certificate; to say hello, for `doctor`; and for `ask`, to reach a party
+through the hub and to talk to the guardian."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def say_hello(
     now: datetime.datetime,
     timeout_s: float,
 ) -> Welcome | Goodbye:
-    """What the coordinator answers to a node without seats; a Goodbye with "another_node" where one is connected.
+    """The coordinator's answer to a node without seats; a Goodbye with "another_node" if one is connected.
 
     now: UTC datetime. Raises Unreachable, MalformedMessage, Refused.
     """
@@ -97,7 +97,7 @@ def say_hello(
 
 
 class RelayLine:
-    """A line to an operator's hub that passes signed frames on. Use as a context manager, from any thread."""
+    """A line to an operator's hub that relays signed frames. Use as a context manager, from any thread."""
 
     def __init__(
         self,
@@ -119,11 +119,11 @@ class RelayLine:
         self.close()
 
     def close(self) -> None:
-        """Ends what is on its way."""
+        """Cancels what is in flight."""
         self._channel.close()
 
     def passed(self, frame: bytes, *, timeout_s: float) -> bytes | None:
-        """The signed answer to a frame; None where the party gave none in time.
+        """The signed answer to a frame; None if the party gave none in time.
 
         Raises Unreachable, MalformedMessage, and Refused for what the operator refuses.
         """

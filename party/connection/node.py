@@ -1,6 +1,6 @@
 """The node: dials out to the coordinator over one mutually authenticated stream and answers for its seats.
 
-No port is opened. What a party says is decided by Party.handle; this file moves frames, checks who signed them and in
+No port is opened. Party.handle decides what a party answers; this file moves frames, checks who signed them and in
 which session, and keeps the two audit logs in step: charge, reply, evidence and heads are written in one transaction
 before anything leaves.
 """
@@ -52,19 +52,19 @@ from runtime.allowance import Allowance
 from runtime.distribution import installed_version
 from runtime.steady_clock import SteadyClock
 
-# What a person must mend: trying again would change nothing.
+# What a person must fix: trying again would change nothing.
 _FATAL = frozenset(
     {Code.REVOKED, Code.WIRE_VERSION, Code.WRONG_ROLE, Code.WRONG_AUTHORITY, Code.LEDGER_ROLLED_BACK}
     | {Code.PEER_ROLLED_BACK, Code.TOO_MANY_REFUSALS}
 )
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
-# A session that ends before, and asked nothing, is no reason to dial again at once.
+# After a shorter session that asked nothing, the node waits before it dials again.
 _A_WHILE_S = 10.0
 _WELCOME_WAIT_S = 30.0
 _LOOK_S = 0.1
 _RENEWAL_LOOK_S = 3600.0
 _CLOCK_TOLERANCE_MS = 60_000
-# A coordinator that only sends what must be refused would fill the audit log: so many at once, and so many a day.
+# A coordinator that sends only what must be refused would fill the audit log: limits at once and per day.
 _REFUSALS = 1000
 _DAY_S = 86_400.0
 _SOFTWARE = f"conclave {installed_version()}"
@@ -91,7 +91,7 @@ class _Session:
     round: int = 0
 
     def served(self) -> bool:
-        """Whether it was of use: it was asked something, or stayed a while."""
+        """Whether it was useful: it was asked something, or lasted a while."""
         return self.welcomed and (self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S)
 
 
@@ -100,7 +100,7 @@ class Node:
 
     key, certificate: the party's; authority: the consortium's; address: "host:port"; seats: the approved seats, asked
     at every connection; save_certificate: called with a renewed certificate (PEM); on_event(event, fields): for logs,
-    with names, codes and counts alone; renew_days_left: days of validity at which a certificate is renewed.
+    with only names, codes and counts; renew_days_left: days of validity at which a certificate is renewed.
     """
 
     def __init__(
@@ -129,16 +129,16 @@ class Node:
             days_left=renew_days_left,
         )
         self._jitter = random.Random(os.urandom(8))
-        # Over all sessions: a coordinator that closes the stream has not earned them anew.
+        # Over all sessions: closing the stream does not reset them.
         self._refusals = Allowance(most=_REFUSALS, each_s=_DAY_S / _REFUSALS)
         self._clock = SteadyClock(wall=lambda: _now().timestamp(), monotonic=time.monotonic)
-        # What the coordinator said last before it welcomed nobody, and how often in a row.
+        # The coordinator's last goodbye before a welcome, and how often in a row.
         self._turned_away = ("", 0)
 
     def run(self, stop: threading.Event) -> None:
         """Answers until `stop` is set, dialling again with growing waits whenever the connection ends.
 
-        Raises Refused for what a person must mend (its code says what), StorageFailed when the ledger cannot be read.
+        Raises Refused for what a person must fix (its code says what), StorageFailed when the ledger cannot be read.
         """
         wait_s = _FIRST_WAIT_S
         while not stop.is_set():
@@ -147,7 +147,7 @@ class Node:
             stop.wait(wait_s * self._jitter.uniform(0.5, 1))
 
     def _certificate_holds(self) -> bool:
-        """Whether the certificate is valid; False while a clock that jumped says that it is not. Raises Refused."""
+        """Whether the certificate is valid; False while a clock that jumped makes it look invalid. Raises Refused."""
         try:
             self._renewal.check()
         except Refused as error:
@@ -160,7 +160,7 @@ class Node:
         return True
 
     def _said_goodbye(self, goodbye: Goodbye, session: _Session) -> None:
-        """Logs a goodbye; one that turns the node away again and again, the 1st, 2nd, 4th, 8th ... time."""
+        """Logs a goodbye; one that turns the node away repeatedly, only the 1st, 2nd, 4th, 8th ... time."""
         times = 1
         if not session.welcomed and self._turned_away[0] == goodbye.code:
             times = self._turned_away[1] + 1
@@ -169,7 +169,7 @@ class Node:
             self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
 
     def _connect(self, stop: threading.Event) -> bool:
-        """One connection, until it ends; whether it was of use."""
+        """Runs one connection until it ends; returns whether it was useful."""
         credentials = grpc.ssl_channel_credentials(
             to_pem(self._authority), key_to_pem(self._key), to_pem(self._renewal.certificate)
         )
@@ -206,7 +206,8 @@ class Node:
         stop: threading.Event,
         ended: threading.Event,
     ) -> None:
-        """Ends a call when the node is to stop, or when no welcome comes; renews on a stream that stays open."""
+        """Ends a call when the node should stop or no welcome comes; renews the certificate on a stream that stays
+        open."""
         welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
         while not ended.wait(_LOOK_S):
             if stop.is_set() or (not session.welcomed and time.monotonic() > welcome_by):
@@ -216,7 +217,7 @@ class Node:
                 look_at = time.monotonic() + _RENEWAL_LOOK_S
                 try:
                     self._renewal.ask(send)
-                except Refused as error:  # the stream ends as well, and says why
+                except Refused as error:  # the stream ends too, with the reason
                     self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
 
     def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
@@ -248,7 +249,7 @@ class Node:
             except Refused as error:
                 if error.code in _FATAL:
                     self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
-                    with suppress(Refused):  # it does not read: then it is not told
+                    with suppress(Refused):  # it does not read, so it is not told
                         send(Goodbye(error.code, str(error)))
                     raise
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
@@ -276,7 +277,7 @@ class Node:
         session: _Session,
         seats: dict[tuple[bytes, str], ServedSeat],
     ) -> Answer:
-        """The answer to one request: all that must outlive a crash is on disk when it is returned."""
+        """The answer to one request; all that must survive a crash is on disk when it returns."""
         if ask.session != session.nonce or ask.round <= session.round:
             raise Refused(Code.REPLAYED, f"round {ask.round} after {session.round}, or of another session")
         session.round = ask.round
@@ -291,7 +292,7 @@ class Node:
         try:
             said = seat.answer(partial(reply, ask, signed, sender, seat, today=_now().date()))
         except StorageFailed as error:
-            # The reason names files of the hospital: it stays here.
+            # The reason names files of the hospital, so it stays here.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
             said = Refusal(
                 Code.STORAGE_FAILED, "storage_failed: the hospital's ledger cannot be written; nothing was answered"

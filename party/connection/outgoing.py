@@ -1,4 +1,4 @@
-"""The frames that a node has still to send, with a limit on how many may wait."""
+"""The frames that a node still has to send, with a limit on how many may wait."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _UNSENT = 4
 
 
 class Outgoing:
-    """The frames that are still to be sent: an iterator that ends when it is closed and everything was taken."""
+    """The frames still to be sent: an iterator that ends when it is closed and empty."""
 
     def __init__(self) -> None:
-        # A coordinator that asks and does not read is not answered: answers would pile up.
+        # A coordinator that asks but does not read gets no answers: they would pile up.
         self._frames: queue.Queue[bytes | None] = queue.Queue(_UNSENT)
         self._drained = threading.Event()
 
@@ -33,7 +33,7 @@ class Outgoing:
         return frame
 
     def put(self, frame: bytes, *, waits: Callable[[], bool]) -> None:
-        """Waits for room as long as `waits` says so; then raises Refused("not_read")."""
+        """Waits for room as long as `waits` is true; then raises Refused("not_read")."""
         while True:
             try:
                 return self._frames.put(frame, timeout=_LOOK_S)

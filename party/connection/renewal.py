@@ -1,4 +1,4 @@
-"""Renewing a node's certificate in time, over the session that it has open."""
+"""Renewing a node's certificate in time, over its open session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Renewal:
     def take(self, renewed: Renewed) -> None:
         """Takes a renewed certificate if it is the node's own name and key. Raises Refused otherwise.
 
-        One that is not valid now takes the place of none that is: a clock may have been wrong when it was issued.
+        A certificate that is not valid now never replaces a valid one: a clock may have been wrong at issue.
         """
         try:
             certificate = certificate_from_pem(renewed.certificate)

@@ -1,4 +1,4 @@
-"""What one seat answers to one Ask: who may ask it, what, and until when; and the evidence that is kept of it."""
+"""What one seat answers to one Ask: who may ask, what, and until when; and the evidence that is kept."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
         return _refuse(seat, Code.MALFORMED, "a reply came as a request; allowed: vote_request, step_request, outcome")
     if isinstance(request, VoteRequest):
-        # Of queries that are hidden nothing comes but their number.
+        # Of hidden queries only the number comes.
         hidden = seat.study.confidentiality.hides_queries
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
         if shape != allowed:
             return _refuse(seat, Code.OTHER_SHAPE, f"queries of shape {shape}; allowed: {allowed}")
     reply = seat.party.handle(request)
-    if not isinstance(reply, Refusal | StepReply):  # a step is no charge: it may come before its batch
+    if not isinstance(reply, Refusal | StepReply):  # a step charges nothing: it may come before its batch
         digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
         number = seat.ledger.number_of(digest)
         assert number is not None  # a batch that was answered or settled was charged

@@ -1,4 +1,4 @@
-"""A seat that a node answers for: the order of commits in which it may speak, and where it stands at a Hello."""
+"""A seat that a node answers for: which commits must precede an answer, and its state at a Hello."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COORDINATOR = "coordinator"
 class ServedSeat:
     """One approved seat of one study, with its party and that party's ledger.
 
-    anchor: called when a charge is on disk and before anything of it leaves; what it raises keeps it from leaving.
+    anchor: called when a charge is on disk, before anything of it leaves; if it raises, nothing leaves.
     """
 
     study: DeployedStudy
@@ -31,12 +31,12 @@ class ServedSeat:
     def answer(self, reply: Callable[[], Reply]) -> Reply:
         """What `reply` gives, which it makes within the ledger's transaction: said when its charge cannot be forgotten.
 
-        A Refusal in its place where that cannot be promised. Raises what `reply` does, with nothing charged, and
-        StorageFailed: nothing may be said then.
+        A Refusal instead if that cannot be ensured. Raises what `reply` does, with nothing charged, and StorageFailed:
+        then nothing may be sent.
         """
         with self.ledger.log.together():
             said = reply()
-        if isinstance(said, Refusal | Settled):  # a settlement that is forgotten lowers nothing
+        if isinstance(said, Refusal | Settled):  # forgetting a settlement lowers nothing
             return said
         try:
             self.anchor()
@@ -47,9 +47,9 @@ class ServedSeat:
 
 
 def standing(seat: ServedSeat) -> SeatHeads:
-    """The heads that the seat knows, and the requests whose outcome it has to be told.
+    """The heads that the seat knows, and the requests whose outcome it still needs.
 
-    An outcome that it was told and did not settle by, as it lets reservations stand, is not among them.
+    An outcome that it got but did not settle by, because it lets reservations stand, is not among them.
     """
     log = seat.ledger.log
     unsettled = []

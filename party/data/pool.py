@@ -1,7 +1,7 @@
-"""The study's public questions, as the hospital got them: what a node holds each batch against.
+"""The study's public questions, as the hospital got them: a node compares each batch with them.
 
-The study names the pool by its hash. A hospital that was sent the file can have its node refuse any query that is not
-the one of its position; without the file, shape and number are all that can be checked.
+The study names the pool by its hash. With the file, a node refuses any query that is not the pool's at its position;
+without it, only shape and number can be checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.files import write_atomically
 
 
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
-    """The queries in a .npy file, as float32, mapped into memory where they are that already.
+    """The queries in a .npy file, as float32; memory-mapped if they are float32 already.
 
     Raises DataUnavailable, and InvalidInput unless they are the study's.
     """

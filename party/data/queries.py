@@ -1,4 +1,4 @@
-"""Records without labels, of which a hospital asks: read and encoded as its own labelled ones are."""
+"""Unlabelled records about which a hospital asks: read and encoded like its own labelled ones."""
 
 from __future__ import annotations
 

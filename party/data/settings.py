@@ -11,12 +11,12 @@ from protocols.study.features import MISSING
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
-    """Where the private records lie and how they are read.
+    """Where the private records are and how they are read.
 
     name: of the data set, to which lifetime caps belong; path: file or folder; loader: of party/data or an installed
-    entry point; patient: column (images: the separator that ends the patient's part of a file name) whose records go
-    to one teacher together, "" if every record is a patient; group: column of the privacy group, "" without; columns:
-    the study's column -> this file's; classes: this file's value -> the study's class; missing: texts that mean none.
+    entry point; patient: column (images: the separator that ends the patient's part of a file name) whose records go to
+    one teacher together, "" if every record is a patient; group: column of the privacy group, "" without; columns: the
+    study's column -> this file's; classes: this file's value -> the study's class; missing: texts that mean no value.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Which teacher learns which record: the records of one patient go to one teacher.
 
-The deal depends on positions and on the stored seed alone, never on what a record holds. So replacing one patient's
-records by another patient's, in the same place of the file, changes one shard: a unit moves one teacher's vote, which
-is what unit "record" claims. (A deal by a hash of the patient's name would change two.)
+The assignment depends only on positions and the stored seed, never on a record's content. So replacing one patient's
+records by another's, at the same place in the file, changes one shard: a unit moves one teacher's vote, as unit
+"record" claims. (An assignment by a hash of the patient's name would change two.)
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ def deal(units: Int64[ndarray, " records"], *, teachers: int, key: bytes) -> Int
 
 
 def key_of(seed: int, *parts: str) -> bytes:
-    """32 bytes that follow from the node's seed and what they are for."""
+    """32 bytes derived from the node's seed for one purpose."""
     text = "\x1f".join(["conclave node 1", str(seed), *parts])
     return hashlib.sha256(text.encode()).digest()

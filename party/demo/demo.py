@@ -23,6 +23,7 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData, demo_data
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
 from protocols.study.levels import Clear, TwoServer
@@ -84,10 +85,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
     return DeployedStudy(
         name="demo",
         classes=2,
-        mechanism_name="confident_gnmax",
-        sigma=_SIGMA,
-        sigma_threshold=_SIGMA_THRESHOLD,
-        threshold=_THRESHOLD,
+        mechanism=ConfidentGNMax(sigma=_SIGMA, sigma_threshold=_SIGMA_THRESHOLD, threshold=_THRESHOLD),
         unit=unit,
         view="label",
         accountant_name="label_only",
@@ -105,7 +103,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
 
 
 def labels_for_whole_hospitals(data: DemoData) -> int:
-    """Labels that the same budgets would bear if all of a hospital's data were the unit: what four hospitals lack."""
+    """Labels that the same budgets would afford if all of a hospital's data were the unit."""
     try:
         budgets = demo_study(data, unit="party").budgets
     except InvalidInput:  # not one query
@@ -114,7 +112,7 @@ def labels_for_whole_hospitals(data: DemoData) -> int:
 
 
 def in_words(figures: Mapping[str, Any]) -> str:
-    """The figures as a person reads them, and what they do not mean."""
+    """The figures as text, and what they do not mean."""
     accuracy = figures["student_accuracy"]
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
     everywhere = "no epsilon that can be stated at that delta" if several is None else f"epsilon {several:.1f}"
@@ -261,7 +259,7 @@ class LocalConsortium:
         }
 
     def _accuracy(self, release: Path) -> float | None:
-        """Of the released student, as anybody would run it; None where onnxruntime is not installed."""
+        """Accuracy of the released student, run as anybody would; None if onnxruntime is not installed."""
         try:
             import onnxruntime
         except ModuleNotFoundError:
@@ -313,7 +311,7 @@ class LocalConsortium:
             )
 
     def stop(self) -> None:
-        """Ends what was started, by its own process."""
+        """Ends the processes that were started."""
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():

@@ -1,8 +1,8 @@
 """The data of the demo: four hospitals' records, public questions without answers, and answers to judge the student.
 
-The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi
-10.24432/C52P4X) where they are at hand, otherwise the breast cancer data set that scikit-learn carries (Wolberg,
-Mangasarian, Street & Street 1993, doi 10.24432/C5DW2B), dealt to four hospitals.
+The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi 10.24432/C52P4X)
+if available, otherwise scikit-learn's breast cancer data set (Wolberg, Mangasarian, Street & Street 1993, doi
+10.24432/C5DW2B), split among four hospitals.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DemoData:
 
 
 def demo_data(folder: Path | None) -> DemoData:
-    """The hearts of four hospitals from `folder`, if they are there; what scikit-learn carries otherwise."""
+    """The four hospitals' heart disease records from `folder`, if available; otherwise scikit-learn's data set."""
     if folder is not None and all((folder / _FILES.format(name)).is_file() for name in HOSPITALS):
         return _hearts(folder)
     return _breasts()
@@ -122,7 +122,7 @@ def _cut(
     header: list[str],
     rows: dict[str, list[list[str]]],
 ) -> DemoData:
-    """Takes public questions and test records out, in proportion from every hospital; the rest stays private."""
+    """Takes out public questions and test records, in proportion from every hospital; the rest stays private."""
     rng, total = np.random.default_rng(1), sum(len(each) for each in rows.values())
     public: list[list[str]] = []
     tests: list[list[str]] = []

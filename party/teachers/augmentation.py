@@ -25,7 +25,7 @@ def draw_motions(generator: np.random.Generator, count: int) -> Float32[ndarray,
 def move(
     images: Float[Tensor, "images height width"], motions: Float[Tensor, "images 3"]
 ) -> Float[Tensor, "images height width"]:
-    """Each image turned and shifted by its motion; what comes into sight repeats the border."""
+    """Each image rotated and shifted by its motion; uncovered pixels repeat the border."""
     cosine, sine = torch.cos(motions[:, 0]), torch.sin(motions[:, 0])
     rows = torch.stack([cosine, -sine, motions[:, 1], sine, cosine, motions[:, 2]], dim=1)
     size = [len(images), 1, *images.shape[1:]]

@@ -1,10 +1,10 @@
 """The teachers' networks as functions of their parameters, so that many of them can be stacked by torch.func.
 
-`cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm,
-max-pool, fully connected 100, batch norm, softmax. `small_cnn` has 8 convolutions with stride 2 in the place of 32 and
-a pool; it can be computed on shares, as `mlp` can: see protocols/levels/hidden_queries/inference. Batch norm keeps no
-running averages, which would be state that vmap cannot write: in training it uses the batch's own statistics, and a
-last pass over the shard finds those that predictions use ("final statistics")."""
+`cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm, max-pool, fully
+connected 100, batch norm, softmax. `small_cnn` has 8 convolutions with stride 2 instead of 32 and a pool; it can be
+computed on shares, as `mlp` can: see protocols/levels/hidden_queries/inference. Batch norm keeps no running averages,
+which would be state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the
+shard finds those that predictions use ("final statistics")."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ _POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
 class TeacherNetwork:
     """One architecture.
 
-    `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that
-    gradients train and of the final statistics. `logits(parameters, inputs, found)` uses the statistics in
-    `parameters` if they are there, otherwise those of `inputs`; it writes the ones that it used to `found`
-    if that is a dict. `layers(parameters)` is the trained network as layers that can be computed on shares; None where
-    it has others.
+    `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that gradients train and
+    of the final statistics. `logits(parameters, inputs, found)` uses the statistics in `parameters` if they are there,
+    otherwise those of `inputs`; it writes the ones that it used to `found` if that is a dict. `layers(parameters)` is
+    the trained network as layers that can be computed on shares; None if that is impossible.
     """
 
     name: str
@@ -65,7 +64,7 @@ class TeacherNetwork:
                 inputs = shape[0] if len(shape) == 2 else math.prod(shape[1:])
                 spread = math.sqrt(2 / inputs)
                 parameters[name] = torch.from_numpy(generator.standard_normal(shape, np.float32)) * spread
-        parameters["out.weight"] *= 0.1  # a flat first prediction: no confident wrong start
+        parameters["out.weight"] *= 0.1  # a flat first prediction, so that training does not start confidently wrong
         return parameters
 
 

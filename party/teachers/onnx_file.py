@@ -69,20 +69,20 @@ class OnnxTeacher(Teacher):
         return output.astype(np.int64)
 
     def save(self, path: Path) -> None:
-        """Writes the model as it came. Raises StorageFailed."""
+        """Writes the model unchanged. Raises StorageFailed."""
         write_atomically(path, self.content)
 
 
 @dataclass(frozen=True)
 class OnnxKind(TeacherKind):
-    """Reads models; it trains none."""
+    """Reads models; cannot train."""
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Raises InvalidInput: an ONNX file is trained already."""
         raise InvalidInput("teachers.kind is 'onnx', which is trained elsewhere; allowed: name its files in node.toml")
 
     def load(self, path: Path) -> Teacher:
-        """Reads an ONNX file that needs no other file and no own operators. Raises DataUnavailable, DataCorrupt."""
+        """Reads an ONNX file that needs no other file and no custom operators. Raises DataUnavailable, DataCorrupt."""
         content = read_bytes(path, most=_FILE_BYTES)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1

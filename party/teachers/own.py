@@ -1,4 +1,4 @@
-"""A hospital's own teachers: code that it installed itself and names in its own settings; none comes from the network.
+"""A hospital's own teachers: code that it installed itself and names in its settings; none comes from the network.
 
 "package.module:attribute" names a torch module class, made with (input_shape, classes), or a scikit-learn-like
 estimator (a class or function that makes one, or one to copy) with fit(inputs, labels) and predict(inputs);
@@ -31,7 +31,7 @@ from runtime.files import write_atomically
 
 ENTRY_POINTS: Final = "conclave.teachers"
 _PREFIX: Final = "entry-point:"
-# Packages whose types an estimator may be made of, besides its own.
+# Packages whose types an estimator may contain, besides its own.
 _HARMLESS: Final = ("sklearn", "numpy", "scipy", "builtins", "collections")
 _FILE_BYTES: Final = 2**31
 
@@ -122,7 +122,8 @@ def kind_of(name: str) -> TeacherKind:
 
 
 def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> TeacherKind:
-    """A kind of teacher that is trained here, as `kind_of` finds it. setting: what names it; others: what else may."""
+    """A kind of teacher that is trained here, as in `kind_of`. setting: the setting that names it; others: other
+    allowed names."""
     if name in TEACHERS:
         return teacher_kind(name, device="cpu")
     if name.startswith(_PREFIX):

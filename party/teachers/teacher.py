@@ -1,4 +1,4 @@
-"""What a teacher is: a model that one shard of private data trains and that predicts a class for a query."""
+"""A teacher: a model trained on one shard of private data that predicts a class for a query."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.errors import InvalidInput
 if TYPE_CHECKING:
     from protocols.levels.hidden_queries.inference.model import Dense, Model
 
-# The kinds of teachers that can answer queries that are hidden from them.
+# The kinds of teachers that can answer hidden queries.
 PRIVATE = ("logistic_regression", "mlp", "small_cnn")
 
 
@@ -31,7 +31,7 @@ class Teacher(ABC):
     def private_model(self, *, classes: int) -> Model:
         """The teacher as layers that answer hidden queries, with one score a class. Raises InvalidInput.
 
-        What each kind in party.teachers.PRIVATE overrides; the others cannot be computed on shares.
+        Overridden by the kinds in party.teachers.PRIVATE; the others cannot be computed on shares.
         """
         raise InvalidInput(
             f"a {type(self).__name__} cannot answer hidden queries; allowed: teachers.kind {', '.join(PRIVATE)}"
@@ -75,9 +75,9 @@ class TeacherKind(ABC):
 
 
 def among_seen(scores: Dense, seen: Int64[ndarray, " seen"], *, classes: int) -> Dense:
-    """Scores of the classes that a teacher has seen, as scores of all: none of the others is ever the largest.
+    """Scores for all classes from those that a teacher has seen: the others never have the largest score.
 
-    Each of the others has the weights of the first that was seen, and a bias that is smaller by one.
+    Each of the others has the weights of the first seen class, and a bias smaller by one.
     """
     weights = np.repeat(scores.weights[:1], classes, axis=0)
     bias = np.repeat(scores.bias[:1] - 1, classes)

@@ -23,7 +23,7 @@ from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically
 
-# Queries a forward pass takes at once: few enough for a core's cache on a CPU.
+# Queries per forward pass: few enough for a CPU core's cache.
 _CPU_CHUNK: Final = 64
 _GPU_CHUNK: Final = 8192
 _SEEN: Final = "seen"
@@ -32,7 +32,7 @@ _FILE_BYTES: Final = 2**31
 
 @dataclass(frozen=True, eq=False)
 class TorchTeacher(Teacher):
-    """A trained network. `parameters` lie on the CPU and include the final statistics of batch norm."""
+    """A trained network. `parameters` are on the CPU and include the final statistics of batch norm."""
 
     network: TeacherNetwork
     parameters: Parameters = field(repr=False)

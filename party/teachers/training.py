@@ -22,7 +22,7 @@ from party.teachers.validation import Shard
 
 _BATCH: Final = 32
 _EPOCHS: Final = 8
-# A tiny shard still needs the fewest steps to be learned at all; a very large one is learned after the most.
+# The fewest steps in which a tiny shard is learned; the most that a very large one needs.
 _FEWEST_STEPS: Final = 60
 _MOST_STEPS: Final = 2000
 _WARM_UP_STEPS: Final = 10

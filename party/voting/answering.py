@@ -37,9 +37,9 @@ OnEvent = Callable[[str, dict[str, str | int]], None]
 
 @dataclass(eq=False)
 class _Voter:
-    """Votes only while the study is approved: asked within the ledger's transaction, see `withdraw`.
+    """Votes only while the study is approved: checked within the ledger's transaction, see `withdraw`.
 
-    pool: what queries are held against; None if the hospital was not sent it.
+    pool: the queries to compare with; None if the hospital was not sent it.
     """
 
     policy: Policy
@@ -57,16 +57,17 @@ class _Voter:
         return self.teachers(batch)
 
     def admit(self, batch: QueryBatch) -> None:
-        """Whether anything may be charged: of a private model, too, for which no teacher is asked."""
+        """Whether anything may be charged, also for a private model, for which no teacher is asked."""
         self._check_approved()
         check_believed(self.ledger, self._mark, seat=self.seat)
         check_remembered(self.ledger, self.policy.log)
 
     def anchor(self) -> None:
-        """Lets the policy know of all that the ledger charged, before anything of it leaves (party.budget.watermarks).
+        """Records in the policy all that the ledger charged, before anything of it leaves (party.budget.watermarks).
 
-        Outside of the ledger's transaction. Again changes nothing. Raises Refused("withdrawn"), ("ledger_rolled_back"),
-        ("policy_rolled_back"), or StorageFailed: what was charged stands, and nothing of it may leave.
+        Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("withdrawn"),
+        ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: what was charged stands, and nothing of it may
+        leave.
         """
         known = self._mark
         check_believed(self.ledger, known, seat=self.seat)
@@ -92,8 +93,8 @@ class _Voter:
 class Answering:
     """Opens each approved seat once and keeps it. Use as a context manager.
 
-    Teachers are loaded when the node starts, and a process without a question for teachers.idle_s is ended: an idle
-    node holds no teachers.
+    Teachers are loaded when the node starts; a process without a question for teachers.idle_s ends, so an idle node
+    holds no teachers.
     """
 
     def __init__(
@@ -121,27 +122,29 @@ class Answering:
             seat.ledger.close()
 
     def stop(self) -> None:
-        """Ends all teachers, and refuses the vote that waits for them."""
+        """Ends all teachers, and refuses a vote that waits for them."""
         for _, teachers in list(self._open.values()):
             teachers.close()
 
     def end_withdrawn(self) -> None:
-        """Ends the teachers of studies that were withdrawn, and refuses the vote that waits for them."""
+        """Ends the teachers of withdrawn studies, and refuses a vote that waits for them."""
         for (study, _), (_, teachers) in list(self._open.items()):
             approval = self._policy.approval(study, self._settings.data.name)
             if approval is None or approval.withdrawn:
                 teachers.close()
 
     def warm(self, seats: Sequence[ServedSeat]) -> None:
-        """Begins to load the teachers of seats, each once in the node's life, on a thread of its own.
+        """Starts loading the teachers of seats, each once in the node's life, on a separate thread.
 
-        One study after the other: those of the one before are ended first, unless they were asked, so that no more are
-        in memory than one study's and those that are at work. The last study's stay until teachers.idle_s is over.
+        One study after the other: the previous study's teachers are ended first unless they were asked, so only one
+        study's and the working ones are in memory. The last study's stay until teachers.idle_s is over.
         """
         studies: dict[bytes, list[TeacherProcess]] = {}
         for seat in seats:
             key = seat.study.digest, seat.party.name
-            if key not in self._warmed and not seat.study.confidentiality.hides_queries:  # else no teacher is asked
+            if (
+                key not in self._warmed and not seat.study.confidentiality.hides_queries
+            ):  # otherwise no teacher is asked
                 self._warmed.add(key)
                 studies.setdefault(seat.study.digest, []).append(self._open[key][1])
         if studies:
@@ -150,7 +153,8 @@ class Answering:
             self._warming.start()
 
     def seats(self) -> list[ServedSeat]:
-        """The seats that may vote now: approved by this home, not withdrawn. What cannot be opened is reported."""
+        """The seats that may vote now: approved by this home, not withdrawn. A seat that cannot be opened is
+        reported."""
         result = []
         for approval in self._policy.own_approvals(self._home):
             if approval.withdrawn or approval.party != self._party:
@@ -164,7 +168,7 @@ class Answering:
             for name in names:
                 try:
                     result.append(self._seat(study, name))
-                except ConclaveError as error:  # the other groups of the party go on
+                except ConclaveError as error:  # the party's other groups continue
                     self._failed(approval.study, error)
         return result
 

@@ -1,6 +1,6 @@
 """A private model as a file: the layers that answer hidden queries, as npz, which runs no code and needs no torch.
 
-It lies beside the teacher that it was made of, in a folder that its owner alone may read.
+It is stored beside the teacher that it was made from, in a folder that only its owner may read.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""What runs in the teachers' process: it loads the teachers of a folder, and each votes when it is asked to.
+"""The teachers' process: it loads the teachers of a folder, and each votes when asked.
 
-`python -m party.voting.teacher_child FOLDER STUDY`. Both ways, a message is its bytes after their number in 8 bytes.
-The node (teacher_process.py) sends a VoteRequest, or nothing at all, which asks the next teacher. Back come, each
-after a byte that says which: how many teachers are loaded, and of how many; the votes of one teacher; why there are
+`python -m party.voting.teacher_child FOLDER STUDY`. In both directions a message is its length in 8 bytes, then its
+bytes. The node (teacher_process.py) sends a VoteRequest, or an empty message, which asks the next teacher. The replies,
+each after a byte that says which: how many teachers of how many are loaded; the votes of one teacher; why there are
 none.
 
-The process ends when its input does, in the middle of a prediction too: it never outlives its node.
+The process ends when its input does, even during a prediction: it never outlives its node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def framed(message: bytes) -> bytes:
 
 def main(arguments: list[str]) -> int:
     """The child: loads the teachers of a folder and votes until standard input ends."""
-    # Ctrl-C in a terminal reaches both: it is the node that ends this process.
+    # Ctrl-C in a terminal reaches both; the node ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sink = os.dup(1)
     # Whatever a hospital's own teacher prints must not get between the messages.
@@ -76,13 +76,14 @@ def main(arguments: list[str]) -> int:
 
 
 def _read(orders: SimpleQueue[bytes]) -> Never:
-    """Hands on what the node asks; ends the process, whatever it does, when the node closes the pipe or is gone."""
+    """Passes on what the node asks; ends the process, whatever it is doing, when the node closes the pipe or is
+    gone."""
     while True:
         orders.put(_exactly(int.from_bytes(_exactly(LENGTH_BYTES), "big")))
 
 
 def _exactly(count: int) -> bytes:
-    """So many bytes of standard input."""
+    """That many bytes of standard input."""
     parts: list[bytes] = []
     while count:
         part = os.read(0, min(count, 2**20))

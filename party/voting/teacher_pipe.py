@@ -1,6 +1,6 @@
-"""The node's end of a teachers' process: starting it, asking, reading with patience, ending it for certain.
+"""The node's end of a teachers' process: starting it, asking, reading with a timeout, ending it reliably.
 
-See teacher_child.py for what is said. Whoever waits here waits for progress: any byte that moves is some.
+See teacher_child.py for the messages. Timeouts are about progress: any byte that arrives is progress.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TeacherPipe:
                 continue
 
     def read(self, *, stalled_s: float) -> Message | tuple[int, int]:
-        """What is said next: a message, or how many teachers are loaded, and of how many."""
+        """The next message, or how many teachers of how many are loaded."""
         length = int.from_bytes(self._exactly(LENGTH_BYTES, stalled_s), "big")
         if not 1 <= length <= 1 + MESSAGE_BYTES:
             raise MalformedMessage(f"{length} bytes; allowed: 1 to {1 + MESSAGE_BYTES}")
@@ -67,7 +67,7 @@ class TeacherPipe:
         return decode(rest)
 
     def terminate(self) -> None:
-        """Ends the process, from any thread; it is killed if it does not end. Whoever reads finds that it ended."""
+        """Ends the process, from any thread; it is killed if it does not end. A reader notices the end."""
         if self.process.poll() is None:
             self.process.terminate()
         try:

@@ -1,8 +1,8 @@
-"""Teachers in a process of their own, so that an idle node stays small and a crash of theirs is not the node's.
+"""Teachers in a separate process, so that an idle node stays small and their crash is not the node's.
 
 The process starts when the node does, or at a vote, and ends when nothing was asked for a while. A deadline ends
-nothing: votes that are late are kept, and serve the same question when it is asked again. What does end the process
-is that it makes no progress: no teacher loaded, or voting, for a stated time.
+nothing: late votes are kept, and serve the same question when it is asked again. The process is ended if it makes no
+progress, that is if no teacher loads or votes for a stated time.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 
 Votes = Int64[ndarray, "teachers queries"]
-# Batches whose votes are kept, in case that they are asked for again.
+# Batches whose votes are kept in case they are asked for again.
 _KEPT: Final = 2
-# A node that is late says so this long before the coordinator's deadline, or after four fifths of a short one.
+# A late node says so this long before the coordinator's deadline, or after four fifths of a short one.
 _SAY_LATE_S: Final = 5.0
 
 
@@ -46,7 +46,7 @@ class _Task:
 
 @dataclass(eq=False)
 class _Wishes:
-    """What the thread that owns the process is to do."""
+    """What the thread that owns the process has to do."""
 
     task: _Task | None = None
     warm: bool = False
@@ -58,9 +58,9 @@ class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
     A vote raises Refused("no_teachers"), ("teachers_late") shortly before the deadline, or CannotVote; nothing was
-    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers go on;
-    asked again, the same batch gets their votes. A newer batch takes the place of one that is not done, after the
-    teacher that is voting: a coordinator asks for its newest alone. At most two batches' votes are kept, in memory.
+    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers continue;
+    asked again, the same batch gets their votes. A newer batch replaces an unfinished one after the current teacher's
+    vote: a coordinator asks only for its newest. At most two batches' votes are kept, in memory.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class TeacherProcess:
         return None if pipe is None else pipe.process.pid
 
     def warm(self) -> None:
-        """Loads the teachers, unless they are; returns when they are loaded, or cannot be."""
+        """Loads the teachers if necessary; returns when they are loaded, or cannot be."""
         with self._changed:
             if self._wishes.close:
                 return
@@ -139,7 +139,7 @@ class TeacherProcess:
             self._changed.wait_for(lambda: not self._wishes.warm)
 
     def rest(self) -> None:
-        """Ends the child now, unless something was ever asked: teachers that were only made warm."""
+        """Ends the child now if it only loaded teachers and was never asked."""
         with self._changed:
             if not self._asked and self._thread is not None:
                 self._wishes.rest = True
@@ -168,7 +168,7 @@ class TeacherProcess:
         self._changed.notify_all()
 
     def _work(self) -> None:
-        """Does what is wished for until nothing is for a while."""
+        """Does what is requested until nothing is for a while."""
         wishes = self._wishes
         try:
             while True:
@@ -188,7 +188,7 @@ class TeacherProcess:
                     self._stop()
 
     def _stop(self) -> None:
-        """Ends the child and, with it, what anybody waits for."""
+        """Ends the child, and every wait for it."""
         self._end()
         self._thread = None
         self._finish(self._wishes.task, _closed())
@@ -196,7 +196,7 @@ class TeacherProcess:
         self._changed.notify_all()
 
     def _do(self, task: _Task | None) -> None:
-        """Starts the child if there is none, then predicts the task. Whatever fails ends in the task."""
+        """Starts the child if there is none, then predicts the task; stores any failure in the task."""
         done: Votes | Refused | None
         try:
             pipe = self._started()
@@ -224,7 +224,7 @@ class TeacherProcess:
             self._changed.notify_all()
 
     def _finish(self, task: _Task | None, done: Votes | Refused | None) -> None:
-        """Keeps the votes of a task, or why there are none; one that a newer batch took the place of has neither."""
+        """Stores the votes of a task, or why there are none; a task replaced by a newer batch has neither."""
         if task is None or done is None or self._wishes.task is not task:
             return
         self._wishes.task = None
@@ -240,7 +240,7 @@ class TeacherProcess:
             self._on_event("teachers_slow", {"reason": reason})
 
     def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
-        """The votes, teacher by teacher; None as soon as another batch is wanted, or none."""
+        """The votes, teacher by teacher; None as soon as another batch is wanted, or none at all."""
         rows: list[Votes] = []
         request, task.request = task.request, None
         assert request is not None  # it is sent once
@@ -278,7 +278,7 @@ class TeacherProcess:
             raise self._failed("the teachers' process cannot be started", str(error)) from None
         with self._changed:
             self._pipe = pipe
-        self._check_open()  # if it was closed before it could know of the child, nobody else ends that
+        self._check_open()  # if it was closed before it knew of the child, nobody else would end the child
         self._on_event("teachers_started", {"process": pipe.process.pid})
         loaded, teachers = 0, 1
         while loaded < teachers:

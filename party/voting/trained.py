@@ -21,7 +21,7 @@ _MANIFEST_BYTES: Final = 2**16
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a folder of teachers is: of which study and seat, from which records, and how to read it."""
+    """A folder's description: study and seat, the records it was trained from, and how to read it."""
 
     study: str
     seat: str
@@ -33,7 +33,7 @@ class Manifest:
 def load_teachers(
     folder: Path, *, study: bytes, loaded: Callable[[int, int], None] = lambda count, teachers: None
 ) -> list[Teacher]:
-    """The teachers of a folder. loaded: told, before the first and after each, how many are, and of how many.
+    """The teachers of a folder. loaded: called before the first and after each with how many of how many are loaded.
 
     Raises DataUnavailable if there are none, DataCorrupt for other or broken ones.
     """
@@ -50,7 +50,7 @@ def load_teachers(
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder of teachers is. Raises DataUnavailable, DataCorrupt."""
+    """The description of a folder of teachers. Raises DataUnavailable, DataCorrupt."""
     path = folder / MANIFEST
     wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
     try:

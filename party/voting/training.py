@@ -1,4 +1,4 @@
-"""Training a node's teachers for a study, from this hospital's records: one folder a seat, see trained.py."""
+"""Training a node's teachers for a study on this hospital's records: one folder per seat, see trained.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from runtime.files import write_atomically
 
 @dataclass(frozen=True)
 class Deal:
-    """How one seat's records go to its teachers. rows: positions of its records; teacher: of each of them."""
+    """How one seat's records are assigned to its teachers. rows: positions of its records; teacher: of each."""
 
     seat: str
     rows: np.ndarray = field(repr=False)
@@ -43,7 +43,8 @@ class Deal:
 
 
 def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> list[Deal]:
-    """The deal of each of a party's seats. Raises InvalidInput, also for a patient in two groups or unknown groups."""
+    """The assignment for each of a party's seats. Raises InvalidInput, also for a patient in two groups, or unknown
+    groups."""
     seats = seats_of(study, party)
     grouped = seats != (party,)
     if grouped != (records.groups is not None):
@@ -77,7 +78,7 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
 def train(
     home: PartyHome, settings: PartySettings, study: DeployedStudy, party: str, *, say: Callable[[str], None]
 ) -> list[tuple[str, list[int]]]:
-    """Trains all teachers of a party's seats that are not there yet; returns records per teacher of each seat.
+    """Trains all missing teachers of a party's seats; returns records per teacher of each seat.
 
     Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is whole or absent.
     """
@@ -129,7 +130,7 @@ def _teachers(
 
 
 def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) -> None:
-    """Each teacher answers a few of the records with class ids. Raises InvalidInput."""
+    """Checks that each teacher answers a few of the records with class ids. Raises InvalidInput."""
     few = records.inputs[: min(3, len(records.inputs))]
     for number, teacher in enumerate(teachers):
         given = teacher.predict(few)
@@ -138,7 +139,7 @@ def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) 
 
 
 def check_private(study: DeployedStudy, settings: PartySettings) -> None:
-    """Raises InvalidInput where a study hides its queries from teachers of a kind that cannot answer such."""
+    """Raises InvalidInput if a study hides its queries and this kind of teacher cannot answer such."""
     if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
@@ -164,7 +165,7 @@ def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Ca
 
 
 def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
-    """Writes beside and renames, the manifest last: a folder with a manifest is whole."""
+    """Writes to a temporary folder and renames, the manifest last: a folder with a manifest is complete."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
         private_folder(folder)

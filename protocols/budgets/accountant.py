@@ -18,22 +18,21 @@ from protocols.bounds.gaussian import gdp_epsilon, gdp_mu
 from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import epsilon_to_rdp, rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import GaussianMechanism, Mechanism, NoiseLaw, QueryCost, Sensitivity, View
+from protocols.mechanisms import GaussianMechanism, Mechanism, QueryCost, Sensitivity, View
 
 
 class Accountant(ABC):
     """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none).
 
-    statement: what its epsilon is, in one word; source: paper and theorem.
+    statement: what its epsilon is, in one word; source: paper and theorem; noise_law: for which noise, in a word.
+    Which accountants hold for a mechanism, the mechanism says itself.
     """
 
     name: ClassVar[str]
     statement: ClassVar[str]
     source: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
-    noise_law: ClassVar[NoiseLaw]
-    # Whether it holds for discrete Gaussians as well.
-    lattice: ClassVar[bool] = False
+    noise_law: ClassVar[str]
     orders: Float64[ndarray, " orders"]
 
     @abstractmethod
@@ -55,19 +54,21 @@ class Accountant(ABC):
     ) -> Float64[ndarray, " units"]:
         """epsilon at delta of a spend at each unit's own fixed order; 0 where nothing was spent."""
 
-    def check(self, mechanism: type[Mechanism] | Mechanism, view: View) -> None:
-        """Raises InvalidInput where the view sees more than this bound allows for, or the noise has another law."""
-        on_lattice = mechanism.lattice is not None
-        if not self._holds(mechanism, view, on_lattice=on_lattice):
-            allowed = [a.name for a in ACCOUNTANTS.values() if a._holds(mechanism, view, on_lattice=on_lattice)]
+    @abstractmethod
+    def meaning(self, mechanism: Mechanism) -> str:
+        """What its epsilon is, in words for people."""
+
+    def source_for(self, mechanism: Mechanism) -> str:
+        """Paper and theorem of what it charges for this mechanism."""
+        return self.source
+
+    def check(self, mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> None:
+        """Raises InvalidInput where it does not hold: for what is seen, for the noise, or for secret coins."""
+        if self.name not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
             raise InvalidInput(
-                f"accountant {self.name!r} does not hold for view {view!r} of {mechanism.name}"
-                f"{' with integer noise' if on_lattice else ''}; "
+                f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
                 f"allowed: {', '.join(allowed)}"
             )
-
-    def _holds(self, mechanism: type[Mechanism] | Mechanism, view: View, *, on_lattice: bool) -> bool:
-        return view in self.views and mechanism.noise_law == self.noise_law and (self.lattice or not on_lattice)
 
 
 class _RenyiAccountant:
@@ -89,6 +90,10 @@ class _RenyiAccountant:
         return np.where(spend > 0, rdp_to_epsilon(spend, orders, delta=delta), 0.0)
 
 
+# How each Renyi accountant ends; see _RenyiAccountant.
+_CONVERTED = "at one order a party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020"
+
+
 class LabelOnly(_RenyiAccountant, Accountant):
     """Worst-case label-only RDP: only labels and refusals are seen (docs/explanation/mathematics.md, section 3)."""
 
@@ -97,41 +102,70 @@ class LabelOnly(_RenyiAccountant, Accountant):
     source = "docs/explanation/label-only-bound.md"
     views = ("label",)
     noise_law = "gaussian"
-    lattice = True
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
-        self.check(mechanism, view)
+        self.check(mechanism, view, secret_coins=sensitivity.sampled)
         assert isinstance(mechanism, GaussianMechanism)
         return mechanism.label_only_rdp(sensitivity, self.orders, classes=classes)
 
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            "worst case, label only: what a label or an abstention can reveal at most, in Rényi differential privacy "
+            f"{_CONVERTED}"
+        )
 
-class GaussianRdp(_RenyiAccountant, Accountant):
+
+class NoiseRdp(_RenyiAccountant, Accountant):
+    """Worst-case RDP that a mechanism proves of its own noise, whatever that is."""
+
+    name = "renyi"
+    statement = "worst_case"
+    source = "the mechanism's own"
+    views = ("label", "histogram")
+    noise_law = "the mechanism's own"
+
+    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
+        self.check(mechanism, view, secret_coins=sensitivity.sampled)
+        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
+
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            f"worst case of {mechanism.title} ({mechanism.rdp_source}): what its output can reveal at most, in Rényi "
+            f"differential privacy {_CONVERTED}"
+        )
+
+    def source_for(self, mechanism: Mechanism) -> str:
+        return mechanism.rdp_source
+
+
+class GaussianRdp(NoiseRdp):
     """Worst-case RDP of the Gaussian mechanism (Mironov 2017, Prop. 7)."""
 
     name = "gaussian"
     statement = "worst_case_gaussian"
     source = "Mironov 2017, Prop. 7"
-    views = ("label", "histogram")
     noise_law = "gaussian"
-    lattice = True
 
-    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
-        self.check(mechanism, view)
-        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi differential privacy "
+            f"{_CONVERTED}"
+        )
 
 
-class LaplaceRdp(_RenyiAccountant, Accountant):
+class LaplaceRdp(NoiseRdp):
     """Worst-case RDP of the Laplace mechanism (Mironov 2017, Prop. 6), for LNMax."""
 
     name = "laplace"
     statement = "worst_case_laplace"
     source = "Mironov 2017, Prop. 6"
-    views = ("label", "histogram")
     noise_law = "laplace"
 
-    def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
-        self.check(mechanism, view)
-        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            "worst case, Laplace bound: what the noisy counts can reveal at most, in Rényi differential privacy "
+            f"(Mironov 2017) {_CONVERTED}"
+        )
 
 
 class GaussianDp(Accountant):
@@ -145,9 +179,15 @@ class GaussianDp(Accountant):
     orders = np.array([np.nan])
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
-        self.check(mechanism, view)
+        self.check(mechanism, view, secret_coins=sensitivity.sampled)
         assert isinstance(mechanism, GaussianMechanism)
         return mechanism.gaussian_dp(sensitivity, view=view)
+
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            "worst case, Gaussian bound: what the noisy counts can reveal at most, by exact Gaussian differential "
+            "privacy (Dong, Roth and Su 2022)"
+        )
 
     def affords(
         self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
@@ -165,7 +205,9 @@ class GaussianDp(Accountant):
         return gdp_epsilon(np.sqrt(spend), delta)
 
 
-ACCOUNTANTS: dict[str, Accountant] = {a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp())}
+ACCOUNTANTS: dict[str, Accountant] = {
+    a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp(), NoiseRdp())
+}
 
 
 def accountant(name: str) -> Accountant:
@@ -175,14 +217,22 @@ def accountant(name: str) -> Accountant:
     return ACCOUNTANTS[name]
 
 
-def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View) -> Accountant:
-    """The tightest accountant that the noise and the view allow.
+def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> Accountant:
+    """The tightest accountant that the noise, the view and the participation allow. Raises InvalidInput for none."""
+    return accountant(_holding(mechanism, view, secret_coins=secret_coins)[0])
 
-    Gaussian noise: label-only for labels, exact Gaussian DP for histograms (of integer noise: Gaussian RDP, as a
-    discrete Gaussian is not Gaussian DP); Laplace noise: its own RDP.
-    """
-    if mechanism.noise_law == "laplace":
-        return ACCOUNTANTS["laplace"]
-    if view == "histogram" and mechanism.lattice is not None:
-        return ACCOUNTANTS["gaussian"]
-    return ACCOUNTANTS["label_only" if view == "label" else "gaussian_dp"]
+
+def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:
+    """The names of the accountants that hold, the tightest first. Raises InvalidInput where none does."""
+    on_lattice = mechanism.lattice is not None
+    if not (names := mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)):
+        raise InvalidInput(
+            f"no accountant holds for {_seen(mechanism, view, secret_coins=secret_coins)}; allowed: another mechanism, "
+            "view or participation"
+        )
+    return names
+
+
+def _seen(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> str:
+    noise = " with integer noise" if mechanism.lattice is not None else ""
+    return f"view {view!r} of {mechanism.name}{noise}{' with secret coins' if secret_coins else ''}"

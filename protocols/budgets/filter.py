@@ -18,7 +18,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import Accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, View
+from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 from protocols.ranges import LARGEST_CAP
 
 # Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which

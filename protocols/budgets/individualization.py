@@ -20,7 +20,7 @@ from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import Accountant
 from protocols.budgets.filter import affordable_queries, noise_reserve
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, Sensitivity, View
+from protocols.mechanisms import Mechanism, Sensitivity, View
 from protocols.votes import LATTICE
 
 RULES = ("uniform", "proportional", "exhaustive")

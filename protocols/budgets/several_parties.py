@@ -18,7 +18,7 @@ from numpy import ndarray
 from protocols.budgets.filter import NANO, BudgetFilter
 from protocols.budgets.guarantee import Guarantee, least_epsilon
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, QueryCost, Sensitivity, View
+from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 
 # Lifts sums over the rounding of their float64 terms.
 _MARGIN = 1e-12

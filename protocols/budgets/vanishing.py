@@ -17,7 +17,7 @@ from protocols.budgets.filter import affordable_queries, noise_reserve
 from protocols.budgets.individualization import on_lattice
 from protocols.budgets.participation import Pattern, rates_for
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Mechanism, Sensitivity, View
+from protocols.mechanisms import Mechanism, Sensitivity, View
 from protocols.votes import LATTICE
 
 # Rates between which affordable answers are interpolated for secret coins.

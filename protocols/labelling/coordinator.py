@@ -106,15 +106,16 @@ class Coordinator:
             raise InvalidInput(f"the pool has {len(inputs)} queries; allowed: at most {study.query_limit}")
         if (train is None) == study.mechanism.interactive:
             raise InvalidInput(
-                f"{study.mechanism_name} {'needs' if train is None else 'has no use for'} a student to be trained "
+                f"{study.mechanism.name} {'needs' if train is None else 'has no use for'} a student to be trained "
                 "between two rounds"
             )
+        round_one = study.mechanism.round_one
         released = self._nothing(len(inputs))
         predictions: Float64[ndarray, "queries classes"] | None = None
         asked = 0
         while True:
             number = len(released.batches)
-            if train is not None and predictions is None and study.round_one is not None and asked >= study.round_one:
+            if train is not None and predictions is None and round_one is not None and asked >= round_one:
                 predictions = train(released.labels.copy())
                 check_predictions(predictions, shape=(len(inputs), study.classes))
             stored = self._ledger.stored(number)

@@ -114,7 +114,8 @@ class Guardian:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
         if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
             raise Refused(Code.QUERY_LIMIT, "a seat or query is beyond the study's roster or limit")
-        if study.round_one is not None and (submission.ids >= study.round_one).any() != submission.second_round:
+        round_one = study.mechanism.round_one
+        if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
             raise Refused(Code.OTHER_ROUND, "the batch is not of the round that it is submitted for")
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):

@@ -1,4 +1,4 @@
-"""The mechanisms by name. Adding one: a file here and a line in the table."""
+"""The mechanisms by name. Adding one: a file here and a line in the table, or a plugin (docs/how-to/add-a-part.md)."""
 
 from __future__ import annotations
 
@@ -7,49 +7,60 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import (
-    PARAMETERS,
-    VIEWS,
-    GaussianMechanism,
-    Lattice,
-    Mechanism,
-    QueryCost,
-    Sensitivity,
-    View,
-    check_view,
-)
-
-MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax, LNMax)}
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, Mechanism, QueryCost, Sensitivity
+from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
+from protocols.plugins import Parts
 
 __all__ = [
     "MECHANISMS",
-    "PARAMETERS",
     "VIEWS",
     "ConfidentGNMax",
     "GNMax",
     "GaussianMechanism",
     "InteractiveGNMax",
+    "LNMax",
     "Lattice",
     "Mechanism",
+    "Parameter",
     "QueryCost",
     "Sensitivity",
     "View",
     "check_view",
     "make_mechanism",
-    "mechanism_class",
+    "mechanism_parameters",
+    "parameter",
 ]
 
 
-def mechanism_class(name: str) -> type[Mechanism]:
-    """The mechanism of that name. Raises InvalidInput with the known names."""
-    if name not in MECHANISMS:
-        raise InvalidInput(f"mechanism is {name!r}; allowed: {', '.join(MECHANISMS)}")
-    return MECHANISMS[name]
+def _check(name: str, loaded: object) -> type[Mechanism]:
+    if not (isinstance(loaded, type) and issubclass(loaded, Mechanism)):
+        raise InvalidInput(f"it is {loaded!r}; allowed: a Mechanism")
+    missing = ", ".join(sorted(loaded.__abstractmethods__))
+    if missing or loaded.name != name:
+        raise InvalidInput(f"it is named {loaded.name!r} and lacks {missing or 'nothing'}; allowed: a whole {name!r}")
+    return loaded
 
 
-def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **parameters: float | None) -> Mechanism:
-    """The mechanism `name` with these of PARAMETERS (None: not given); lattice: of integer noise.
+MECHANISMS: Parts[type[Mechanism]] = Parts(
+    "mechanism",
+    {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax, LNMax)},
+    group="conclave.mechanisms",
+    check=_check,
+)
+
+
+def make_mechanism(name: str, *, view: View, lattice: Lattice | None = None, **parameters: Number | None) -> Mechanism:
+    """The mechanism `name` with its parameters (None: not given); lattice: of integer noise.
 
     Raises InvalidInput for an unknown name, and for a parameter that is missing, has no use or is out of range.
     """
-    return mechanism_class(name).build(view=view, given=parameters, lattice=lattice)
+    return MECHANISMS[name].build(view=view, given=parameters, lattice=lattice)
+
+
+def mechanism_parameters() -> dict[str, list[tuple[str, Parameter]]]:
+    """Every parameter by name, with the mechanisms that take it; without the plugins that cannot be loaded."""
+    taken: dict[str, list[tuple[str, Parameter]]] = {}
+    for mechanism, kind in MECHANISMS.loadable().items():
+        for name, each in kind.parameters().items():
+            taken.setdefault(name, []).append((mechanism, each))
+    return taken

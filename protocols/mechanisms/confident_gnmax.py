@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,10 +14,25 @@ from protocols.bounds.lattice_label_only import lattice_bit_rdp
 from protocols.bounds.lattice_sampling import sampled_lattice_bit_rdp
 from protocols.bounds.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.gnmax import histogram_mu_squared, histogram_rdp, label_rdp, noisy_histogram, whole_units
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.mechanisms.gnmax import (
+    SIGMA,
+    histogram_mu_squared,
+    histogram_rdp,
+    label_rdp,
+    noisy_histogram,
+    sigma_words,
+    whole_units,
+)
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
 from protocols.votes import ABSTAIN
+
+# Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150.
+SIGMA_THRESHOLD = parameter(
+    "the standard deviation of the threshold noise, in votes", unit="votes", role="noise", default=0.6, views=("label",)
+)
+THRESHOLD = parameter("the votes that the noisy plurality must reach", unit="votes", role="threshold", default=0.8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +45,12 @@ class ConfidentGNMax(GaussianMechanism):
     nothing beyond the histogram, which is paid in full for refused queries too; sigma_threshold is then None.
     """
 
-    sigma: float
-    sigma_threshold: float | None
-    threshold: float
+    sigma: float = field(metadata=SIGMA)
+    sigma_threshold: float | None = field(metadata=SIGMA_THRESHOLD)
+    threshold: float = field(metadata=THRESHOLD)
     lattice: Lattice | None = None
     name: ClassVar[str] = "confident_gnmax"
+    title: ClassVar[str] = "Confident-GNMax"
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
@@ -43,9 +59,8 @@ class ConfidentGNMax(GaussianMechanism):
         if not np.isfinite(self.threshold):
             raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
 
-    @classmethod
-    def parameters(cls, *, view: View) -> tuple[str, ...]:
-        return ("sigma", "threshold") if view == "histogram" else ("sigma", "sigma_threshold", "threshold")
+    def capped(self, total_weight: float) -> ConfidentGNMax:
+        return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(
         self,
@@ -75,13 +90,17 @@ class ConfidentGNMax(GaussianMechanism):
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
             passed = (noisy + (tested - counts)).max(axis=1) >= threshold
         else:
-            bit_noise = gaussian(noise, (len(counts),), sigma=self._bit_sigma(view))
+            bit_noise = gaussian(noise, (len(counts),), sigma=self.bit_sigma(view))
             passed = tested.max(axis=1) + bit_noise >= threshold
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
         return np.where(passed, noisy.argmax(axis=1), ABSTAIN)
 
     def needed(self, *, second_round: bool) -> float:
         return self.threshold
+
+    @property
+    def threshold_noise(self) -> float | None:
+        return self.sigma_threshold
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         label = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
@@ -99,7 +118,7 @@ class ConfidentGNMax(GaussianMechanism):
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        sigma, lattice = self._bit_sigma("label"), self.lattice
+        sigma, lattice = self.bit_sigma("label"), self.lattice
         always = Sensitivity.always(sensitivity.votes)
         whole = label_rdp(always, orders, sigma=self.sigma, classes=classes, lattice=lattice)
         if lattice is not None:
@@ -116,14 +135,25 @@ class ConfidentGNMax(GaussianMechanism):
         label = histogram_mu_squared(sensitivity, sigma=self.sigma)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
-        return QueryCost(histogram_mu_squared(sensitivity, sigma=self._bit_sigma(view)) / 2, label)
+        return QueryCost(histogram_mu_squared(sensitivity, sigma=self.bit_sigma(view)) / 2, label)
 
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
         if self.lattice is not None:
             return lattice_noise_distance(draws=2 * (classes + 1))
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
-        bit = float_noise_distance(sigma=self._bit_sigma("label"), classes=1, total_weight=total_weight)
+        bit = float_noise_distance(sigma=self.bit_sigma("label"), classes=1, total_weight=total_weight)
         return label + bit
+
+    def released_words(self, *, total_weight: float) -> str:
+        return f"Confident-GNMax: {self.confident_words(total_weight)}"
+
+    def confident_words(self, total_weight: float) -> str:
+        """When a label is released, in words."""
+        test = "tested on the same noisy counts"
+        if self.sigma_threshold is not None:
+            test = f"tested with noise σ = {self.sigma_threshold:g} votes"
+        reach = f"{self.threshold:g} of {total_weight:.4g} votes"
+        return f"a label only where the leading class reaches {reach}, {test}; {sigma_words(self.sigma)}"
 
     def _one_coin(
         self,
@@ -138,7 +168,7 @@ class ConfidentGNMax(GaussianMechanism):
         label of a vote that always enters (`whole`); or both at once as one Gaussian release, paid by every query
         (docs/explanation/secret-sampling.md, "One coin, two releases").
         """
-        d = sensitivity.votes * np.hypot(1 / self._bit_sigma("label"), 1 / self.sigma)
+        d = sensitivity.votes * np.hypot(1 / self.bit_sigma("label"), 1 / self.sigma)
         both = sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
         together = both < bit + whole
         return QueryCost(np.where(together, both, bit), np.where(together, 0.0, whole))
@@ -150,7 +180,7 @@ class ConfidentGNMax(GaussianMechanism):
 
         Less by a secret coin.
         """
-        d = sensitivity.votes / self._bit_sigma(view)
+        d = sensitivity.votes / self.bit_sigma(view)
         if sensitivity.sampled and self.lattice is not None:
             return self._lattice_bit_rdp(sensitivity, orders, self.lattice)
         if sensitivity.sampled:
@@ -160,12 +190,13 @@ class ConfidentGNMax(GaussianMechanism):
     def _lattice_bit_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], lattice: Lattice
     ) -> Float64[ndarray, "units orders"]:
-        units, sigma_units = whole_units(sensitivity, lattice), self._bit_sigma("label") * lattice.units
+        units, sigma_units = whole_units(sensitivity, lattice), self.bit_sigma("label") * lattice.units
         if sensitivity.sampled:
             return sampled_lattice_bit_rdp(units, sensitivity.rate, orders, sigma_units=sigma_units)
         return lattice_bit_rdp(units, orders, sigma_units=sigma_units)
 
-    def _bit_sigma(self, view: View) -> float:
+    def bit_sigma(self, view: View) -> float:
+        """sigma_threshold, which a view that does not show the histogram needs. Raises InvalidInput."""
         if self.sigma_threshold is None:
             raise InvalidInput(f"sigma_threshold is missing; the view {view!r} needs a number of votes > 0")
         return self.sigma_threshold

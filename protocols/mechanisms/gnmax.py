@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import ClassVar
 
@@ -16,9 +16,13 @@ from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
 from protocols.votes import LATTICE
+
+# Papernot et al. 2018, Table 1, MNIST with 250 teachers: sigma2 = 40, so 0.16 a vote.
+SIGMA = parameter("the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,27 +33,18 @@ class GNMax(GaussianMechanism):
     would cancel in the argmax.) lattice: of integer noise, None for real-valued noise.
     """
 
-    sigma: float
+    sigma: float = field(metadata=SIGMA)
     lattice: Lattice | None = None
     name: ClassVar[str] = "gnmax"
+    title: ClassVar[str] = "GNMax"
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
 
-    @classmethod
-    def parameters(cls, *, view: View) -> tuple[str, ...]:
-        return ("sigma",)
-
-    def release(
-        self,
-        counts: Float64[ndarray, "queries classes"],
-        noise: Noise,
-        *,
-        view: View,
-        predictions: Float64[ndarray, "queries classes"] | None = None,
-        total_weight: float | None = None,
-    ) -> Int64[ndarray, " queries"]:
-        return noisy_histogram(counts, noise, sigma=self.sigma, view=view).argmax(axis=1)
+    def noisy(
+        self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
+    ) -> Float64[ndarray, "queries classes"]:
+        return noisy_histogram(counts, noise, sigma=self.sigma, view=view)
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
@@ -69,6 +64,14 @@ class GNMax(GaussianMechanism):
         if self.lattice is not None:
             return lattice_noise_distance(draws=2 * classes)
         return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
+
+    def released_words(self, *, total_weight: float) -> str:
+        return f"GNMax: the class with the most noisy votes; {sigma_words(self.sigma)}"
+
+
+def sigma_words(sigma: float) -> str:
+    """The noise on each count, for the words of every mechanism with Gaussian noise."""
+    return f"label noise σ = {sigma:g} votes on each class"
 
 
 def noisy_histogram(

@@ -11,7 +11,7 @@ Confident-GNMax costs. One pair of sigmas serves both rounds: a party's cost a q
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,9 +19,12 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity, View
+from protocols.mechanisms.confident_gnmax import SIGMA_THRESHOLD, THRESHOLD, ConfidentGNMax
+from protocols.mechanisms.gnmax import SIGMA
+from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, float_noise_distance
+from protocols.ranges import check
 from protocols.votes import ABSTAIN
 
 
@@ -30,18 +33,33 @@ class InteractiveGNMax(GaussianMechanism):
     """Confident-GNMax in round one; in round two the threshold is on the parties' difference from the student.
 
     sigma, sigma_threshold, threshold: as in ConfidentGNMax, for round one; interactive_threshold: votes, finite, for
-    round two; reinforce_confidence: in (0, 1], the largest predicted probability from which the student's own
-    label is reinforced. Under the view "histogram" sigma_threshold is None: the test is on what is seen.
-    lattice: of integer noise, None for real-valued noise; offsets are then rounded to the lattice.
+    round two; reinforce_confidence: in (0, 1], the largest predicted probability from which the student's own label
+    is reinforced; round_one: queries of the first round, >= 1. Under the view "histogram" sigma_threshold is None: the
+    test is on what is seen. lattice: of integer noise, None for real-valued noise; offsets are then rounded to it.
     """
 
-    sigma: float
-    sigma_threshold: float | None
-    threshold: float
-    interactive_threshold: float
-    reinforce_confidence: float
+    sigma: float = field(metadata=SIGMA)
+    sigma_threshold: float | None = field(metadata=SIGMA_THRESHOLD)
+    threshold: float = field(metadata=THRESHOLD)
+    interactive_threshold: float = field(
+        metadata=parameter(
+            "the votes by which parties and student must differ in round two",
+            unit="votes",
+            role="threshold",
+            default=0.5,
+        )
+    )
+    reinforce_confidence: float = field(
+        metadata=parameter("the student's confidence from which its own label is reinforced, in (0, 1]", default=0.95)
+    )
+    round_one: int = field(
+        metadata=parameter(
+            "the queries of round one", unit="queries", default_words="half of what the poorest budget affords"
+        )
+    )
     lattice: Lattice | None = None
     name: ClassVar[str] = "interactive_gnmax"
+    title: ClassVar[str] = "Interactive-GNMax"
     interactive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -52,10 +70,10 @@ class InteractiveGNMax(GaussianMechanism):
             )
         if not 0 < self.reinforce_confidence <= 1:
             raise InvalidInput(f"reinforce_confidence is {self.reinforce_confidence}; allowed: in (0, 1]")
+        check("study", "round_one", self.round_one)
 
-    @classmethod
-    def parameters(cls, *, view: View) -> tuple[str, ...]:
-        return (*ConfidentGNMax.parameters(view=view), "interactive_threshold", "reinforce_confidence")
+    def capped(self, total_weight: float) -> InteractiveGNMax:
+        return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(
         self,
@@ -76,6 +94,10 @@ class InteractiveGNMax(GaussianMechanism):
 
     def needed(self, *, second_round: bool) -> float:
         return self.interactive_threshold if second_round else self.threshold
+
+    @property
+    def threshold_noise(self) -> float | None:
+        return self.sigma_threshold
 
     def offsets(
         self, predictions: Float64[ndarray, "queries classes"], total_weight: float
@@ -107,10 +129,18 @@ class InteractiveGNMax(GaussianMechanism):
         if self.lattice is not None:
             return self._confident.noise_distance(classes=classes, total_weight=total_weight)
         # The tested counts less M p are twice as large at most, and round once more.
-        assert self.sigma_threshold is not None
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
-        bit = float_noise_distance(sigma=self.sigma_threshold, classes=1, total_weight=4 * total_weight)
+        bit_sigma = self._confident.bit_sigma("label")
+        bit = float_noise_distance(sigma=bit_sigma, classes=1, total_weight=4 * total_weight)
         return label + bit
+
+    def released_words(self, *, total_weight: float) -> str:
+        return (
+            f"Interactive-GNMax: {self.round_one:,} queries of Confident-GNMax "
+            f"({self._confident.confident_words(total_weight)}); then a student, and queries answered only where "
+            f"parties and student differ by {self.interactive_threshold:g} votes; where they do not, the student's "
+            f"own label is reinforced, free, from a confidence of {self.reinforce_confidence:g}"
+        )
 
     @property
     def _confident(self) -> ConfidentGNMax:

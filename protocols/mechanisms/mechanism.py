@@ -9,29 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms.parameter import Number, Parameter, View
+from protocols.mechanisms.winner_law import gaussian_winner_log_law
 from protocols.noise import Noise
-
-View = Literal["label", "histogram"]
-VIEWS: tuple[View, ...] = ("label", "histogram")
-NoiseLaw = Literal["gaussian", "laplace"]
-
-# Every parameter that some mechanism takes, and what it is.
-PARAMETERS: dict[str, str] = {
-    "sigma": "the standard deviation of the label noise, in votes",
-    "sigma_threshold": "the standard deviation of the threshold noise, in votes",
-    "threshold": "the votes that the noisy plurality must reach",
-    "gamma": "the inverse scale of Laplace noise, per vote",
-    "interactive_threshold": "the votes by which parties and student must differ in round two",
-    "reinforce_confidence": "the student's confidence from which its own label is reinforced, in (0, 1]",
-}
 
 
 @dataclass(frozen=True)
@@ -87,47 +75,112 @@ class Lattice:
 
 
 class Mechanism(ABC):
-    """A noisy argmax of weighted votes. Implementations are frozen dataclasses with keyword-only parameters."""
+    """A noisy argmax of weighted votes, with its cost, its words, and what an audit needs to attack it.
+
+    Implementations are frozen dataclasses with keyword-only fields; those that `parameter` describes are agreed in a
+    study, and are flags of the simulator.
+
+    name: in files and flags; title: for people; noise_law: of the noise on each count, in a word; rdp_source: paper and
+    theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's predictions.
+    """
 
     name: ClassVar[str]
-    # The law of the noise that is added to the histogram.
-    noise_law: ClassVar[NoiseLaw]
-    # Of integer noise; None for real-valued noise. A field of every mechanism with Gaussian noise.
-    lattice: Lattice | None = None
-    # Whether a second round compares the votes with a student's predictions.
+    title: ClassVar[str]
+    noise_law: ClassVar[str]
+    rdp_source: ClassVar[str]
     interactive: ClassVar[bool] = False
+    # Queries of the first round; a parameter of an interactive mechanism.
+    round_one: int | None = None
+    # Of integer noise; None for real-valued noise. The level of confidentiality decides it.
+    lattice: Lattice | None = None
 
     @classmethod
-    @abstractmethod
-    def parameters(cls, *, view: View) -> tuple[str, ...]:
-        """Which of PARAMETERS it takes under a view."""
+    def parameters(cls, *, view: View | None = None) -> dict[str, Parameter]:
+        """Its parameters by name; view: only those that are needed under it."""
+        told = {
+            field.name: field.metadata["parameter"]
+            for field in fields(cls)  # type: ignore[arg-type]  # every mechanism is a dataclass
+            if "parameter" in field.metadata
+        }
+        return {name: each for name, each in told.items() if view is None or view in each.views}
 
     @classmethod
-    def build(cls, *, view: View, given: Mapping[str, float | None], lattice: Lattice | None = None) -> Mechanism:
-        """The mechanism with a study's noise; lattice: None for real-valued noise.
+    def build(cls, *, view: View, given: Mapping[str, Number | None], lattice: Lattice | None = None) -> Mechanism:
+        """The mechanism with these parameters; lattice: None for real-valued noise.
 
-        Raises InvalidInput for a parameter that is missing or has no use.
+        Raises InvalidInput for a parameter that is missing, unknown or out of range, or has no use under the view.
         """
-        wanted = cls.parameters(view=view)
-        for name in wanted:
-            if given.get(name) is None:
-                raise InvalidInput(f"{name} is missing; {cls.name} needs it: {PARAMETERS[name]}")
+        known = cls.parameters()
         for name, value in given.items():
-            if name not in PARAMETERS:
-                raise InvalidInput(f"{name!r} is no parameter of a mechanism; allowed: {', '.join(PARAMETERS)}")
-            if value is not None and name not in wanted:
-                raise InvalidInput(
-                    f"{name} is {value:g}; {cls.name} has no use for it under the view {view!r}: leave it out"
-                )
-        taken = {field.name for field in fields(cls)}  # type: ignore[arg-type]  # every mechanism is a dataclass
-        if lattice is not None and "lattice" not in taken:
-            raise InvalidInput(f"{cls.name} has no integer noise; allowed: a mechanism with Gaussian noise")
-        values: dict[str, float | Lattice | None] = {name: given.get(name) for name in taken}
-        if "lattice" in taken:
-            values["lattice"] = lattice
-        return cls(**values)  # type: ignore[arg-type]  # its dataclass checks the values
+            if name not in known and value is not None:
+                raise InvalidInput(f"{name} is {value!r}; {cls.name} has no use for it; allowed: {', '.join(known)}")
+        for name in cls.parameters(view=view):
+            _check_given(cls, name, given.get(name), view)
+        made = cls(**{name: each.number(name, given.get(name)) for name, each in known.items()})
+        made.check_view(view)
+        return made.on_lattice(lattice)
 
+    @property
+    def values(self) -> dict[str, Number]:
+        """Its parameters with their values, without those that have no use under its view."""
+        held = {name: each.number(name, getattr(self, name)) for name, each in self.parameters().items()}
+        return {name: value for name, value in held.items() if value is not None}
+
+    def check_view(self, view: View) -> None:
+        """Raises InvalidInput unless it has the parameters that the view needs, and no others."""
+        for name, each in self.parameters().items():
+            value = getattr(self, name)
+            if view in each.views:
+                _check_given(type(self), name, value, view)
+            elif value is not None:
+                raise InvalidInput(
+                    f"{name} is {value:g}; {self.name} has no use for it under the view {view!r}: leave it out"
+                )
+
+    def on_lattice(self, lattice: Lattice | None) -> Mechanism:
+        """The same with integer noise, or with real-valued noise for None. Raises InvalidInput where it has none."""
+        if lattice is not None:
+            raise InvalidInput(f"{self.name} has no integer noise; allowed: a mechanism with Gaussian noise")
+        return self
+
+    def capped(self, total_weight: float) -> Mechanism:
+        """The same with no threshold above all votes together."""
+        return self
+
+    def needed(self, *, second_round: bool) -> float | None:
+        """The votes that the (noisy) maximum must reach in a round; None where every query is answered."""
+        return None
+
+    @property
+    def threshold_noise(self) -> float | None:
+        """The standard deviation of Gaussian noise on the maximum that is held against a threshold; None without."""
+        return None
+
+    @property
+    def noise_scale(self) -> float:
+        """How wide the noise on each count is, in votes: its first parameter of noise."""
+        name, each = self._label_noise
+        return each.noise_scale(getattr(self, name))
+
+    @property
     @abstractmethod
+    def label_sigma(self) -> float:
+        """The standard deviation of the noise on each count, in votes."""
+
+    @classmethod
+    @abstractmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        """The accountants whose bounds hold, the tightest first; none where there is no bound.
+
+        view: what is seen; on_lattice: of integer noise; secret_coins: whether votes enter by coins nobody else sees.
+        """
+
+    def noisy(
+        self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
+    ) -> Float64[ndarray, "queries classes"]:
+        """The noisy counts of which a plain mechanism releases the argmax; as they are seen under "histogram"."""
+        raise NotImplementedError(f"{self.name} is no plain noisy argmax")
+
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],
@@ -142,30 +195,81 @@ class Mechanism(ABC):
         predictions: for an interactive mechanism's second round, the student's probabilities (public), with the
         nominal public total_weight in votes; None in all other cases.
         """
+        return self.noisy(counts, noise, view=view).argmax(axis=1)
 
     @abstractmethod
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        """Worst-case RDP of the noise itself, as if the noisy histogram (and threshold sum) were seen."""
+        """Worst-case RDP of what the view shows; shapes [units, orders]."""
 
     @abstractmethod
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
         """Total variation distance per query between the noise that is drawn and ideal noise, label view."""
 
+    @abstractmethod
+    def label_log_law(
+        self, counts: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"]
+    ) -> Float64[ndarray, "*pairs levels"]:
+        """ln P[a class of this level has the largest noisy count]; multiplicity: classes that have each count.
+
+        An audit finds the votes that give most away with it, and measures against it.
+        """
+
+    def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+        """ln of the density of the noise at z noise scales, up to a constant; for an audit of the view "histogram"."""
+        raise NotImplementedError(f"{self.name} has no audit of noisy histograms")
+
+    @abstractmethod
+    def released_words(self, *, total_weight: float) -> str:
+        """How a label is released, in one sentence without a full stop; total_weight: of all votes, nominal."""
+
+    @property
+    def noise_words(self) -> str:
+        """The noise on each count in a few words: `sigma 4.8 votes`, `gamma 0.295 per vote`."""
+        name, each = self._label_noise
+        return f"{name} {getattr(self, name):.4g} {each.unit}"
+
+    @property
+    def more_noise_words(self) -> str:
+        """What to change for more noise: "a larger --sigma", or "a smaller --gamma", an inverse scale."""
+        name, each = self._label_noise
+        return f"a {'smaller' if each.unit == 'per vote' else 'larger'} --{name.replace('_', '-')}"
+
+    @property
+    def _label_noise(self) -> tuple[str, Parameter]:
+        return next((name, each) for name, each in self.parameters().items() if each.role == "noise")
+
 
 class GaussianMechanism(Mechanism):
-    """A mechanism with Gaussian noise, for which label-only bounds hold; Gaussian DP only where lattice is None."""
+    """A mechanism with Gaussian noise, for which label-only bounds hold; Gaussian DP only where lattice is None.
 
-    noise_law: ClassVar[NoiseLaw] = "gaussian"
+    sigma: standard deviation of the noise on each count, votes.
+    """
+
+    noise_law: ClassVar[str] = "gaussian"
+    rdp_source: ClassVar[str] = "Mironov 2017, Prop. 7"
+    sigma: float
+    lattice: Lattice | None
+
+    @classmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        # Integer noise, and a mixture over coins, are not Gaussian DP.
+        exact = () if on_lattice or secret_coins else ("gaussian_dp",)
+        return ("label_only", "gaussian", *exact) if view == "label" else (*exact, "gaussian")
+
+    def on_lattice(self, lattice: Lattice | None) -> GaussianMechanism:
+        if lattice == self.lattice:
+            return self
+        return replace(self, lattice=lattice)  # type: ignore[type-var]  # every mechanism is a dataclass
+
+    @property
+    def label_sigma(self) -> float:
+        return self.sigma
 
     @abstractmethod
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
         """Worst-case RDP of the label view, at most the Gaussian bound (docs/explanation/mathematics.md, section 3)."""
-
-    def needed(self, *, second_round: bool) -> float | None:
-        """The votes that the noisy maximum must reach in a round; None where every query is answered."""
-        return None
 
     @abstractmethod
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
@@ -174,10 +278,16 @@ class GaussianMechanism(Mechanism):
         Raises InvalidInput for units whose vote enters by a secret coin: a mixture is not Gaussian DP.
         """
 
+    def label_log_law(
+        self, counts: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"]
+    ) -> Float64[ndarray, "*pairs levels"]:
+        return gaussian_winner_log_law(counts, multiplicity, sigma=self.sigma)
 
-def check_view(view: str) -> View:
-    """`view` itself, if it is one; InvalidInput otherwise."""
-    for known in VIEWS:
-        if view == known:
-            return known
-    raise InvalidInput(f"view is {view!r}; allowed: {', '.join(VIEWS)}")
+    def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+        return -z * z / 2
+
+
+def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:
+    if value is None:
+        meaning = kind.parameters()[name].meaning
+        raise InvalidInput(f"{name} is missing; {kind.name} needs it under the view {view!r}: {meaning}")

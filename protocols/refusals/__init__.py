@@ -1,1 +1,1 @@
-"""Codes of refusals, failures and findings, and what is said of each: docs/reference/errors.md is made of it."""
+"""Codes of refusals, failures and findings, and what each means; docs/reference/errors.md is generated from it."""

@@ -1,8 +1,8 @@
-"""Every code under which a program refuses, fails or finds something wrong: what a machine reads of an error.
+"""Every code under which a program refuses, fails or finds something wrong: the machine-readable part of an error.
 
-A code is stable; the text beside it is not. On the wire it is its own text, so that one of newer software, which
-`Code` does not know, is passed on and shown as it came. What each means, what it cost and what to do next is in the
-tables beside it.
+A code is stable; the text that goes with it is not. On the wire it is sent as text, so that a code of newer software,
+unknown to `Code`, is passed on and shown unchanged. The tables in this folder say what each means, what it cost and
+what to do next.
 """
 
 from __future__ import annotations

@@ -16,29 +16,29 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "a file is not there", "put it there, or correct the path, and run the command again", COMMAND
         ),
         Code.DATA_CORRUPT: Meaning(
-            "a file is not what it should be",
+            "a file has invalid content",
             "correct the file, or fetch it again, and run the command again",
             COMMAND | GUARDIAN,
         ),
         Code.BUDGET_EXCEEDED: Meaning(
             "a charge would pass a cap",
-            "nothing: the study has had what it may have; conclave-party budget show has the figures",
+            "nothing: the study has used what it may use; conclave-party budget show has the figures",
             COMMAND | NODE | OPERATOR,
         ),
         Code.STORAGE_FAILED: Meaning(
             "the disk is full, or a file cannot be written",
-            "mend that and run the same command again; nothing is lost",
+            "fix that and run the same command again; nothing is lost",
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
-        Code.ENGINE_FAILED: Meaning("a process that was started ended", "run the command again", COMMAND),
+        Code.ENGINE_FAILED: Meaning("a started process ended unexpectedly", "run the command again", COMMAND),
         Code.MALFORMED: Meaning(
-            "bytes that are no message, or an integer outside its [range](wire.md#ranges-of-integers)",
-            "check the address, and that both sides run versions that fit",
+            "bytes that are not a message, or an integer outside its [range](wire.md#ranges-of-integers)",
+            "check the address, and that both sides run compatible versions",
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
         Code.REFUSED: Meaning(
-            "a refusal without a code of its own",
-            "see the message; conclave-party doctor, and status of a server, say more",
+            "a refusal without its own code",
+            "see the message; conclave-party doctor and a server's status say more",
             COMMAND | OPERATOR,
         ),
         Code.ERROR: Meaning(
@@ -56,26 +56,24 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND,
         ),
         Code.UNKNOWN_INVITATION: Meaning(
-            "the token is not of this coordinator", "ask for a new invitation", COMMAND | OPERATOR
+            "the token is not from this coordinator", "ask for a new invitation", COMMAND | OPERATOR
         ),
         Code.INVITATION_EXPIRED: Meaning("it was not used in time", "ask for a new invitation", COMMAND | OPERATOR),
         Code.INVITATION_WITHDRAWN: Meaning("the operator withdrew it", "ask the operator", COMMAND | OPERATOR),
         Code.INVITATION_USED: Meaning(
             "another key used the token",
-            "tell the operator: somebody may have had your invitation",
+            "tell the operator: somebody else may have had your invitation",
             COMMAND | OPERATOR,
         ),
-        Code.WRONG_NAME: Meaning(
-            "the request names another party", "use the invitation as it came", COMMAND | OPERATOR
-        ),
+        Code.WRONG_NAME: Meaning("the request names another party", "use the invitation unchanged", COMMAND | OPERATOR),
         Code.NO_REQUEST: Meaning(
-            "`approve`: nobody with that name waits",
+            "`approve`: nobody with that name is waiting",
             "ask the hospital to run conclave-party enrol, then see conclave-coordinator requests",
             COMMAND,
         ),
         Code.FINGERPRINT_MISMATCH: Meaning(
-            "`approve`: another key than was read out",
-            "compare again by telephone; if it differs still, revoke the party and invite it again",
+            "`approve`: not the key that was read out",
+            "compare again by telephone; if it still differs, revoke the party and invite it again",
             COMMAND | OPERATOR,
         ),
         Code.REVOKED_KEY: Meaning(
@@ -84,12 +82,12 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | OPERATOR,
         ),
         Code.AUTHORITY_EXPIRED: Meaning(
-            "the consortium's certificate ended",
+            "the consortium's certificate expired",
             "begin a new consortium: conclave-coordinator init with another --home",
             COMMAND | OPERATOR,
         ),
         Code.BAD_CERTIFICATE: Meaning(
-            "the certificate that came is for another name or key", "tell the operator", COMMAND | NODE
+            "the received certificate is for another name or key", "tell the operator", COMMAND | NODE
         ),
         Code.BAD_REQUEST: Meaning("a renewal that cannot be read", "update the node", BOTH),
         Code.OTHER_KEY: Meaning("a renewal with another key", "another key needs a new invitation", BOTH),
@@ -102,7 +100,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "`conclave-guardian accept`: another consortium than before", "use another `--home`", COMMAND
         ),
         Code.TOO_EARLY: Meaning(
-            "a renewal while more than half of the certificate's time is left",
+            "a renewal while more than half of the certificate's validity is left",
             "nothing: the node asks again later",
             BOTH,
         ),
@@ -125,70 +123,67 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
         Code.CLOCK_JUMPED: Meaning(
-            "the clock is more than 5 minutes away from where it would be, had it gone on steadily: nothing is "
-            "dated by it",
-            "set this machine's clock right (NTP), and run the command again; `run` and `serve` take a course "
-            "that holds for ten minutes",
+            "the clock is more than 5 minutes off steady progress, so nothing is dated by it",
+            "set this machine's clock (NTP), and run the command again; `run` and `serve` accept a new time "
+            "that has held for ten minutes",
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
         Code.WRONG_ROLE: Meaning(
-            "a party's certificate in the place of a coordinator's, or the reverse",
-            "correct the address: somebody else than who should be there answers at it",
+            "a party's certificate instead of a coordinator's, or the reverse",
+            "correct the address: somebody else answers there",
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
         Code.BAD_SIGNATURE: Meaning(
             "a signature that does not verify", "somebody altered a frame: tell the operator", BOTH
         ),
         Code.WRONG_SIGNER: Meaning(
-            "a frame signed by somebody else than the peer",
+            "a frame signed by somebody other than the peer",
             "somebody altered a frame: tell the operator",
             NODE | OPERATOR | ASKER,
         ),
         Code.REPLAYED: Meaning(
             "a frame of another session, or of an earlier round",
-            "nothing: it was not answered. Often: tell the operator",
+            "nothing: it was not answered. If it happens often, tell the operator",
             BOTH,
         ),
         Code.WIRE_VERSION: Meaning(
             "no common version of the wire",
-            "install a version of conclave-pate that the coordinator also speaks",
+            "install a version of conclave-pate that speaks the coordinator's wire version",
             NODE | OPERATOR | GUARDIAN,
         ),
         Code.NO_HELLO: Meaning("the first frame was not a Hello", "update the node", BOTH),
         Code.ANOTHER_NODE: Meaning(
-            "a living node answers as this party; the newcomer is refused, and dials ever more seldom",
-            "stop one of the two. If the other one is gone: nothing, within a minute this one is taken. If nobody"
-            " knows it: tell the operator",
+            "a live node already answers as this party; the newcomer is refused, and dials less and less often",
+            "stop one of the two. If the other is gone, do nothing: this one is accepted within a minute. If nobody"
+            " knows the other, tell the operator",
             BOTH,
         ),
         Code.TOO_MANY_STREAMS: Meaning(
-            "a party has 4 streams already", "if nobody restarted the node, a copy of it runs", BOTH
+            "a party has 4 streams already", "if nobody restarted the node, a copy of it is running", BOTH
         ),
         Code.TOO_MANY_FAULTS: Meaning(
             "sessions of the party ended by its own fault, or by itself within 2 s, 100 times, and more often "
             "than once a minute since",
-            "the operator's log says what it was: mend that",
+            "the operator's log says what it was: fix that",
             BOTH,
         ),
-        Code.UNASKED_FRAMES: Meaning(
-            "more than 16 frames came in a session that nobody asked for", "update the node", BOTH
-        ),
+        Code.UNASKED_FRAMES: Meaning("more than 16 unrequested frames came in a session", "update the node", BOTH),
         Code.NOT_READ: Meaning(
             "the coordinator asks and does not read the answers",
-            "nothing: the node dials again. Often: tell the operator",
+            "nothing: the node dials again. If it happens often, tell the operator",
             BOTH,
         ),
         Code.SUPERSEDED: Meaning(
-            "this node serves no seat, and one of the party that does connected",
+            "this node serves no seat, and another of the party that does has connected",
             "stop this one: a copy of the home elsewhere serves nothing",
             NODE,
         ),
         Code.GOING_AWAY: Meaning("the coordinator stops", "nothing: the node dials again", BOTH),
         Code.TOO_MANY_REFUSALS: Meaning(
-            "the coordinator sent more than 1,000 requests a day that had to be refused, in whatever session; or,"
-            " said to a hospital that asks: this seat refused 100 of its requests in a day, and is passed no more"
-            " of them",
-            "tell the consortium's operator: the coordinator asks for what may not be answered. Who asks: see what "
+            "the coordinator sent more than 1,000 requests a day that had to be refused, over all sessions; or,"
+            " to a hospital that asks: this seat refused 100 of its requests in a day, and no more are relayed"
+            " to it",
+            "tell the consortium's operator: the coordinator asks for what may not be answered. If you ask: see what "
             "the seat refused",
             NODE | OPERATOR | ASKER,
         ),
@@ -223,19 +218,19 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.POLICY_ROLLED_BACK: Meaning(
             "a ledger of this home knows more than `policy.sqlite`",
-            "put the newest policy.sqlite back; if it is lost, approve nothing more for this data set",
+            "restore the newest policy.sqlite; if it is lost, approve nothing more for this data set",
             COMMAND | NODE,
             Cost.STANDS,
         ),
         Code.PEER_ROLLED_BACK: Meaning(
-            "the log that was shown is older than one that was seen before",
+            "the log shown is older than one seen before",
             "ask the operator to use the newest copy of the coordinator's files",
             BOTH,
             Cost.STANDS,
         ),
         Code.COORDINATOR_ROLLED_BACK: Meaning(
             "the node knows an entry of the coordinator's log that is not there",
-            "stop serve, put the newest copy of the coordinator's home in the place of this one, start serve",
+            "stop serve, replace this home by the newest copy of the coordinator's home, start serve",
             BOTH,
             Cost.STANDS,
         ),

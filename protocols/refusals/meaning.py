@@ -1,4 +1,4 @@
-"""What is said of a code: what it means, what to do next, who sees it, and what it cost."""
+"""The meaning of a code, what to do next, who sees it, and what it cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Reader(Flag):
-    """In whose log, terminal or release a code stands; several may be."""
+    """In whose log, terminal or release a code appears; possibly several."""
 
     COMMAND = auto()
     NODE = auto()
@@ -36,7 +36,7 @@ BOTH: Final = NODE | OPERATOR
 
 
 class Cost(StrEnum):
-    """What it cost the budgets of those whom it concerns."""
+    """What it cost the budgets of those concerned."""
 
     NOTHING = "nothing"
     STANDS = "nothing new; what was reserved stands"
@@ -46,7 +46,7 @@ class Cost(StrEnum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """means: in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it stands."""
+    """means: in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it appears."""
 
     means: str
     next_step: str

@@ -1,4 +1,4 @@
-"""What the codes of a batch mean: what a server or a node refuses, and how a seat stands in a log."""
+"""What the codes of a batch mean: what a server or a node refuses, and a seat's state in a log."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.OTHER_COIN: Meaning(
-            "a batch's votes were to be checked under a second coin, which would show them",
+            "a batch's votes were to be checked under a second coin, which would reveal them",
             "keep the log: with honest servers this does not happen",
             OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be computed more than 16 times",
-            "ask why: with honest servers and lines that hold now and then this does not happen",
+            "ask why: with honest servers and occasionally working connections this does not happen",
             OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
         Code.OTHER_ROUND: Meaning(
-            "a batch of one round was submitted for the other",
+            "a batch of one round was submitted for the other round",
             "the operator's software is at fault",
             OPERATOR | GUARDIAN,
             Cost.STANDS,
@@ -46,7 +46,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.BAD_VOTES: Meaning(
-            "a party's shares are not one vote a query",
+            "a party's shares are not one vote per query",
             "that party has another version of the study, or its software is at fault; the others' votes count",
             OPERATOR,
             Cost.STANDS,
@@ -70,7 +70,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.OTHER_SHAPE: Meaning("queries of another shape than agreed", "the operator has another pool", BOTH),
         Code.BATCH_TOO_LARGE: Meaning(
-            "more queries than the batch limit", "the operator's software is at fault", NODE | OPERATOR | ASKER
+            "more queries than the batch limit allows", "the operator's software is at fault", NODE | OPERATOR | ASKER
         ),
         Code.QUERY_LIMIT: Meaning(
             "a query beyond the study's limit, or more of them than the limit in the study's life",
@@ -90,8 +90,8 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.NOT_ENROLLED: Meaning("`ask` before there is a certificate", "run: conclave-party enrol", COMMAND),
         Code.QUORUM_LOST: Meaning(
             "too few parties answered `ask`",
-            "run the same command again when those that did not come are back, and those that refused have mended"
-            " what they name; what was asked costs nobody anything more",
+            "run the same command again when the absent ones are back, and those that refused have fixed"
+            " what they name; repeating costs nobody anything",
             COMMAND,
             Cost.STANDS,
         ),
@@ -101,7 +101,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             GUARDIAN | ASKER,
         ),
         Code.NO_INFERENCE: Meaning(
-            "a party was asked for hidden votes that it did not compute, or forgot in a restart",
+            "a party was asked for hidden votes that it did not compute, or lost in a restart",
             "nothing to do: the next attempt computes them again",
             NODE | ASKER,
         ),
@@ -164,22 +164,22 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.WITHDRAWN: Meaning(
             "the study was withdrawn here",
-            "nothing: it is for ever; the operator may make a new study",
+            "nothing: this is final; the operator may make a new study",
             COMMAND | NODE | OPERATOR,
         ),
         Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | NODE),
         Code.COULD_NOT_VOTE: Meaning(
-            "the node's own teachers or votes failed; whoever asks hears no more, as the reason may tell of records",
+            "the node's own teachers or votes failed; who asks is told no more, because the reason may reveal records",
             "the log of `run` says why, and `teacher_process.log` beside the teachers",
             BOTH,
         ),
         Code.TEACHERS_FAILED: Meaning(
-            "in the node's own log: why its teachers could not be used; whoever asks hears `could_not_vote`",
-            "the entry names the file; `conclave-party train STUDY` makes teachers again",
+            "in the node's own log: why its teachers could not be used; whoever asks is told `could_not_vote`",
+            "the entry names the file; `conclave-party train STUDY` trains teachers again",
             NODE,
         ),
         Code.LATE: Meaning(
-            "said by the coordinator of a seat that was asked and had not answered at the deadline",
+            "by the coordinator: a seat was asked and had not answered at the deadline",
             "it is asked again; a longer `deadline_s` or a smaller `batch_limit` in the next study",
             OPERATOR,
             Cost.STANDS,
@@ -191,18 +191,18 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.TEACHERS_LATE: Meaning(
-            "no votes yet, shortly before the deadline; the reason says for how long they have predicted. They go"
-            " on, and the coordinator asks again",
+            "no votes yet, shortly before the deadline; the reason says for how long they have predicted. They"
+            " continue, and the coordinator asks again",
             "nothing; a longer `deadline_s` or a smaller `batch_limit` in the next study",
             BOTH,
         ),
         Code.ABSENT: Meaning(
-            "said by the coordinator of a seat that was not connected before the deadline",
+            "by the coordinator: a seat was not connected before the deadline",
             "nothing: it is asked again when its node is back",
             OPERATOR,
         ),
         Code.BAD_REPLY: Meaning(
-            "said by the coordinator of a seat whose reply is none that the step may have",
+            "by the coordinator: a seat's reply is not valid for the step",
             "update the node's software, or the operator's",
             OPERATOR,
             Cost.STANDS,

@@ -11,7 +11,7 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
     "Lifetime caps and approvals": {
         Code.LIFETIME_CAP: Meaning(
             "the study does not fit into what is left",
-            "see conclave-party budget show; a withdrawn study gives back what it never spent",
+            "see conclave-party budget show; a withdrawn study gives back what it did not spend",
             COMMAND,
         ),
         Code.NO_LIFETIME_CAP: Meaning(
@@ -21,14 +21,14 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             "`node.toml` has another cap than was promised", "put the promised cap back into node.toml", COMMAND
         ),
         Code.LIFETIME_CURRENCY: Meaning(
-            "the study has no bound in what the cap counts in", "it cannot share this data set's cap", COMMAND
+            "the study has no bound in the cap's currency", "it cannot share this data set's cap", COMMAND
         ),
         Code.APPROVED_ELSEWHERE: Meaning(
-            "another home approved it for this data set, and has its ledger",
+            "another home approved it for this data set and has its ledger",
             "answer from that home: two would spend twice",
             COMMAND | NODE,
         ),
-        Code.NOT_WITHDRAWN: Meaning("only a withdrawn study gives back", "withdraw it first", COMMAND),
+        Code.NOT_WITHDRAWN: Meaning("only a withdrawn study gives anything back", "withdraw it first", COMMAND),
         Code.NOT_CONFIRMED: Meaning(
             "the question was not answered with yes", "nothing was approved; run the command again to approve", COMMAND
         ),
@@ -36,35 +36,35 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
     "A labelling": {
         Code.LABELLING_STOPPED: Meaning(
             "too few parties answered, or the guardian is gone",
-            "mend what the message names, then `resume`; `give-up` where they never come back",
+            "fix what the message names, then `resume`; `give-up` if they never come back",
             COMMAND | OPERATOR,
             Cost.STANDS,
         ),
         Code.LABELLING_FAILED: Meaning(
             "an error ended it",
-            "mend what the message names, then `resume`; `give-up` where they never come back",
+            "fix what the message names, then `resume`; `give-up` if they never come back",
             COMMAND | OPERATOR,
             Cost.STANDS,
         ),
         Code.LABELLING_RUNS: Meaning(
             "`give-up` while the labelling is under way",
-            "see conclave-coordinator status; a lower patience_s counts once serve was started again",
+            "see conclave-coordinator status; a lower patience_s takes effect after a restart of serve",
             COMMAND,
             Cost.STANDS,
         ),
         Code.CAN_BE_FINISHED: Meaning(
             "`give-up` of a batch whose missing hospitals are connected again",
-            "run conclave-coordinator resume; the batch goes on as it was asked, and costs nothing more",
+            "run conclave-coordinator resume; the batch continues unchanged, and costs nothing more",
             COMMAND,
             Cost.STANDS,
         ),
         Code.NO_OPEN_BATCH: Meaning(
-            "`give-up`, and every batch was released or given up",
-            "nothing is to be given up; conclave-coordinator status shows where the study stands",
+            "`give-up`, but every batch was released or given up",
+            "there is nothing to give up; conclave-coordinator status shows the study's progress",
             COMMAND,
         ),
         Code.OTHER_BATCH: Meaning(
-            "another batch is stuck by now than the one that was shown",
+            "a different batch is stuck now than the one that was shown",
             "run `give-up` again, and read what it shows",
             COMMAND,
             Cost.STANDS,
@@ -78,8 +78,8 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
     },
     "Findings of an audit": {
         Code.UNPROVEN_CHARGES: Meaning(
-            "`release`: seats were charged, and no signed receipt covers it; that one of an earlier batch was "
-            "refused is no excuse",
+            "`release`: seats were charged, and no signed receipt covers it; a refused receipt of an earlier batch "
+            "does not excuse it",
             "keep serve running until those nodes have connected and settled, then release again; where a receipt"
             " is lost for good, state it: release --unproven SEAT",
             COMMAND,
@@ -89,7 +89,7 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             "a check of a release failed", "do not use the release; the line says which check", COMMAND
         ),
         Code.NOT_VERIFIED: Meaning(
-            "a release whose signature or files do not hold", "get the release again from the coordinator", COMMAND
+            "a release with an invalid signature or file", "get the release again from the coordinator", COMMAND
         ),
         Code.CHAIN_BROKEN: Meaning(
             "an entry of this node's log was changed or removed", "somebody altered the ledger's file", COMMAND
@@ -98,7 +98,7 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             "charges, log and account do not agree", "somebody altered the ledger's file", COMMAND
         ),
         Code.BAD_EVIDENCE: Meaning(
-            "a kept frame is not what was charged, or does not verify", "somebody altered the ledger's file", COMMAND
+            "a stored frame is not what was charged, or does not verify", "somebody altered the ledger's file", COMMAND
         ),
         Code.NO_EVIDENCE: Meaning(
             "a charge without the signed request for it", "somebody altered the ledger's file", COMMAND

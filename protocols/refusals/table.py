@@ -1,4 +1,4 @@
-"""All that is said of codes: by section of docs/reference/errors.md, and of one code."""
+"""The meanings of codes: by section of docs/reference/errors.md, and of one code."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ _MEANINGS: Final = {code: meaning for section in SECTIONS.values() for code, mea
 
 
 def meaning_of(code: str) -> Meaning:
-    """What is said of a code; of one that other software made up, what is said of any refusal."""
+    """The meaning of a code; for an unknown code of other software, that of any refusal."""
     return _MEANINGS[Code(code) if code in _MEANINGS else Code.REFUSED]

@@ -18,11 +18,11 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
+from protocols.mechanisms import Mechanism, View
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import Mechanism, NoiseLaw, View
 from protocols.research import moments2017, papernot2018
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
@@ -46,7 +46,7 @@ class DataDependentAccountant(ABC):
     # What a reader of the figure has to know beside its statement.
     note: ClassVar[str] = ""
     units: ClassVar[str] = "record or party"
-    noise_law: ClassVar[NoiseLaw] = "gaussian"
+    noise_law: ClassVar[str] = "gaussian"
     mechanisms: ClassVar[tuple[type[Mechanism], ...]]
     views: ClassVar[tuple[View, ...]] = ("label",)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
-from protocols.mechanisms.mechanism import Mechanism, View
+from protocols.mechanisms import Mechanism, View
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 
 

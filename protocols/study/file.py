@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.mechanisms import Mechanism, check_view, make_mechanism
 from protocols.reading import read_toml
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import LEVELS, Confidentiality, Level
@@ -49,6 +50,7 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
             raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
+    table["mechanism"] = _mechanism(table.get("mechanism"), table.get("view"), path)
     level = table.get("confidentiality")
     if level is not None:
         if not isinstance(level, dict):
@@ -74,11 +76,13 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
+    values.pop("mechanism")
+    mechanism = {"name": study.mechanism.name, **study.mechanism.values}
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # none where nobody signs
         seat["signing_key"] = key
     level = {"level": study.confidentiality.name, **level}
-    lines = [*lines_of(values), "", "[confidentiality]", *lines_of(level)]
+    lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]
     if terms is not None:
         features = terms.pop("features")
         lines += ["", "[terms]", *lines_of(terms)]
@@ -87,6 +91,17 @@ def write_study(study: Study) -> str:
     for seat in seats:
         lines += ["", "[[party]]", *lines_of(seat)]
     return "\n".join(lines) + "\n"
+
+
+def _mechanism(table: object, view: object, path: Path) -> Mechanism:
+    """The mechanism of the table [mechanism]: its name, and its own parameters."""
+    if not (isinstance(table, dict) and isinstance(table.get("name"), str)):
+        raise InvalidInput(f"study file {path}: mechanism is {table!r}; allowed: a table [mechanism] with its name")
+    given = {key: value for key, value in table.items() if key != "name"}
+    for key, value in given.items():
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise InvalidInput(f"study file {path}: mechanism: {key} is {value!r}; allowed: a number")
+    return make_mechanism(table["name"], view=check_view(str(view)), **given)
 
 
 def _typed(
@@ -128,6 +143,7 @@ _PLAIN: dict[str, type] = {
     "bool": bool,
     "Terms": Terms,
     "Confidentiality": Level,
+    "Mechanism": Mechanism,
 }
 _ELEMENTS: dict[str, type] = {
     "tuple[str, ...]": str,

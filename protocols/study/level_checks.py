@@ -18,7 +18,7 @@ from protocols.crypto.masked_ring import MOST_CELLS
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism
+from protocols.mechanisms import GaussianMechanism, Mechanism
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
@@ -48,15 +48,9 @@ class AnyStudy:
         @property
         def pooled_teachers(self) -> int | None: ...
         @property
-        def round_one(self) -> int | None: ...
-        @property
-        def sigma(self) -> float | None: ...
-        @property
-        def sigma_threshold(self) -> float | None: ...
-        @property
-        def threshold(self) -> float | None: ...
-        @property
         def mechanism(self) -> Mechanism: ...
+        @property
+        def gaussian(self) -> GaussianMechanism: ...
         @property
         def seats(self) -> dict[str, int]: ...
         @property
@@ -85,7 +79,7 @@ def check_weights(study: AnyStudy, level: str, units: int) -> None:
             f"weights span [{study.weights.min()}, {study.weights.max()}]; allowed: multiples of 1/{units} votes, "
             "the units of this level"
         )
-    _ = study.mechanism  # refuses one that has no integer noise
+    _ = study.gaussian  # refuses a mechanism without integer noise
 
 
 def check_apart(fault: str, name: str, others: Iterable[str]) -> None:
@@ -135,8 +129,7 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
         )
     parties = len(study.seats)
     graph_parameters(parties=parties, dropouts=parties - study.quorum, colluders=colluders)
-    assert study.sigma is not None
-    noise = study.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
+    noise = study.gaussian.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
     with _named(study, level, units):
         check_sums(
             total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.classes
@@ -164,17 +157,16 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         raise InvalidInput(
             "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
         ) from None
-    mechanism = study.mechanism
+    mechanism = study.gaussian
     thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
-    assert study.sigma is not None  # the noise of every mechanism on a lattice
     with _named(study, level, units):
         check_ring(
             total_units=study.total_units(units),
             threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
             # Predictions may add up to 1.001 (check_predictions).
             most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
-            label_sigma_units=study.sigma * units,
-            threshold_sigma_units=None if study.sigma_threshold is None else study.sigma_threshold * units,
+            label_sigma_units=mechanism.sigma * units,
+            threshold_sigma_units=None if mechanism.threshold_noise is None else mechanism.threshold_noise * units,
             classes=study.classes,
             queries=study.query_limit,
         )
@@ -186,8 +178,7 @@ def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        terms = {"sigma": study.sigma, "sigma_threshold": study.sigma_threshold, "threshold": study.threshold}
-        named = ", ".join(f"{name} = {value:g}" for name, value in terms.items() if value is not None)
+        named = ", ".join(f"{name} = {value:g}" for name, value in study.mechanism.values.items())
         raise InvalidInput(
             f"{named}, with units = {units} and all weights together {study.largest_weight:g} votes, do not fit the "
             f"arithmetic of level {level!r}; allowed: fewer units or less noise: {error}"

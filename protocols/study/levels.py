@@ -229,7 +229,7 @@ class HiddenQueries(GuardedLevel):
         for what, value, allowed in (
             ("teachers", study.teachers, 1),
             ("participation_name", study.participation_name, "all"),
-            ("round_one", study.round_one, None),
+            ("round_one", study.mechanism.round_one, None),
         ):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")

@@ -23,15 +23,7 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
 from protocols.errors import InvalidInput
-from protocols.mechanisms import (
-    PARAMETERS,
-    GaussianMechanism,
-    Lattice,
-    Mechanism,
-    Sensitivity,
-    check_view,
-    make_mechanism,
-)
+from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.level_checks import AnyStudy
@@ -64,28 +56,21 @@ class Seat:
 class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
-    name: a label for people; classes: >= 2; mechanism: a name of MECHANISMS with its PARAMETERS (None where it has
-    none); round_one: queries of the first round, for an interactive mechanism; participation: see participation.py;
-    pooled_teachers: None in a federation; in a simulation of upsampling, where all data are pooled, how many teachers
-    there are, seats then being groups of records and their weights the teachers that learn one; unit: whose data moves
-    between neighbours; view: what an observer sees; accountant: a name of ACCOUNTANTS that holds for the view;
-    teachers: votes per party; query_limit: queries that may be asked in all; batch_limit: in one message; answer_rate:
-    the public planning figure with which each party's order is chosen; stop and quorum: see schedule.py;
-    confidentiality: who may see a vote; roster: one seat a party.
+    name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer noise where the level
+    says so, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
+    simulation of upsampling, where all data are pooled, how many teachers there are, seats then being groups of records
+    and their weights the teachers that learn one; unit: whose data moves between neighbours; view: what an observer
+    sees; accountant: a name of ACCOUNTANTS that holds for the view; teachers: votes per party; query_limit: queries
+    that may be asked in all; batch_limit: in one message; answer_rate: the public planning figure with which each
+    party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat a
+    party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
 
     name: str
     classes: int
-    mechanism_name: str
-    sigma: float | None = None
-    sigma_threshold: float | None = None
-    threshold: float | None = None
-    gamma: float | None = None
-    interactive_threshold: float | None = None
-    reinforce_confidence: float | None = None
-    round_one: int | None = None
+    mechanism: Mechanism
     pooled_teachers: int | None = None
     unit: str
     view: str
@@ -101,6 +86,7 @@ class Study(AnyStudy):
     roster: tuple[Seat, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "mechanism", self.mechanism.on_lattice(self.lattice))
         for what, value in (
             ("classes", self.classes),
             ("teachers", self.teachers),
@@ -108,7 +94,6 @@ class Study(AnyStudy):
             ("batch_limit", self.batch_limit),
             ("quorum", self.quorum),
             ("pooled_teachers", self.pooled_teachers),
-            ("round_one", self.round_one),
         ):
             if value is not None:
                 check("study", what, value)
@@ -136,21 +121,20 @@ class Study(AnyStudy):
             )
         if self.largest_weight > 2.0**33:
             raise InvalidInput(f"total weight is {self.largest_weight:g}; allowed: at most 2**33 votes")
-        if self.threshold is not None and self.threshold > self.largest_weight:
+        view = check_view(self.view)
+        self.mechanism.check_view(view)
+        needed = self.mechanism.needed(second_round=False)
+        if needed is not None and needed > self.largest_weight:
             raise InvalidInput(
-                f"threshold is {self.threshold:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
+                f"threshold is {needed:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
         self.confidentiality.check(self)
         check_stop(self.stop)
-        accountant(self.accountant_name).check(self.mechanism, check_view(self.view))
-        if (self.round_one is None) == self.mechanism.interactive:
-            raise InvalidInput(
-                f"round_one is {self.round_one}; allowed: a number of queries for an interactive mechanism, none "
-                f"for {self.mechanism_name}"
-            )
-        if self.round_one is not None and not 1 <= self.round_one <= self.query_limit:
-            raise InvalidInput(f"round_one is {self.round_one}; allowed: from 1 to the {self.query_limit} queries")
+        accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.participation_name == "secret")
+        first = self.mechanism.round_one
+        if first is not None and first > self.query_limit:
+            raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
 
     def _check_participation(self) -> None:
         pattern = check_pattern(self.participation_name)
@@ -160,8 +144,6 @@ class Study(AnyStudy):
                 f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote a unit, "
                 "for which the amplified bound is proved (unit 'record', or one teacher a party)"
             )
-        if pattern == "secret" and self.view == "histogram" and self.accountant_name == "gaussian_dp":
-            raise InvalidInput("accountant 'gaussian_dp' does not hold for participation 'secret'; allowed: gaussian")
         grouped = [seat.party for seat in self.roster if "/" in seat.party]
         if grouped and self.unit == "party":
             raise InvalidInput(
@@ -178,15 +160,12 @@ class Study(AnyStudy):
                 "that learn one record"
             )
 
-    @cached_property
-    def mechanism(self) -> Mechanism:
-        """The mechanism that the study names, with its noise."""
-        return make_mechanism(
-            self.mechanism_name,
-            view=check_view(self.view),
-            lattice=self.lattice,
-            **{name: getattr(self, name) for name in PARAMETERS},
-        )
+    @property
+    def gaussian(self) -> GaussianMechanism:
+        """The mechanism of a level with integer noise, which is Gaussian. Raises InvalidInput for another."""
+        if not isinstance(self.mechanism, GaussianMechanism):
+            raise InvalidInput(f"{self.mechanism.name} has no integer noise; allowed: a mechanism with Gaussian noise")
+        return self.mechanism
 
     def total_units(self, units: int) -> int:
         """The weight of all votes of the roster together; units: lattice units a vote."""
@@ -194,9 +173,7 @@ class Study(AnyStudy):
 
     def threshold_units(self, units: int, *, second_round: bool) -> int | None:
         """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
-        mechanism = self.mechanism
-        assert isinstance(mechanism, GaussianMechanism)  # no other has integer noise
-        needed = mechanism.needed(second_round=second_round)
+        needed = self.mechanism.needed(second_round=second_round)
         return None if needed is None else ceil(needed * units)
 
     @property
@@ -247,7 +224,8 @@ class Study(AnyStudy):
 
     def round_end(self, asked: int, queries: int) -> int:
         """The query at which a batch that starts at `asked` must end at the latest, since a batch lies in one round."""
-        return self.round_one if self.round_one is not None and asked < self.round_one < queries else queries
+        first = self.mechanism.round_one
+        return first if first is not None and asked < first < queries else queries
 
     @property
     def votes_per_unit(self) -> int:
@@ -277,7 +255,7 @@ class Study(AnyStudy):
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
-        values = asdict(self)
+        values = asdict(self) | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
         values["confidentiality"]["level"] = self.confidentiality.name
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()

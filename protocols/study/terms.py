@@ -1,8 +1,8 @@
 """What a study between organisations fixes besides its privacy: task, classes, features, pool, coordinator, dates.
 
-A simulation has none of it. It is part of the study and of its digest, which is in every message: a hospital that
-approved one reading of its columns cannot be asked about another. A node that was given
-the pool, whose hash this is, refuses any other query; without it, shape and number are all that it can check.
+A simulation has no terms. They are part of the study and of its digest, which is in every message: a hospital that
+approved one reading of its columns cannot be asked under another. A node that was given the pool refuses any other
+query; without it, it can check only shape and number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LARGEST_INPUT = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class Feature:
-    """How one column of a hospital's table becomes features; nothing of it is computed from private rows.
+    """How one column of a hospital's table becomes features; nothing is computed from private rows.
 
     numeric: (value - centre) / scale, of log(1 + value) where `log`; a value that may miss becomes 0, and a second
     feature says so. categorical: one feature a category; a missing value is 0 in all of them.
@@ -62,11 +62,11 @@ class Feature:
 class Terms:
     """The terms of a study that runs between organisations.
 
-    task: one sentence for people; class_names: class 0 first; label: the column that holds them; input_shape: of one
-    query; features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the
-    public queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in
-    the coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers.
-    Raises InvalidInput, with the value and the allowed range.
+    task: one sentence; class_names: class 0 first; label: the column that holds them; input_shape: of one query;
+    features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the public
+    queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in the
+    coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers. Raises InvalidInput, with
+    the value and the allowed range.
     """
 
     task: str
@@ -110,5 +110,5 @@ class Terms:
             raise InvalidInput(f"terms: ends is {self.ends[:80]!r}; allowed: a day, YYYY-MM-DD") from None
 
     def ended(self, today: datetime.date) -> bool:
-        """Whether a node answers no more. today: in UTC."""
+        """Whether a node no longer answers. today: in UTC."""
         return today > datetime.date.fromisoformat(self.ends)

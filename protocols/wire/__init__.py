@@ -1,1 +1,1 @@
-"""What travels between programs: messages, frames, enrolment, relayed requests."""
+"""What programs send each other: messages, frames, enrolment, relayed requests."""

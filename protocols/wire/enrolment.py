@@ -1,7 +1,7 @@
-"""Enrolment: how a hospital that was invited gets its certificate, before it has one.
+"""Enrolment: how an invited hospital gets its certificate.
 
-The node proves nothing but that it holds the invitation's token; what is issued is decided by the operator, who
-compares the fingerprint of the key with what the hospital read out.
+The node proves only that it has the invitation's token; the operator decides what is issued, by comparing the key's
+fingerprint with what the hospital read out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocols.ranges import parse
 from protocols.wire import wire_pb2
 from protocols.wire.frames import printable
 
-# Anybody who reaches the port may send one: what is taken is small.
+# Anybody who reaches the port may send one, so the limit is small.
 ENROL_BYTES = PEM_BYTES + 2**10
 # The method that a node calls; see coordinator/connection/hub.py.
 ENROL_METHOD = "/conclave.v1.Enrolment/Enrol"

@@ -1,8 +1,8 @@
 """The frames of a session between a node and its coordinator: signed, bound to a session, a round and a log.
 
-A party dials out and says Hello; the coordinator answers Welcome; then every Ask has one Answer. What they carry is a
-message of messages.py. Each frame is signed by its sender's certified key over all of it, so that a frame is evidence
-later. Heads of the two audit logs travel along: see audit_log.py for what they prevent.
+A party dials out and says Hello; the coordinator answers Welcome; then every Ask has one Answer. They carry a message
+of messages.py. Each frame is signed as a whole with its sender's certified key, so it serves as evidence later. Frames
+also carry the heads of the two audit logs: see audit_log.py for what they prevent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocols.ranges import MESSAGE_BYTES, parse
 from protocols.refusals.code import Code
 from protocols.wire import wire_pb2
 
-# The versions of the wire that this software speaks, newest first; one version back stays supported.
+# The wire versions that this software speaks, newest first; one version back stays supported.
 WIRE_VERSIONS = (1,)
 FRAME_BYTES = MESSAGE_BYTES + 2**16
 NONCE_BYTES = 16
@@ -36,7 +36,7 @@ _DOMAIN = b"conclave frame 1\n"
 
 @dataclass(frozen=True)
 class SeatHeads:
-    """Where a seat of a node stands in a study: heads of its own log and, as it knows it, of the coordinator's.
+    """A seat's state in a study: heads of its own log and, as it knows it, of the coordinator's.
 
     unsettled: digests of requests that were charged and whose outcome it has not seen.
     """
@@ -124,7 +124,7 @@ class Renewed:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """Either way, last: why the session ends. `code` is stable."""
+    """Last, in either direction: why the session ends. `code` is stable."""
 
     code: str
     reason: str
@@ -295,7 +295,7 @@ def _pem(value: bytes) -> bytes:
 
 
 def printable(value: str) -> str:
-    """Text for people's terminals: short and printable, so that it can do nothing there but be read."""
+    """Text for terminals: short and printable, so that it can only be read there."""
     if len(value) > _SHORT_TEXT:
         raise MalformedMessage(f"text has {len(value)} characters; allowed: at most {_SHORT_TEXT}")
     return "".join(character if character.isprintable() else "?" for character in value)

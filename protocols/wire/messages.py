@@ -1,8 +1,8 @@
-"""What travels between a coordinator and a party, as values, and their bytes on the wire.
+"""The messages between a coordinator and a party, as values, and their bytes on the wire.
 
-Nothing but scalars and raw buffers with declared dtype and shape travels: no code and no pickle. Sizes are
-checked before anything is allocated, and integers by the table in ranges.py. Protobuf is used in these two, in
-frames.py and in enrolment.py, nowhere else.
+Only scalars and raw buffers with declared dtype and shape are sent: no code and no pickle. Sizes are checked before
+anything is allocated, and integers against the table in ranges.py. Only this file, ranges.py, frames.py and
+enrolment.py use protobuf.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _RANK = 8
 class VoteRequest:
     """Coordinator to party: vote on these queries under this study. `digest` names the request.
 
-    study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that
-    lost its ledger asks under another run, and cannot have votes twice for one charge. relayed: what a level that hides
-    votes passes on to this party; no part of the digest, as a request that was answered gets the stored reply.
+    study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that lost
+    its ledger asks under another run, and cannot get votes twice for one charge. relayed: what a level that hides votes
+    passes on to this party; not part of the digest, since a repeated request gets the stored reply.
     """
 
     study: bytes
@@ -63,7 +63,7 @@ class VoteReply:
 
 @dataclass(frozen=True, eq=False)
 class HiddenVotes:
-    """Party to coordinator: the votes in the form of the study's level, which tells the coordinator nothing."""
+    """Party to coordinator: the votes in the form of the study's level, which reveals nothing to the coordinator."""
 
     batch_digest: bytes
     arrays: tuple[ndarray, ...] = field(repr=False)
@@ -81,7 +81,7 @@ class StepRequest:
 
 @dataclass(frozen=True, eq=False)
 class StepReply:
-    """Party to coordinator: what the step gives."""
+    """Party to coordinator: the result of the step."""
 
     batch_digest: bytes
     step: str
@@ -196,19 +196,19 @@ def decode(data: bytes) -> Message:
 
 
 def kind_of(data: bytes) -> str | None:
-    """The kind of the message in `data`, as "settled", also where decode refuses its content; None if it has none."""
+    """The kind of the message in `data`, such as "settled", even if decode refuses its content; None if it has none."""
     return body_of(wire_pb2.Envelope, data)
 
 
 def encode_arrays(arrays: Iterable[ndarray]) -> bytes:
-    """The bytes of some arrays, for what is stored or sent outside a message; see decode_arrays."""
+    """The bytes of some arrays, for storing or sending outside a message; see decode_arrays."""
     message = wire_pb2.Arrays()
     _fill_all(message.arrays, arrays)
     return bytes(message.SerializeToString(deterministic=True))
 
 
 def decode_arrays(data: bytes) -> tuple[ndarray, ...]:
-    """The arrays in `data`, of the dtypes that may travel. Raises MalformedMessage, as decode does."""
+    """The arrays in `data`, of the allowed dtypes. Raises MalformedMessage, as decode does."""
     if len(data) > MESSAGE_BYTES:
         raise MalformedMessage(f"message has {len(data)} bytes; allowed: at most {MESSAGE_BYTES}")
     return _arrays(parse(wire_pb2.Arrays, data, what="arrays").arrays)
@@ -220,7 +220,7 @@ def _fill_all(field: Any, arrays: Iterable[ndarray]) -> None:
 
 
 def _arrays(field: Any) -> tuple[ndarray, ...]:
-    """Arrays of any dtype that may travel; whoever takes them checks which."""
+    """Arrays of any allowed dtype; the caller checks which."""
     if len(field) > _ARRAYS:
         raise MalformedMessage(f"message has {len(field)} arrays; allowed: at most {_ARRAYS}")
     for each in field:

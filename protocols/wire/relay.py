@@ -1,7 +1,7 @@
-"""How a querying party reaches the seats of its study: an operator's hub passes requests on, and the answers back.
+"""How a querying party reaches the seats of its study: an operator's hub relays requests and answers.
 
-Hospitals only dial out. The querying party sends a signed Ask, of which the hub takes study, seat and envelope into an
-Ask of its own; what comes back is the seat's Answer as its party signed it, which the hub cannot forge, or a code.
+Hospitals only dial out. The querying party sends a signed Ask, from which the hub copies study, seat and envelope into
+its own Ask; the reply is the seat's Answer as its party signed it, which the hub cannot forge, or a code.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from protocols.errors import MalformedMessage
 from protocols.wire.sizes import REQUEST_BYTES
 
 RELAY_METHOD = "/conclave.v1.Relay/Pass"
-# A frame travels in pieces: a port that takes small messages alone stays so.
+# A frame is sent in pieces, so that a port for small messages stays one.
 PIECE_BYTES = 2**20
-# The largest message of a computation, and what is around it.
+# The largest message of a computation, with its envelope.
 RELAYED_BYTES = REQUEST_BYTES + 2**20
 _CODE = re.compile("[a-z_]{0,40}")
 _REASON_BYTES = 2000
@@ -41,12 +41,12 @@ class Joined:
 
     @property
     def data(self) -> bytes:
-        """What came so far."""
+        """The bytes received so far."""
         return b"".join(self._pieces)
 
 
 def passed_back(answer: bytes, *, code: str = "", reason: str = "") -> bytes:
-    """What the hub gives back: a signed Answer; or a code with its reason where there is none."""
+    """The hub's reply: a signed Answer, or a code with its reason."""
     return len(code).to_bytes(1, "big") + code.encode() + (reason.encode()[:_REASON_BYTES] if code else answer)
 
 

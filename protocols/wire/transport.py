@@ -1,4 +1,4 @@
-"""What a transport is: one message out to each party, one message (or nothing) back from each."""
+"""A transport: one message out to each party, one message (or nothing) back from each."""
 
 from __future__ import annotations
 

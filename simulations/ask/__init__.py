@@ -1,1 +1,1 @@
-"""Parties that ask about records of their own, simulated."""
+"""Simulation of parties that ask about their own records."""

@@ -73,7 +73,7 @@ _EPILOG = (
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def ask_flags(**flags: Any) -> None:
-    """Querying parties have their own private records labelled by the others, and train their models again.
+    """Querying parties get their own private records labelled by the others, and retrain their models.
 
     CaPC's experiment (Choquette-Choo et al. 2021), at level two_server with private inference: the votes are those of
     the parties' models in fixed point, the noise is integer and that of both servers, and every party has one cap over
@@ -107,7 +107,7 @@ def ask_flags(**flags: Any) -> None:
 
 
 def settings_from(flags: dict[str, Any]) -> AskSettings:
-    """The settings that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    """The settings from the flags. Raises InvalidInput, also for flags without effect."""
     from simulations.ask.settings import AskSettings, ask_settings
     from simulations.setup.experiment import parse_seeds
 
@@ -133,7 +133,7 @@ def _out(flags: dict[str, Any], settings: AskSettings) -> Path:
 
 
 def _say_defaults(settings: AskSettings, reporter: Reporter) -> None:
-    """The privacy-relevant defaults, before anything else."""
+    """Prints the privacy-relevant settings first."""
     from protocols.study.study import ADJACENCY
 
     parts = []

@@ -1,8 +1,8 @@
-"""Trained teachers as models that private inference computes, and the votes that it gives: those in fixed point.
+"""Trained teachers as models for private inference, and the votes it gives: those in fixed point.
 
-Nothing is approximated but the numbers' precision. The kinds that a node answers with make their own layers
-(party/teachers/); here is the cnn besides. Its maximum over 2 x 2 windows, which private inference does not have, is
-made of what it has: for values that are not negative max(a, b) = ReLU(a - b) + b, twice.
+Only the numbers' precision is approximate. The kinds that a node offers make their own layers (party/teachers/); the
+cnn is added here. Its maximum over 2 x 2 windows, which private inference lacks, is built from ReLUs: for non-negative
+values max(a, b) = ReLU(a - b) + b, twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from simulations.ask.kinds import KINDS
 from simulations.datasets.dataset import Dataset
 
-# Inputs of tables are standardised; the querying party clips what lies beyond, which is public.
+# Inputs of tables are standardised; the querying party clips larger values; the bound is public.
 TABLE_BOUND = 8.0
 _VARIANCE_FLOOR = 1e-5
 # The places of a 2 x 2 window, as (down, right).
@@ -37,13 +37,13 @@ _NORM = ("scale", "shift", "mean", "variance")
 
 
 def precision(kind: str, *, images: bool) -> Precision:
-    """The public fixed point of one kind of model; a node's, where a node answers with that kind."""
+    """The public fixed point of one kind of model; a node's, if nodes offer that kind."""
     input_bits, weight_bits, accumulator_bits = _CNN_BITS if kind == "cnn" else _NODE_BITS
     return Precision(input_bits, weight_bits, accumulator_bits, 1.0 if images else TABLE_BOUND)
 
 
 def private_model(kind: str, teacher: Teacher, *, classes: int) -> Model:
-    """A trained teacher as layers that private inference computes. Raises InvalidInput for another kind."""
+    """A trained teacher as layers for private inference. Raises InvalidInput for another kind."""
     if kind == "cnn":
         return _cnn(teacher, classes)
     if kind not in PRIVATE:
@@ -58,7 +58,7 @@ def quantised_model(kind: str, teacher: Teacher, *, classes: int, images: bool) 
 
 def check_turn(kind: str, dataset: Dataset, *, turn: int) -> None:
     """Raises InvalidInput, before anything is trained, unless a turn of that many queries fits one batch of private
-    inference. What that takes follows from the public architecture alone, so a model without weights tells it."""
+    inference. The size follows from the public architecture, so a model without weights is enough."""
     record = (dataset.private_inputs[:1], dataset.private_labels[:1])
     trial = teacher_kind(kind, device="cpu").fit([record], classes=dataset.classes, seeds=[0])[0]
     model = private_model(kind, trial, classes=dataset.classes)

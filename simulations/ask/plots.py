@@ -14,9 +14,9 @@ from simulations.plots.figures import write_figure
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
 from simulations.results.text import percent
 
-# Querying parties that get a row; the rest is in summary.json.
+# Querying parties with a row; the rest is in summary.json.
 _MOST_ROWS = 24
-# Querying parties that get a panel of classes.
+# Querying parties with a panel of classes.
 _MOST_PANELS = 6
 _MOST_CLASSES = 40
 
@@ -108,7 +108,7 @@ def _arrow(axes: Axes, row: float, before: float, after: float, half: float | No
 
 
 def _reach(values: list[float], halves: list[float | None]) -> Float64[ndarray, "sides bars"]:
-    """How far whiskers go down and up: no share is below 0 or above 1."""
+    """How far whiskers extend down and up; shares stay within 0 and 1."""
     half = np.array([0.0 if one is None else one for one in halves])
     return np.stack([np.minimum(half, values), np.minimum(half, 1 - np.array(values))])
 

@@ -33,7 +33,7 @@ def render_ask_report(figures: Summary, settings: AskSettings) -> str:
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     pages.filters.update(count=count, percent=percent, power=power_of_ten, spread=_spread)
-    # The look is that of a run's report, which has it in its head.
+    # The style is that of a run's report.
     source, _, _ = loader.get_source(pages, "report.html.j2")
     seeds = len(figures["seeds"])
     return pages.get_template("ask.html.j2").render(

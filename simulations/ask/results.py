@@ -17,7 +17,6 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
-from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.ask.retraining import per_class
@@ -29,9 +28,9 @@ from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
 
-# A party lacks a class of which it holds less than this share of an equal share of its records.
+# A party lacks a class if it has less than this fraction of an equal share of its records in it.
 LACKS = 0.5
-# What is computed from votes, models or records and not from given labels: no budget pays for it.
+# Computed from votes, models or records, not from given labels: no budget pays for it.
 NOT_FOR_RELEASE = (
     "plurality_accuracy",
     "models[].agreement",
@@ -82,7 +81,7 @@ def ask_summary(result: AskResult) -> Summary:
         "adjacency": ADJACENCY,
         "view": study.view,
         "confidentiality": {"level": study.confidentiality.name, "units": study.confidentiality.units},
-        "mechanism": {"name": study.mechanism_name, **{name: getattr(study, name) for name in PARAMETERS}},
+        "mechanism": {"name": study.mechanism.name, **study.mechanism.values},
         "weights": settings.weights,
         "seeds": list(settings.seeds),
         "study_digest": study.digest.hex(),
@@ -115,7 +114,7 @@ def lacking(result: AskResult, place: int) -> Bool[ndarray, " classes"]:
 
 
 def _mean(name: str, values: Float64[ndarray, " seeds"]) -> Summary:
-    """The mean of what is known over the seeds, and the half-width of its interval; None where nothing is."""
+    """The mean of the known values over the seeds, and the half-width of its interval; None if there are none."""
     known = values[~np.isnan(values)]
     mean, half = mean_and_interval(known) if len(known) else (None, None)
     return {name: mean, f"{name}_ci95": half}

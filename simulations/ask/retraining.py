@@ -1,7 +1,7 @@
-"""What the labels are for: each querying party trains its own kind of model again, on its own records and the labels.
+"""Retraining: each querying party trains its own kind of model again, on its own records and the new labels.
 
-Its own labelled records and the records it was given labels for are put together with equal weight. Nobody else learns
-anything from that; towards the answering parties it is post-processing of the labels.
+Its own labelled records and the newly labelled ones have equal weight. Nobody else learns anything from this; for the
+answering parties it is post-processing of the labels.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _training_set(dataset: Dataset, who: Consortium, place: int, labels: Int64[n
 
 
 def _together(dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Int64[ndarray, " records"]]]:
-    """All training sets as one data set, and where each lies in it."""
+    """All training sets as one data set, and the position of each in it."""
     ends = np.cumsum([len(labels) for _, labels in parts]).tolist()
     joined = replace(
         dataset,

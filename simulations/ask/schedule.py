@@ -2,9 +2,9 @@
 
 The public rule. A round gives each querying party, in the order of the roster, one turn of the same size: as many
 queries as the settings say, or fewer if the worst case of the whole round (every query of every turn answered) would
-not fit what is left of some budget. A round that does not fit at one query a turn is not begun, so that at the end no
-querying party was given one turn more than another. After each turn its answers are settled: refused queries cost
-less, and what they leave pays for further rounds. Sizes and membership depend on public ledgers only.
+not fit what is left of some budget. A round that does not fit even with one query per turn is not begun, so no querying
+party gets a turn more than another. After each turn its answers are settled: refused queries cost less, and the
+difference pays for further rounds. Sizes and membership depend on public ledgers only.
 
 Every answering party has one ledger over all turns of all querying parties, because they might collude. A querying
 party does not answer itself, so its own turns cost it nothing.
@@ -27,7 +27,7 @@ from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 
 @dataclass(frozen=True)
 class Turn:
-    """One querying party's batch: which round it was in, how many queries it asked and got answered."""
+    """One querying party's batch: its round, and how many queries it asked and got answered."""
 
     number: int
     querier: int
@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(frozen=True, eq=False)
 class AskedLabels:
-    """What all querying parties were told, and what that cost.
+    """What all querying parties learned, and what that cost.
 
     labels: class ids, ABSTAIN or NOT_ASKED, a row a querying party; spent_after: every ledger after each turn.
     """

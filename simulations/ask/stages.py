@@ -1,8 +1,8 @@
-"""CaPC's own experiment: querying parties have their private records labelled, and train their models again.
+"""CaPC's experiment: querying parties get their private records labelled, and retrain their models.
 
-Choquette-Choo et al. 2021 ("CaPC Learning", ICLR), sections 4 and 5. Stage by stage: data -> partition -> every
-party's own kind of model -> votes in fixed point -> rounds of questions under one cap a party -> retraining. Heavy
-stages are cached by the hash of their inputs, so an interrupted run goes on where it stopped when it is started again.
+Choquette-Choo et al. 2021 ("CaPC Learning", ICLR), sections 4 and 5. Stage by stage: data -> partition -> every party's
+own kind of model -> votes in fixed point -> rounds of questions under one cap a party -> retraining. Heavy stages are
+cached by the hash of their inputs, so an interrupted run continues where it stopped when started again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from simulations.ask.votes import Consortium, HeterogeneousVotes, consortium, he
 from simulations.datasets.dataset import Dataset
 from simulations.engines import check_engine
 from simulations.progress import Reporter
-from simulations.results.noise import more_noise, noise_words
 from simulations.setup.budgets import Budgets
 from simulations.setup.partition import parse_partition, partition
 from simulations.stages.inputs import Host, load_dataset
@@ -36,7 +35,7 @@ from simulations.stages.inputs import Host, load_dataset
 
 @dataclass(frozen=True, eq=False)
 class AskInputs:
-    """What a run starts from, read and checked before anything is trained."""
+    """The inputs of a run, read and checked before anything is trained."""
 
     settings: AskSettings
     dataset: Dataset
@@ -62,7 +61,7 @@ class AskResult:
 
 
 def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) -> AskInputs:
-    """Reads and checks everything. Raises InvalidInput, DataUnavailable, DataCorrupt; BudgetExceeded where the poorest
+    """Reads and checks everything. Raises InvalidInput, DataUnavailable, DataCorrupt; BudgetExceeded if the smallest
     budget affords no round at all."""
     check_engine(host.engine)
     for kind in settings.models or PRIVATE:
@@ -111,7 +110,7 @@ def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:
 
 
 def _plurality(study: Study, cast: HeterogeneousVotes, who: Consortium) -> Int64[ndarray, "queriers records"]:
-    """What the weighted votes of the others say without noise or threshold: without privacy, for comparison."""
+    """The weighted plurality of the others without noise or threshold: without privacy, for comparison."""
     rows = []
     for place, querier in enumerate(who.queriers.tolist()):
         weights = study.weights.copy()
@@ -129,6 +128,6 @@ def _must_afford(settings: AskSettings, study: Study) -> None:
         poorest = min(study.roster, key=lambda seat: seat.epsilon)
         raise BudgetExceeded(
             f"epsilon {poorest.epsilon:g} at delta {poorest.delta:g} affords no round of one query for each of "
-            f"{settings.queriers} querying parties at {noise_words(study)}; allowed: a larger budget, more parties, "
-            f"fewer queriers or {more_noise(study)}"
+            f"{settings.queriers} querying parties at {study.mechanism.noise_words}; allowed: a larger budget, "
+            f"more parties, fewer queriers or {study.mechanism.more_noise_words}"
         )

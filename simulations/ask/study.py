@@ -1,13 +1,12 @@
 """The study of `ask`: level two_server, label view, integer noise of both servers; and what its budgets are for.
 
-The querying party sits in the coordinator's seat, the guardian beside it. The terms are the same for every querying
-party, so one study, and one cap a party, covers what all of them ask together.
+The querying party takes the coordinator's place, with the guardian. The terms are the same for every querying party, so
+one study, and one cap per party, covers what all of them ask together.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.mechanisms import PARAMETERS, make_mechanism, mechanism_class
+from protocols.mechanisms import MECHANISMS
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.stop import check_stop
@@ -37,11 +36,12 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     """
     budgets = experiment_budgets(settings.common)
     parties, units = settings.parties, settings.units
-    taken = mechanism_class(settings.mechanism).parameters(view="label")
-    noise: dict[str, Any] = dict.fromkeys(PARAMETERS)  # Any: keyword arguments of two functions
-    for name, share in SHARES.items():
-        given = getattr(settings, name)
-        noise[name] = given if given is not None or name not in taken else share * parties
+    kind = MECHANISMS[settings.mechanism]
+    taken = kind.parameters(view="label")
+    given = {name: getattr(settings, name) for name in SHARES}
+    noise: dict[str, int | float | None] = {
+        name: SHARES[name] * parties if name in taken and value is None else value for name, value in given.items()
+    }
     if settings.threshold is not None and not settings.threshold <= parties:
         raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {parties} votes")
     confidentiality = TwoServer(
@@ -52,14 +52,15 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         signing_key=_stand_in("signing"),
     )
     charging = accountant("label_only")
+    mechanism = kind.build(view="label", given=noise)
     weight = weights(
         settings.weights,
         accountant=charging,
-        mechanism=make_mechanism(settings.mechanism, view="label", lattice=None, **noise),
+        mechanism=mechanism,
         epsilon=budgets.epsilon,
         delta=budgets.delta,
         sensitivity_per_weight=votes_per_unit(settings.unit, teachers=1),
-        sigma=float(noise["sigma"] or 0.0),
+        sigma=mechanism.label_sigma,
         view="label",
         classes=classes,
         # Weights only: integer noise needs no delta set aside for float64, so none is reserved here.
@@ -67,16 +68,15 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         answer_rate=settings.answer_rate,
         units=units,
     )
-    if noise["threshold"] is not None:
+    if (threshold := mechanism.needed(second_round=False)) is not None:
         # On the lattice, as the circuit tests it, and not above all votes together.
-        noise["threshold"] = float(np.floor(min(noise["threshold"], weight.sum()) * units) / units)
+        noise["threshold"] = float(np.floor(min(threshold, weight.sum()) * units) / units)
     queries = settings.queriers * settings.unlabelled
     rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
     study = Study(
         name=f"ask-{settings.dataset}-{parties}",
         classes=classes,
-        mechanism_name=settings.mechanism,
-        **noise,
+        mechanism=kind.build(view="label", given=noise),
         unit=settings.unit,
         view="label",
         accountant_name=charging.name,
@@ -101,5 +101,5 @@ def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
 
 
 def _stand_in(purpose: str) -> str:
-    """In the place of a key of the guardian, which a simulation does not have."""
+    """Stands for a key of the guardian, which a simulation does not have."""
     return hashlib.sha256(f"simulated guardian, {purpose}".encode()).hexdigest()

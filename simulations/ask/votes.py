@@ -1,8 +1,8 @@
-"""The votes of all parties on all querying parties' records: heterogeneous teachers, as private inference answers.
+"""The votes of all parties on all querying parties' records: heterogeneous teachers, answering as in private inference.
 
-Teachers are trained through an engine and cached, one casting a kind (`cast.py`). The cast holds what each party's
-model says in floating point; the votes are those of the same model in fixed point, which private inference gives bit
-for bit (protocols/levels/hidden_queries/inference/fixed_point.py), and are cached too, one file a party.
+Teachers are trained through an engine and cached, one casting a kind (`cast.py`). The cast holds each model's answers
+in floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
+(protocols/levels/hidden_queries/inference/fixed_point.py), and are cached too, one file a party.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Consortium:
 
 @dataclass(frozen=True, eq=False)
 class HeterogeneousVotes:
-    """Votes on each querying party's records, in fixed point, and what else the trained models say.
+    """Votes on each querying party's records, in fixed point, and other outputs of the trained models.
 
     agreement: by kind, the share of votes that floating point gives too; own_on_test: each querying party's own model,
     in floating point, on the test part, before it asked anybody; test_accuracy: of every party's model there.
@@ -64,7 +64,8 @@ class HeterogeneousVotes:
 
 
 def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> Consortium:
-    """Deals kinds of models and chooses the querying parties, from the data seed: public, and blind to the data.
+    """Assigns kinds of models and chooses the querying parties, from the data seed: public, and independent of the
+    data.
 
     Both come from one shuffled roster, so that querying parties have kinds in turn.
     """
@@ -191,7 +192,7 @@ def _fixed_point(
 
 
 def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
-    """A party's cached votes; None where there are none that can be read, so that they are made again."""
+    """A party's cached votes; None if there are no readable ones, so that they are made again."""
     try:
         row = read_array(path)
     except (DataUnavailable, DataCorrupt):

@@ -1,8 +1,8 @@
-"""An audit: what each mechanism is shown to leak, by running it, beside what its accountant claims.
+"""An audit: what each mechanism is shown to leak, by running it, against its accountant's claim.
 
 For each target and each pair of neighbouring votes the real release is run many times on both; the best test that the
 trials allow gives a lower bound on epsilon (distinguishing.py). All bounds of one audit hold together with the stated
-confidence, as its complement is shared out over all tests (Bonferroni).
+confidence (Bonferroni).
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""Deliberately broken mechanisms: the real release, handed something wrong. An audit must find each of them out."""
+"""Deliberately broken mechanisms: the real release with wrong inputs. An audit must detect each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jaxtyping import Float64
 from numpy import broadcast_to, ndarray
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms.gnmax import GNMax
-from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms import Mechanism
 from protocols.noise import StandardNormal
-from simulations.audit.target import AuditedMechanism
 
 Counts = Float64[ndarray, "..."]
 
@@ -22,19 +20,16 @@ class Break:
     """What is done to the mechanism's parameters, to its noise and to the counts before the real release."""
 
     meaning: str
-    mechanism: Callable[[AuditedMechanism], AuditedMechanism] = lambda mechanism: mechanism
+    mechanism: Callable[[Mechanism], Mechanism] = lambda mechanism: mechanism
     noise: Callable[[StandardNormal], StandardNormal] = lambda noise: noise
     counts: Callable[[Counts], Counts] = lambda counts: counts
 
 
-def _halved(mechanism: AuditedMechanism) -> AuditedMechanism:
+def _halved(mechanism: Mechanism) -> Mechanism:
     """The mechanism with half of each noise scale."""
-    if isinstance(mechanism, LNMax):
-        return replace(mechanism, gamma=2 * mechanism.gamma)
-    if isinstance(mechanism, GNMax):
-        return replace(mechanism, sigma=mechanism.sigma / 2)
-    assert mechanism.sigma_threshold is not None
-    return replace(mechanism, sigma=mechanism.sigma / 2, sigma_threshold=mechanism.sigma_threshold / 2)
+    noise = {name: each for name, each in mechanism.parameters(view="label").items() if each.role == "noise"}
+    halved = {name: each.wider(mechanism.values[name], 0.5) for name, each in noise.items()}
+    return type(mechanism).build(view="label", given={**mechanism.values, **halved})
 
 
 def _same_in_each_class(noise: StandardNormal) -> StandardNormal:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click gives them
 
 import click
 from click.core import ParameterSource
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, VIEWS, GaussianMechanism
-from protocols.mechanisms.mechanism import check_view
+from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parameters
 from protocols.votes import LATTICE
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
@@ -23,6 +23,25 @@ if TYPE_CHECKING:
 EXIT_REFUTED = 8
 
 
+# The parameters that say how wide noise is, with the mechanisms that take them.
+_NOISE = {
+    name: takers
+    for name, takers in mechanism_parameters().items()
+    if name != "sigma" and all(each.role == "noise" for _, each in takers)
+}
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _noise_flags(function: F) -> F:
+    """Adds a flag for each of them."""
+    for name, takers in reversed(_NOISE.items()):
+        each = takers[0][1]
+        default = "1/sigma" if each.unit == "per vote" else "as --sigma"
+        text = f"{', '.join(mechanism for mechanism, _ in takers)}: {each.meaning} [{default}]."
+        function = click.option(f"--{name.replace('_', '-')}", help=text, type=float)(function)
+    return function
+
+
 @click.command(name="audit", epilog=f"Exit codes: 0 every claim stands; {EXIT_REFUTED} more leakage than claimed.")
 @click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; may be repeated, or a list "
               "with commas [all].")  # fmt: skip
@@ -31,9 +50,9 @@ EXIT_REFUTED = 8
 @click.option("--queries", help="Queries that are composed, all on the same votes.", default=8, show_default=True)
 @click.option("--classes", help="Number of classes.", default=3, show_default=True)
 @click.option("--weight", help="Total vote weight of the unit that moves, votes.", default=1.0, show_default=True)
-@click.option("--sigma", help="Standard deviation of the label noise, votes.", default=4.0, show_default=True)
-@click.option("--sigma-threshold", help="Standard deviation of the threshold noise, votes [as --sigma].", type=float)
-@click.option("--gamma", help="lnmax: inverse scale of the Laplace noise, per vote [1/sigma].", type=float)
+@click.option("--sigma", help="How wide all noise is of which no other flag says it, votes.", default=4.0,
+              show_default=True)  # fmt: skip
+@_noise_flags
 @click.option("--rate", help="Secret coins, Gaussian noise: probability that the unit's vote enters, rounded to 2^-20; "
               "1 leaves them out.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
@@ -84,12 +103,10 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
 def _settings(flags: dict[str, Any]) -> AuditSettings:
     """The settings that the flags describe. Raises InvalidInput."""
     names = [name.strip() for given in flags["mechanisms"] for name in given.split(",") if name.strip()]
-    sigma = flags["sigma"]
     return AuditSettings(
         mechanisms=tuple(dict.fromkeys(names or MECHANISMS)),
         views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
-        sigma_threshold=sigma if flags["sigma_threshold"] is None else flags["sigma_threshold"],
-        gamma=1 / sigma if flags["gamma"] is None and sigma > 0 else flags["gamma"] or 0.0,
+        parameters={name: flags[name] for name in _NOISE if flags[name] is not None},
         broken=flags["broken"],
         rate=_on_lattice(flags["rate"]),
         **{name: flags[name] for name in ("trials", "queries", "classes", "weight", "sigma", "delta", "confidence",
@@ -99,14 +116,14 @@ def _settings(flags: dict[str, Any]) -> AuditSettings:
 
 def _check_idle(settings: AuditSettings, given: list[str]) -> None:
     """Raises InvalidInput for a flag that was given and that no audited mechanism takes."""
-    audited = [(target.mechanism, target.view) for target in settings.targets()]
-    taken = {name for mechanism, view in audited for name in mechanism.parameters(view=view)}
-    if any(isinstance(mechanism, GaussianMechanism) for mechanism, _ in audited):
-        taken.add("rate")
-    if "gamma" in taken and "gamma" not in given:
-        # What gamma is where it is not given.
-        taken.add("sigma")
-    for name in ("sigma", "sigma_threshold", "gamma", "rate"):
+    taken = set()
+    for target in settings.targets():
+        if target.mechanism.accountants(view=target.view, on_lattice=False, secret_coins=True):
+            taken.add("rate")
+        for name, each in target.mechanism.parameters(view=target.view).items():
+            if each.role == "noise":
+                taken.add(name if name in settings.parameters else "sigma")
+    for name in ("sigma", *_NOISE, "rate"):
         if name in given and name not in taken:
             mechanisms = ", ".join(settings.mechanisms)
             raise InvalidInput(f"--{name.replace('_', '-')} has no effect on {mechanisms} here; leave it out")
@@ -122,11 +139,14 @@ def _print(audit: AuditResult, out: Path | None) -> None:
 
     settings = audit.settings
     broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
+    # What trials say of mu is a column where somebody claims it.
+    by_mu = any(finding.lower_by_mu is not None for finding in audit.findings)
     rows: list[list[object]] = [
         [
             finding.target.name, finding.target.view, finding.target.accountant.name,
-            *(_decimals(value) for value in (finding.claim.epsilon, finding.lower.value, finding.lower_by_mu,
-                                             finding.exact, finding.lower_of_claimed, finding.lower_of_exact)),
+            _decimals(finding.claim.epsilon), _decimals(finding.lower.value),
+            *([_decimals(finding.lower_by_mu)] if by_mu else []),
+            *(_decimals(value) for value in (finding.exact, finding.lower_of_claimed, finding.lower_of_exact)),
             "FAILED" if finding.failed else "passed",
         ]
         for finding in audit.findings
@@ -134,8 +154,8 @@ def _print(audit: AuditResult, out: Path | None) -> None:
     print_rows(
         f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
         f"replace-one, {settings.classes} classes{broken}",
-        ["mechanism", "view", "accountant", "claimed", "lower bound", "by Gaussian DP", "exact", "lower/claimed",
-         "lower/exact", "verdict"],
+        ["mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []), "exact",
+         "lower/claimed", "lower/exact", "verdict"],
         rows,
     )  # fmt: skip
     click.echo(

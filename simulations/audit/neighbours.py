@@ -2,7 +2,7 @@
 
 Two pairs are audited. "worst" maximises the exact epsilon of the whole composition over the counts (and, where there is
 a threshold, over how far the tested maximum lies from it). "tied" has both classes level without the unit's vote, so
-that the vote decides: there a mechanism whose noise cancels gives itself away.
+that the vote decides, which reveals noise that cancels.
 """
 
 from __future__ import annotations
@@ -14,12 +14,8 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.mechanisms.gnmax import GNMax
-from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
-from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.winner_law import mixed, with_threshold
 from simulations.audit.composition import composed_epsilon
-from simulations.audit.outcome_law import gaussian_winner_log_law, laplace_winner_log_law, mixed, with_threshold
 from simulations.audit.target import Target
 
 # Public levels, in multiples of the noise, far enough from zero and from each other that no count is negative and that
@@ -59,7 +55,7 @@ def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
     if target.classes > 2:
         # The others lie some noise below the two leaders.
         start[:2] = 3.0
-    if _tests_threshold(target):
+    if target.threshold_noise is not None:
         # Mostly passed.
         start[-1] = 2.0
     tied = pair_at("tied", target, start)
@@ -116,45 +112,40 @@ def _log_law(
     predictions: Float64[ndarray, "pairs levels"] | None,
     total: Float64[ndarray, " pairs"],
 ) -> Float64[ndarray, "pairs outcomes"]:
-    mechanism = target.mechanism
-    if isinstance(mechanism, LNMax):
-        return laplace_winner_log_law(levels, target.multiplicity, gamma=mechanism.gamma)
-    winner = gaussian_winner_log_law(levels, target.multiplicity, sigma=mechanism.sigma)
-    if isinstance(mechanism, GNMax):
+    winner = target.mechanism.label_log_law(levels, target.multiplicity)
+    if target.threshold_noise is None:
         return winner
-    assert mechanism.sigma_threshold is not None
-    tested, threshold = levels, mechanism.threshold
-    if isinstance(mechanism, InteractiveGNMax):
-        assert predictions is not None
-        tested, threshold = levels - total[:, None] * predictions, mechanism.interactive_threshold
-    return with_threshold(winner, (tested.max(axis=1) - threshold) / mechanism.sigma_threshold)
+    tested = levels if predictions is None else levels - total[:, None] * predictions
+    threshold = _threshold(target)
+    return with_threshold(winner, (tested.max(axis=1) - threshold) / target.threshold_noise)
 
 
-def _tests_threshold(target: Target) -> bool:
-    return target.view == "label" and isinstance(target.mechanism, ConfidentGNMax | InteractiveGNMax)
+def _threshold(target: Target) -> float:
+    """The votes that the tested maximum must reach, in the last round."""
+    needed = target.mechanism.needed(second_round=target.mechanism.interactive)
+    assert needed is not None, "noise on a threshold without a threshold"
+    return needed
 
 
 def _dimensions(target: Target) -> int:
-    return (1 if target.classes == 2 else 2) + _tests_threshold(target)
+    return (1 if target.classes == 2 else 2) + (target.threshold_noise is not None)
 
 
 def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> Votes:
-    mechanism, unit = target.mechanism, target.scale
+    unit, noise = target.scale, target.threshold_noise
     last = np.zeros((len(positions), 1))
     gaps = unit * np.concatenate([positions[:, : 1 if target.classes == 2 else 2], last], axis=1)
-    if not _tests_threshold(target):
+    if noise is None:
         levels = _BASE_NOISES * unit + gaps
         return levels, None, _total(target, levels)
-    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
-    assert mechanism.sigma_threshold is not None
-    margin = mechanism.sigma_threshold * positions[:, -1]
-    if isinstance(mechanism, ConfidentGNMax):
-        levels = mechanism.threshold + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
+    margin = noise * positions[:, -1]
+    if not target.mechanism.interactive:
+        levels = _threshold(target) + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
         return levels, None, _total(target, levels)
     # Round two: the student gives class 0 so little that class 0 alone carries the maximum, at the threshold + margin.
-    levels = _BASE_NOISES * (unit + mechanism.sigma_threshold) + gaps
+    levels = _BASE_NOISES * (unit + noise) + gaps
     total = _total(target, levels)
-    first = (levels[:, 0] - mechanism.interactive_threshold - margin) / total
+    first = (levels[:, 0] - _threshold(target) - margin) / total
     rest = np.repeat(((1 - first) / (target.classes - 1))[:, None], levels.shape[1] - 1, axis=1)
     return levels, np.concatenate([first[:, None], rest], axis=1), total
 

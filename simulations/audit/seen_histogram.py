@@ -1,8 +1,8 @@
 """The view "histogram": what is seen, its log-likelihood ratio, and the law of that ratio.
 
 A moved vote changes two counts. With the noise of either in noise scales, z about the counts without the unit's vote
-and d = s/scale, the ratio is l(z_0) - l(z_1), l(z) = ln(1 - g + g f(z - d)/f(z)): d z - d^2/2 in the exponent for
-Gaussian noise (derived in protocols/bounds/secret_sampling.py), |z| - |z - d| for Laplace noise.
+and d = s/scale, the ratio is l(z_0) - l(z_1), l(z) = ln(1 - g + g f(z - d)/f(z)), f being the density of the noise
+(derived in protocols/bounds/secret_sampling.py).
 """
 
 from __future__ import annotations
@@ -12,27 +12,14 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_epsilon
-from protocols.bounds.laplace import laplace_noise
-from protocols.mechanisms.gnmax import noisy_histogram
-from protocols.mechanisms.lnmax import LNMax
-from protocols.noise import StandardNormal
-from protocols.votes import LATTICE
 from simulations.audit.composition import RatioLaw, composed_epsilon_of_ratios
-from simulations.audit.target import AuditedMechanism, Target
+from simulations.audit.target import Target
 
 # The trapezoid over one coordinate's noise.
 _NODES = 200_001
-_GAUSSIAN_REACH, _LAPLACE_REACH = 9.5, 42.0
-
-
-def seen(
-    mechanism: AuditedMechanism, counts: Float64[ndarray, "queries classes"], noise: StandardNormal
-) -> Float64[ndarray, "queries classes"]:
-    """The noisy histogram of which the release is the argmax, on the lattice of the votes."""
-    if isinstance(mechanism, LNMax):
-        noisy = counts + laplace_noise(noise, counts.shape, gamma=mechanism.gamma)
-        return np.rint(noisy * LATTICE) / LATTICE
-    return noisy_histogram(counts, noise, sigma=mechanism.sigma, view="histogram")
+# Noise is looked at as far out as its density is above this, in logarithms.
+_NEGLIGIBLE = -42.0
+_REACHES = np.arange(1.0, 1001.0, 0.5)
 
 
 def histogram_log_ratio(
@@ -47,7 +34,7 @@ def histogram_log_ratio(
 def histogram_epsilon(target: Target, *, delta: float) -> float:
     """The exact epsilon of the composition, the same in both directions: to about 1e-4 on a grid, else closed."""
     d = target.weight / target.scale
-    if not isinstance(target.mechanism, LNMax) and target.rate == 1:
+    if target.accountant.name == "gaussian_dp":
         return float(gdp_epsilon(np.array([d * np.sqrt(2 * target.queries)]), np.array([delta]))[0])
     without, weights = _noise_law(target, d)
     # Of class 0 the vote is there with probability g, of class 1 it is not.
@@ -58,7 +45,8 @@ def histogram_epsilon(target: Target, *, delta: float) -> float:
 
 def _log_ratio(target: Target, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     d = target.weight / target.scale
-    whole = np.abs(z) - np.abs(z - d) if isinstance(target.mechanism, LNMax) else d * z - d * d / 2
+    density = target.mechanism.noise_log_density
+    whole = density(z - d) - density(z)
     if target.rate == 1:
         return whole
     return np.logaddexp(np.log1p(-target.rate), np.log(target.rate) + whole)
@@ -66,8 +54,7 @@ def _log_ratio(target: Target, z: Float64[ndarray, "..."]) -> Float64[ndarray, "
 
 def _noise_law(target: Target, d: float) -> tuple[Float64[ndarray, " nodes"], Float64[ndarray, " nodes"]]:
     """Nodes of one coordinate's noise and their masses, wide enough for the vote to be there or not."""
-    laplace = isinstance(target.mechanism, LNMax)
-    reach = _LAPLACE_REACH if laplace else _GAUSSIAN_REACH
+    reach = _REACHES[np.argmax(target.mechanism.noise_log_density(_REACHES) <= _NEGLIGIBLE)]
     z = np.linspace(-reach, reach + d, _NODES)
-    mass = np.exp(-np.abs(z) if laplace else -z * z / 2)
+    mass = np.exp(target.mechanism.noise_log_density(z))
     return z, mass / mass.sum()

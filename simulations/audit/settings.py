@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.budgets.accountant import accountant, default_accountant
+from protocols.budgets.accountant import default_accountant
 from protocols.budgets.participation import check_rate
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.mechanisms.gnmax import GNMax
-from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
-from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import VIEWS, GaussianMechanism, View
+from protocols.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
-from simulations.audit.target import AuditedMechanism, Target
+from simulations.audit.target import Target
 
 NOISES = ("seeded", "system", "fast")
 # Above this the enumeration of outcomes grows large.
@@ -28,10 +24,11 @@ _MOST_QUERIES = 64
 class AuditSettings:
     """What is audited and how hard. Raises InvalidInput for a value out of range.
 
-    trials: of each of both votes of each pair; sigma, sigma_threshold: votes; gamma: per vote; weight: of the unit, in
-    votes; rate: of secret coins; confidence: with which all bounds of the audit hold together; noise: "seeded" (the
-    node's sampler on a seeded stream), "system" (the same on the operating system's generator), "fast" (NumPy's
-    normals); broken: a name of BREAKS or None.
+    trials: of each of both votes of each pair; sigma: how wide all noise is of which `parameters` does not say it, in
+    votes; parameters: of the mechanisms' noise, by name; weight: of the unit, in votes; rate: of secret coins;
+    confidence: with which all bounds of the audit hold together; noise: "seeded" (the node's sampler on a seeded
+    stream), "system" (the same on the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS
+    or None.
     """
 
     mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))
@@ -41,8 +38,7 @@ class AuditSettings:
     classes: int
     weight: float
     sigma: float
-    sigma_threshold: float
-    gamma: float
+    parameters: Mapping[str, float] = field(default_factory=dict)
     rate: float
     delta: float
     confidence: float
@@ -52,14 +48,15 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         for name in self.mechanisms:
-            if name not in MECHANISMS:
-                raise InvalidInput(f"mechanism is {name!r}; allowed: {', '.join(MECHANISMS)}")
+            _ = MECHANISMS[name]  # refuses a name that there is not
         _between("trials", self.trials, 1000, 20_000_000)
         _between("queries", self.queries, 1, _MOST_QUERIES)
         _between("classes", self.classes, 2, 1000)
         _between("seed", self.seed, 0, 2**63 - 1)
-        for name in ("weight", "sigma", "sigma_threshold", "gamma"):
-            _between(name, getattr(self, name), 1e-3, 1e4)
+        _between("weight", self.weight, 1e-3, 1e4)
+        _between("sigma", self.sigma, 1e-3, 1e4)
+        for name, value in self.parameters.items():
+            _between(name, value, 1e-3, 1e4)
         check_rate("secret", np.array([self.rate]))
         for name in ("delta", "confidence"):
             if not 0 < getattr(self, name) < 1:
@@ -70,49 +67,46 @@ class AuditSettings:
             raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join(BREAKS)}")
 
     def targets(self) -> list[Target]:
-        """Every mechanism under its view "label"; the noisy histogram of either noise; with secret coins if Gaussian.
+        """Every mechanism under each view for which an accountant holds; again with secret coins, where one does.
 
-        What a threshold adds to a histogram that is seen is nothing, so that view is audited once for each noise.
+        What a threshold adds to a histogram that is seen is nothing, so plain mechanisms alone are audited for that.
         """
         found = []
         for name in self.mechanisms:
-            mechanism = self._mechanism(name)
+            mechanism = self.mechanism(name)
             for view in self.views:
-                if view == "histogram" and name not in ("gnmax", "lnmax"):
+                if view == "histogram" and mechanism.needed(second_round=False) is not None:
                     continue
-                found += [self._target(mechanism, view, 1.0)]
-                if isinstance(mechanism, GaussianMechanism) and self.rate < 1:
-                    found += [self._target(mechanism, view, self.rate)]
+                for rate in sorted({1.0, self.rate}, reverse=True):
+                    if mechanism.accountants(view=view, on_lattice=False, secret_coins=rate < 1):
+                        found.append(self._target(mechanism, view, rate))
         if not found:
             raise InvalidInput(
-                f"{', '.join(self.mechanisms)} under the view {', '.join(self.views)} is not audited; allowed: gnmax "
-                "and lnmax for histogram (a threshold adds nothing to a histogram that is seen), all for label"
+                f"{', '.join(self.mechanisms)} under the view {', '.join(self.views)} is not audited; allowed: a view "
+                "for which an accountant holds, and for histogram a mechanism without a threshold, which adds nothing "
+                "to a histogram that is seen"
             )
         return found
 
-    def _target(self, mechanism: AuditedMechanism, view: View, rate: float) -> Target:
-        chosen = default_accountant(mechanism, view)
-        if rate < 1 and chosen.name == "gaussian_dp":
-            # A mixture is not Gaussian DP.
-            chosen = accountant("gaussian")
+    def _target(self, mechanism: Mechanism, view: View, rate: float) -> Target:
         return Target(
-            mechanism=mechanism, accountant=chosen, view=view, weight=self.weight, rate=rate, classes=self.classes,
-            queries=self.queries,
+            mechanism=mechanism, accountant=default_accountant(mechanism, view, secret_coins=rate < 1), view=view,
+            weight=self.weight, rate=rate, classes=self.classes, queries=self.queries,
         )  # fmt: skip
 
-    def _mechanism(self, name: str) -> AuditedMechanism:
-        threshold = THRESHOLD_NOISES * (self.sigma + self.sigma_threshold)
-        if name == GNMax.name:
-            return GNMax(sigma=self.sigma)
-        if name == ConfidentGNMax.name:
-            return ConfidentGNMax(sigma=self.sigma, sigma_threshold=self.sigma_threshold, threshold=threshold)
-        if name == InteractiveGNMax.name:
-            return InteractiveGNMax(
-                sigma=self.sigma, sigma_threshold=self.sigma_threshold, threshold=threshold,
-                interactive_threshold=threshold, reinforce_confidence=1.0,
-            )  # fmt: skip
-        assert name == LNMax.name, "a mechanism without an audit"
-        return LNMax(gamma=self.gamma)
+    def mechanism(self, name: str) -> Mechanism:
+        """The mechanism with the parameters given, noise as wide as `sigma`, and thresholds far above all noise."""
+        kind = MECHANISMS[name]
+        told = kind.parameters(view="label")
+        given: dict[str, int | float | None] = {name: self.parameters.get(name) for name in told}
+        for name, each in told.items():
+            if given[name] is None and each.role == "noise":
+                given[name] = each.wider(1.0, self.sigma)
+        wide = sum(each.noise_scale(given[name] or 0.0) for name, each in told.items() if each.role == "noise")
+        for name, each in told.items():
+            if given[name] is None:
+                given[name] = THRESHOLD_NOISES * wide if each.role == "threshold" else each.default or 1.0
+        return kind.build(view="label", given=given)
 
 
 def _between(name: str, value: float, least: float, most: float) -> None:

@@ -11,13 +11,7 @@ from numpy import ndarray
 from protocols.budgets.accountant import Accountant, GaussianDp
 from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.errors import InvalidInput
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.mechanisms.gnmax import GNMax
-from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
-from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import Mechanism, Sensitivity, View
-
-AuditedMechanism = GNMax | ConfidentGNMax | InteractiveGNMax | LNMax
+from protocols.mechanisms import Mechanism, Sensitivity, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +22,7 @@ class Target:
     secret coin (1: always); classes >= 2; queries: that all meet the same votes, all planned to be answered.
     """
 
-    mechanism: AuditedMechanism
+    mechanism: Mechanism
     accountant: Accountant
     view: View
     weight: float
@@ -42,8 +36,13 @@ class Target:
 
     @property
     def scale(self) -> float:
-        """The size of the label noise, in votes: sigma, or 1/gamma."""
-        return 1 / self.mechanism.gamma if isinstance(self.mechanism, LNMax) else self.mechanism.sigma
+        """How wide the label noise is, in votes: sigma, or 1/gamma."""
+        return self.mechanism.noise_scale
+
+    @property
+    def threshold_noise(self) -> float | None:
+        """The noise on the number that is held against a threshold, in votes; None where none is tested by itself."""
+        return self.mechanism.threshold_noise if self.view == "label" else None
 
     @property
     def multiplicity(self) -> Int64[ndarray, " levels"]:
@@ -65,7 +64,8 @@ class Claim:
 
 
 def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
-    """The guarantee that a budget filter publishes when it affords just these queries: the code that charges budgets.
+    """The guarantee that a budget filter publishes when it affords exactly these queries: the code that charges
+    budgets.
 
     Raises InvalidInput where no filter affords them at this delta.
     """
@@ -109,5 +109,5 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
 
 def noise_scales(mechanism: Mechanism) -> str:
     """The mechanism's noise in words, for tables."""
-    names = ("sigma", "sigma_threshold", "gamma")
-    return ", ".join(f"{name} {getattr(mechanism, name):g}" for name in names if getattr(mechanism, name, None))
+    noise = [name for name, each in mechanism.parameters().items() if each.role == "noise"]
+    return ", ".join(f"{name} {mechanism.values[name]:g}" for name in noise if name in mechanism.values)

@@ -14,7 +14,7 @@ from protocols.noise import StandardNormal
 from protocols.votes import ABSTAIN
 from simulations.audit.breaks import Break
 from simulations.audit.neighbours import Neighbours, outcome_log_laws
-from simulations.audit.seen_histogram import histogram_log_ratio, seen
+from simulations.audit.seen_histogram import histogram_log_ratio
 from simulations.audit.target import Target
 
 # Noisy counts that are held at a time.
@@ -62,7 +62,8 @@ def log_ratios(
         )
         counts = broken.counts(without + enters[:, None] * vote)
         if target.view == "histogram":
-            ratios = histogram_log_ratio(target, seen(release, counts, draw), broken.counts(neighbours.levels))
+            shown = release.noisy(counts, draw, view="histogram")
+            ratios = histogram_log_ratio(target, shown, broken.counts(neighbours.levels))
         else:
             labels = release.release(
                 counts,

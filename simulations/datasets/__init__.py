@@ -32,9 +32,9 @@ DATASETS: dict[str, str] = {
 def load(name: str, request: DatasetRequest) -> Dataset:
     """The named data set, or a person's own file where `name` ends in .csv, .parquet or .npz.
 
-    Everything random in it comes from the request's seed.
-    Raises InvalidInput (an unknown name, a value out of range, an option that this data set has not),
-    DataUnavailable (files are absent; the message says how to get them) and DataCorrupt (wrong content).
+    Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
+    an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)
+    and DataCorrupt (wrong content).
     """
     from simulations.datasets.own_file import SUFFIXES, load_file  # pandas and pyarrow
 

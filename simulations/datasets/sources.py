@@ -1,4 +1,4 @@
-"""Files of data sets: where they are looked for, and the proof that they hold what was published.
+"""Files of data sets: where they are searched, and the check that they hold what was published.
 
 A checksum here is taken over decoded content: the SHA-256 of the SHA-256 digests of the single rows, sorted
 first where the order of rows carries no meaning. An official download, a recompressed copy and a shuffled one

@@ -1,4 +1,4 @@
-"""Ends processes for certain: an engine returns only when all that it started is gone."""
+"""Ends processes reliably: an engine returns only when all that it started is gone."""
 
 from __future__ import annotations
 

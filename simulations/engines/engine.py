@@ -1,4 +1,4 @@
-"""What an engine is: something that carries messages to many parties and brings their replies.
+"""An engine: carries messages to many parties and returns their replies.
 
 A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside
 a WorkerHost, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to

@@ -1,4 +1,4 @@
-"""A membership inference attack on the released student, beside what differential privacy allows one at most.
+"""A membership inference attack on the released student, and the most that differential privacy allows.
 
 Members are private records that teachers learned; non-members are the test part. The attacker knows each record and its
 true label, and asks the student for probabilities. Two standard attacks: a threshold on the loss (Yeom et al. 2018),

@@ -1,8 +1,8 @@
-"""What the attack on the released student is held against: models for which the answer is known beforehand.
+"""Controls for the attack on the released student: models for which the answer is known beforehand.
 
-The model that was trained on the private records without privacy is one that the attack should find. The student of
-public records and their true labels has never seen anything private: what the attack finds there is a difference
-between the private and the test part, and no leakage.
+The attack should succeed on the model trained on the private records without privacy. The student of public records and
+their true labels has never seen anything private: what the attack finds there is a difference between the private and
+the test part, not leakage.
 """
 
 from __future__ import annotations

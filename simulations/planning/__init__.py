@@ -1,1 +1,1 @@
-"""What budgets can afford, and which noise serves best, before anything is trained."""
+"""What budgets afford, and which noise is best, before anything is trained."""

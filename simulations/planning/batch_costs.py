@@ -18,9 +18,9 @@ _SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 class BatchCost:
     """What a batch size costs, in expectation.
 
-    stranded: labels lost if every batch but the pool's last has just this size, because the last that would not fit
-    the budgets is not asked; batches: how many are then asked; batches_shrinking: how many if the last ones shrink to
-    what fits, as a run's do, which strands nothing.
+    stranded: labels lost if every batch but the pool's last has exactly this size, because a last batch that does not
+    fit the budgets is not asked; batches: how many are then asked; batches_shrinking: how many if the last ones shrink
+    to what fits, as in a run, which loses none.
     """
 
     size: int

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click
 import click
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import ConfidentGNMax
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
@@ -45,10 +46,9 @@ _FLAGS = [
     click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and figure."),
 ]  # fmt: skip
 _NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
-# What --optimise decides, and what it cannot plan.
-_CHOSEN = ("sigma", "sigma_threshold", "threshold")
+# What --optimise cannot plan; it decides the parameters of this mechanism.
 _PLANNED = {
-    "mechanism": "confident_gnmax",
+    "mechanism": ConfidentGNMax.name,
     "view": "label",
     "stop": "first-exhausted",
     "individualization": "weighting",
@@ -107,7 +107,7 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
     chosen = found.chosen
     values = {key: value for key, value in given.items() if key not in ("queries", "answer_rate", "seeds")}
     values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets}
-    values |= {key: getattr(chosen.noise, key) for key in _CHOSEN}
+    values |= {key: getattr(chosen.noise, key) for key in ConfidentGNMax.parameters()}
     values |= {"answer_rate": chosen.answer_rate, "queries": chosen.queries}
     words = ["conclave-simulate", "run"]
     for key, value in values.items():
@@ -124,10 +124,10 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
 def _settings(flags: dict[str, Any]) -> Experiment:
     """The settings, once they are known to be of a kind that can be planned."""
     settings = settings_from(flags)
-    for name in _CHOSEN:
-        if name in settings.model_fields_set:
+    for name, value in settings.parameters.items():
+        if name in ConfidentGNMax.parameters():
             raise InvalidInput(
-                f"--{name.replace('_', '-')} is {getattr(settings, name):g}, but --optimise chooses it; "
+                f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; "
                 "leave one of them out"
             )
     for name, only in _PLANNED.items():

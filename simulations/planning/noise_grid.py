@@ -1,4 +1,4 @@
-"""A grid of (sigma, sigma_threshold, threshold), and what every cell of it is expected to release."""
+"""A grid of (sigma, sigma_threshold, threshold), and what each cell is expected to release."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
     """Expected answers and accuracy of every cell, and of cells between its sigmas, by monotone interpolation.
 
     Costs are exact, with the weights of one study a sigma. A sigma at which no study can be made releases nothing.
-    Raises InvalidInput where that is so for every sigma.
+    Raises InvalidInput if no sigma can.
     """
     answered, accuracy = np.zeros(axes.shape), np.zeros(axes.shape)
     refused: list[InvalidInput] = []

@@ -1,4 +1,4 @@
-"""Plan: what a set of budgets can afford, before anything is trained."""
+"""Plan: what a set of budgets affords, before anything is trained."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
 from protocols.errors import BudgetExceeded
-from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY, Study
-from simulations.results.noise import more_noise, noise_words
 from simulations.setup.budgets import Budgets
 
 
@@ -40,7 +38,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study can afford: the group that ends it first decides under `first-exhausted`."""
+    """What a study affords; under `first-exhausted` the group that ends it first decides."""
 
     study: Study
     groups: list[GroupPlan]
@@ -64,8 +62,8 @@ class StudyPlan:
             "unit": study.unit,
             "view": study.view,
             "adjacency": ADJACENCY,
-            "mechanism": study.mechanism_name,
-            **{name: getattr(study, name) for name in PARAMETERS},
+            "mechanism": study.mechanism.name,
+            **study.mechanism.values,
             "participation": study.participation_name,
             "confidentiality": study.confidentiality.name,
             "units": study.confidentiality.units,
@@ -115,6 +113,6 @@ def must_afford(plan: StudyPlan) -> None:
         poorest = min(plan.groups, key=lambda group: group.answers_all)
         raise BudgetExceeded(
             f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
-            f"{noise_words(plan.study)}; allowed: a larger budget, more parties or {more_noise(plan.study)} "
-            "(see `conclave-simulate plan`)"
+            f"{plan.study.mechanism.noise_words}; allowed: a larger budget, more parties or "
+            f"{plan.study.mechanism.more_noise_words} (see `conclave-simulate plan`)"
         )

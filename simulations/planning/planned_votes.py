@@ -1,13 +1,13 @@
 """Votes that teachers might cast, for planning: from an assumed accuracy, or from public pilot votes.
 
-Queries differ in how hard they are. Given a query, teachers vote independently, right with probability p; p varies
-over queries as Beta(k m, k (1 - m)), so that right votes are beta-binomial: m is the teachers' mean accuracy, and the
-concentration k says how alike queries are (k -> 0: all teachers are right or all are wrong; k -> infinity: binomial).
-Wrong votes go to the other classes in shares drawn for each query from a Dirichlet distribution whose parameters add
-up to RIVALRY for any number of classes: a hard query mostly has one rival.
+Queries differ in how hard they are. Given a query, teachers vote independently, right with probability p; p varies over
+queries as Beta(k m, k (1 - m)), so that right votes are beta-binomial: m is the teachers' mean accuracy, and the
+concentration k says how similar queries are in difficulty (k -> 0: all teachers are right or all are wrong; k ->
+infinity: binomial). Wrong votes go to the other classes in shares drawn for each query from a Dirichlet distribution
+whose parameters add up to RIVALRY for any number of classes: a hard query mostly has one rival.
 
-All teachers are taken to be equally good, so votes are dealt to parties at random. k is the weak point of any plan
-(docs/how-to/choose-noise.md); public pilot votes need none.
+All teachers are assumed equally good, so votes are assigned to parties at random. k is the weak point of any plan
+(docs/how-to/choose-noise.md); public pilot votes do not need it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class AssumedVotes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PilotVotes:
-    """Votes that teachers of public data cast on public data: they protect nobody, so they may decide noise.
+    """Votes of teachers of public data on public data: no privacy is at stake, so they may be used to choose noise.
 
     counts: votes per class, each vote one; voters: how many could vote, the rest abstained. truth None: the plurality
     of the votes stands for the truth, and accuracies mean agreement with it. Raises InvalidInput.
@@ -144,12 +144,12 @@ class PilotVotes:
     def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's; true classes.
 
-        As many voters as the pilot has, or fewer: a random choice of its votes. More: votes drawn from its shares,
-        which spreads queries further apart than they are, by the pilot's own sampling error.
+        For at most as many voters as the pilot has: a random choice of its votes. For more: votes drawn from its
+        shares, which makes queries look more different than they are, by the pilot's own sampling error.
         """
         rng = simulation_rng(_SEED, "planned votes")
         size = min(queries, len(self.counts))
-        # Evenly spaced by how clear they are, so that few stand for all.
+        # Evenly spaced by clarity, so that a few represent all.
         every = np.argsort(self._leads, kind="stable")[((np.arange(size) + 0.5) * len(self.counts) / size).astype(int)]
         chosen = rng.permutation(every)
         counts, voters = self.counts[chosen], parties * teachers
@@ -229,7 +229,7 @@ def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) 
 def _dealt(
     counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
 ) -> StoredVotes:
-    """Votes as class ids, those of each query in a random order of the voters; ABSTAIN where there are too few."""
+    """Votes as class ids, in random order of the voters for each query; ABSTAIN where there are too few."""
     queries, classes = counts.shape
     voters = parties * teachers
     ids = np.full((queries, voters), ABSTAIN, dtype=np.int16)

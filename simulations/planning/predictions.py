@@ -1,8 +1,8 @@
 """What a study with given noise is expected to release: answers, accuracy, and what they are worth.
 
-Every prediction is of a real Study, made as a run makes it, so what it affords is what the accountant that charges
-affords: worst case, with the same weights, orders, caps and filters. Votes enter only through a public assumption
-(planned_votes.py). Queries are taken as independent draws, so that the number answered of n asked is binomial.
+Every prediction is of a real Study, made as in a run, so what it affords is exact: worst case, with the same weights,
+orders, caps and filters. Votes enter only through a public assumption (planned_votes.py). Queries are assumed
+independent, so that the number answered of n asked is binomial.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from simulations.stages.replay import StoredVotes
 
 # Planned queries, fewer where there are many voters.
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
-# The pool is as large as is asked with this probability at most.
+# The pool is exhausted with at most this probability.
 _POOL_RISK = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """What is chosen, in votes, of three digits."""
+    """The chosen settings, in votes, with three digits."""
 
     sigma: float
     sigma_threshold: float
@@ -40,7 +40,7 @@ class Noise:
 
     @classmethod
     def rounded(cls, sigma: float, sigma_threshold: float, threshold: float) -> Noise:
-        """The nearest values of three digits; a threshold is rounded down, so as not to pass the total weight."""
+        """The nearest values with three digits; a threshold is rounded down, so as not to exceed the total weight."""
         scale = 10.0 ** (np.floor(np.log10(max(abs(threshold), 1e-3))) - 2)
         return cls(
             sigma=float(f"{sigma:.3g}"),
@@ -81,7 +81,7 @@ class Planner:
 
     @classmethod
     def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, bank: int = BANK) -> Planner:
-        """A planner; settings.queries is the largest pool; bank: queries that votes are planned on, at most.
+        """A planner; settings.queries is the largest pool; bank: most queries on which votes are planned.
 
         Raises InvalidInput for settings that it cannot plan.
         """
@@ -137,7 +137,7 @@ class Planner:
     def predict(self, noise: Noise, *, queries: int | None = None) -> Prediction:
         """What a study with this noise releases, in expectation; queries: the pool, None for all that there are.
 
-        Nothing where no study can be made with this noise, as no budget affords it.
+        Nothing if no study can be made with this noise because no budget affords it.
         """
         pool = self.pool if queries is None else queries
         if (noise, pool) not in self._known:
@@ -152,8 +152,8 @@ class Planner:
     def _predicted(self, noise: Noise, pool: int) -> Prediction:
         study = self.study(noise, queries=pool)
         filters, seen = study.budgets, self.histograms(study.weights)
-        assert study.threshold is not None
-        passes = seen.passes(threshold=np.array([study.threshold]), sigma=noise.sigma_threshold)[0]
+        needed = study.mechanism.needed(second_round=False)
+        passes = seen.passes(threshold=np.array([needed]), sigma=noise.sigma_threshold)[0]
         rate = float(passes.mean())
         accuracy = min(1.0, float(passes @ self.correct(study.weights, noise.sigma) / max(passes.sum(), 1e-300)))
         asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())

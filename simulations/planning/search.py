@@ -17,14 +17,13 @@ from jaxtyping import Bool, Float64
 from numpy import ndarray
 
 from protocols.errors import BudgetExceeded
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.study import Study
 from simulations.planning.batch_costs import BatchCost, batch_costs
 from simulations.planning.noise_grid import Axes, Grid, predict_grid
 from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.predictions import Noise, Planner, Prediction
-from simulations.setup.experiment import SHARES
 
-_COMMON = ("sigma", "sigma_threshold", "threshold")
 # Finer grids around the best cell: points along each axis, and how often.
 _POINTS, _ZOOMS = 7, 1
 # Relative steps of the last search.
@@ -39,7 +38,7 @@ BATCH_LOSS = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
-    """The best settings, what is expected of them, and what else could be had.
+    """The best settings, their expected results, and alternatives.
 
     chosen: with the pool that is asked for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
     vote) under the same budgets, None where it affords nothing; frontier: nondominated in (answered, accuracy), by
@@ -59,7 +58,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
     Raises BudgetExceeded where no setting releases a label, InvalidInput where none releases so accurate a one.
     """
-    total = planner.total
+    total, common = planner.total, ConfidentGNMax.parameters().values()
     grid = predict_grid(planner, Axes.wide(planner))
     fine = grid
     for _ in range(_ZOOMS):
@@ -79,7 +78,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     return Optimum(
         study=study,
         chosen=chosen,
-        common=planner.predict(Noise.rounded(*(SHARES[name] * total for name in _COMMON))),
+        common=planner.predict(Noise.rounded(*(each.scaled(each.default or 0.0, total) for each in common))),
         frontier=frontier(planner, grid, whole),
         batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
         batches=batches,
@@ -87,7 +86,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
-    """The noise that no neighbour betters by more than GAIN, a last step away in any of the three or in several."""
+    """The noise on which no neighbour, one last step away in one or more of the three, improves by more than GAIN."""
 
     def rank(noise: Noise) -> tuple[float, float]:
         predicted = planner.predict(noise)

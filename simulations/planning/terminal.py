@@ -8,7 +8,6 @@ import click
 
 from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
-from simulations.results.noise import noise_words
 
 
 def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
@@ -26,7 +25,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     ]  # fmt: skip
     terms = plan.to_json()
     print_rows(
-        f"{terms['mechanism']}, {noise_words(plan.study)}, {terms['accounting']}, unit {terms['unit']}, "
+        f"{terms['mechanism']}, {plan.study.mechanism.noise_words}, {terms['accounting']}, unit {terms['unit']}, "
         f"view {terms['view']}, replace-one, {level_text(terms['confidentiality'], terms['units'])}",
         columns,
         rows,

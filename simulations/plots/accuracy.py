@@ -24,7 +24,7 @@ _OTHERS = "grey and hatched: not for release"
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar; half: of its 95 % interval; kind: "run", "baseline" or "open" (without privacy)."""
+    """One bar; half: half-width of its 95 % interval; kind: "run", "baseline" or "open" (without privacy)."""
 
     words: str
     value: float
@@ -33,7 +33,7 @@ class Bar:
 
 
 def accuracy_bars(figures: Summary) -> list[Bar]:
-    """The accuracies of a run that were measured, this run's first."""
+    """The measured accuracies of a run, this run's first."""
     baselines = figures["baselines"]
     uniform = baselines["minimum_budget_uniform"]
     candidates = [

@@ -54,7 +54,7 @@ class BudgetGroups:
 
 
 def budget_groups(result: RunResult, exhausted_first: list[str]) -> BudgetGroups:
-    """The groups of a run; exhausted_first: names of the parties whose budgets were out first."""
+    """The groups of a run; exhausted_first: names of the parties whose budgets ran out first."""
     given = np.stack([result.budgets.epsilon, result.budgets.delta, result.study.weights])
     distinct, first, member, size = np.unique(given, axis=1, return_index=True, return_inverse=True, return_counts=True)
     out_first = np.zeros(distinct.shape[1], dtype=bool)
@@ -140,13 +140,13 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
 
 
 def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
-    """How much of its cap each budget group used, and which was out first."""
+    """How much of its cap each budget group used, and which ran out first."""
     cap = result.study.budgets.cap
     spent = np.array([seed.labelling.spent for seed in result.seeds])
     sums = np.stack([np.bincount(groups.member, weights=row / cap, minlength=len(groups)) for row in spent])
     by_seed = sums / groups.size
     mean, several = by_seed.mean(axis=0), len(result.seeds) > 1
-    # Where all are out at once, none of them stands out.
+    # If all run out at once, none is highlighted.
     first = groups.exhausted_first & ~groups.exhausted_first.all()
     bars = len(groups) <= LARGEST_SHOWN
     with style():
@@ -171,7 +171,7 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
 def _share_bars(
     axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
 ) -> None:
-    """One bar a group, with whiskers over the seeds; first: whose budget was out first."""
+    """One bar per group, with whiskers over the seeds; first: whose budget ran out first."""
     mean, low, high = by_seed.mean(axis=0), by_seed.min(axis=0), by_seed.max(axis=0)
     several = len(by_seed) > 1
     rows = np.arange(len(groups))[::-1]

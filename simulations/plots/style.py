@@ -1,4 +1,4 @@
-"""How every figure looks, and a figure as SVG or PNG. No pyplot, so nothing is drawn from global state."""
+"""The style of all figures, and figures as SVG or PNG. Without pyplot, so without global state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DOTS_PER_INCH = 160
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """A figure with its file name, the words under it, and the words for a person who cannot see it."""
+    """A figure with its file name, caption, and alternative text."""
 
     name: str
     caption: str
@@ -77,7 +77,7 @@ def style() -> AbstractContextManager[None]:
             "lines.markersize": 5.0,
             "legend.frameon": False,
             "svg.fonttype": "none",
-            # Names inside an SVG depend on this alone, so the same figure gives the same bytes.
+            # Names inside an SVG depend only on this, so the same figure gives the same bytes.
             "svg.hashsalt": "conclave",
         }
     )

@@ -1,4 +1,4 @@
-"""Findings: what a run says about its private votes and records, all of it Private, computed after the labels.
+"""Findings: what a run reveals about its private votes and records, all Private, computed after the labels.
 
 Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
 membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
@@ -34,9 +34,9 @@ from simulations.stages.students import ReleasedStudent, between_rounds
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """None and empty where nothing was asked for, or there is nothing to look at.
+    """None and empty where nothing was requested, or there is nothing to analyse.
 
-    refused: why an accountant has no figure for these votes; as private as they are, for it depends on them.
+    refused: why an accountant has no figure for these votes; private too, because it depends on them.
     """
 
     accountants: Mapping[str, Private[Figures]]
@@ -74,7 +74,7 @@ def find(
                     try:
                         figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
                     except InvalidInput as error:
-                        # What no votes could have mended was refused beforehand; these votes must not cost the run.
+                        # Refusals that do not depend on the votes came earlier; one that does must not end the run.
                         refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
@@ -89,15 +89,15 @@ def _predictions(
     inputs: Inputs, study: Study, first: SeedResult, host: Host
 ) -> Float64[ndarray, "queries classes"] | None:
     """What the student between the rounds of an interactive mechanism predicted; None where there is none."""
-    labels = first.labelling.labels
-    if study.round_one is None or not study.mechanism.interactive or (labels[study.round_one :] == NOT_ASKED).all():
+    labels, round_one = first.labelling.labels, study.mechanism.round_one
+    if round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
     assert inputs.dataset is not None
     train = between_rounds(
         inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
     )
     before = labels.copy()
-    before[study.round_one :] = NOT_ASKED
+    before[round_one:] = NOT_ASKED
     return train(before)
 
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: which settings differ, how figures differ, and whether they may be compared.
+"""Comparing two runs: which settings differ, how figures differ, and whether they are comparable.
 
 Reads what a run wrote: summary.json and config.toml.
 """
@@ -35,7 +35,7 @@ _FIGURES = (
     ("minimum budget for all: labels", ("baselines", "minimum_budget_uniform", "answered"), None),
     ("epsilon guaranteed, largest", ("epsilon_guaranteed_max",), None),
 )
-# Where these differ, an epsilon or a figure of one run does not mean what it means in the other.
+# If these differ, an epsilon or a figure of one run does not mean the same in the other.
 _TERMS = (
     ("unit", "each epsilon protects another unit"),
     ("view", "each epsilon holds against another observer"),
@@ -51,7 +51,7 @@ _DATA = tuple(
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting that is not the same; None: left to the data set or the number of parties."""
+    """A setting that differs; None: left to the data set or the number of parties."""
 
     name: str
     a: object
@@ -101,9 +101,9 @@ class Comparison:
 def compare_runs(a: Path, b: Path) -> Comparison:
     """Compares the runs in two folders.
 
-    The interval of a difference is Student's t over paired seeds where both runs have the same seeds;
-    where they have not, none is given. Raises InvalidInput for a folder that holds no finished run,
-    DataCorrupt for a summary.json that is not what a run writes.
+    The interval of a difference is Student's t over paired seeds if both runs have the same seeds; otherwise none is
+    given. Raises InvalidInput for a folder that holds no finished run, DataCorrupt for a summary.json that is not what
+    a run writes.
     """
     summary_a, config_a = _read(a)
     summary_b, config_b = _read(b)
@@ -207,7 +207,7 @@ def _paired_half_width(seeds_a: list[Summary], seeds_b: list[Summary], key: str)
 
 
 def _warnings(a: tuple[Summary, dict[str, object]], b: tuple[Summary, dict[str, object]]) -> list[str]:
-    """Why the two should not be compared, one reason a difference."""
+    """Why the two should not be compared, one reason per difference."""
     (summary_a, config_a), (summary_b, config_b) = a, b
     warnings = [
         f"{name} is {summary_a.get(name)} in a, {summary_b.get(name)} in b: {why}"

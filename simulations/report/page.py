@@ -1,6 +1,6 @@
-"""report.html: one self-contained page that tells a colleague what was run, what came out, at what budget.
+"""report.html: one self-contained page that tells a colleague what was run, with which result and budget.
 
-All numbers come from the result and its summary. The page loads nothing from outside itself.
+All numbers come from the result and its summary. The page loads nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from simulations.results.text import (
 )
 from simulations.setup.experiment import write_config
 
-# Rows that a page shows; the rest lies in parties.csv and summary.json.
+# Rows on a page; the rest is in parties.csv and summary.json.
 MOST_PARTIES = 300
 MOST_GROUPS = 300
 _GROUPS_OPEN = 16
@@ -114,7 +114,7 @@ def _lead(result: RunResult, figures: Summary) -> str:
 
 
 def _cards(result: RunResult, figures: Summary) -> list[Row]:
-    """The headline figures: a name, the figure, and what belongs under it."""
+    """The headline figures: a name, the figure, and a note."""
     seeds = len(result.seeds)
     protects = "record" if figures["unit"] == "record" else "party's data"
     least = min(group["epsilon_guaranteed"] for group in figures["groups"])
@@ -246,7 +246,7 @@ def _parties(result: RunResult) -> list[Row]:
 
 
 def _reserve(result: RunResult) -> Row | None:
-    """The largest part of a delta that was set aside for float64 noise; None where nothing was."""
+    """The largest share of a delta that was set aside for float64 noise; None if nothing was."""
     reserve = result.budgets.delta - result.study.budgets.delta
     worst = int((reserve / result.budgets.delta).argmax())
     if reserve[worst] <= 0:

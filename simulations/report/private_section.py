@@ -36,7 +36,7 @@ _ABOVE = (
     "bound, above the label-only one that may have charged; '(expected)' is of answers that may not have come; "
     "a sanitised figure includes the cost of its release."
 )
-# What follows the name of a figure that belongs to another.
+# Suffixes of figures that belong to another figure.
 _DEVIATION, _ORDER = "standard deviation", "order"
 _MOVED = "share of retrainings that moved a vote"
 _BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
@@ -132,7 +132,7 @@ def _names(result: RunResult) -> list[str]:
 
 
 def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
-    """The columns that are epsilons, as far as there is any."""
+    """The columns that are epsilons, if any."""
     return {
         name: values
         for name, values in _columns_of(result).items()
@@ -141,13 +141,13 @@ def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
 
 
 def _above(result: RunResult) -> bool:
-    """Whether a figure of a party is above what is guaranteed to it."""
+    """Whether a party's figure is above its guarantee."""
     worst = result.study.budgets.epsilon_guaranteed * (1 + 1e-9)
     return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
 
 
 def _span(values: Float64[ndarray, " parties"]) -> str:
-    """The least and the largest of what is known, once where they agree."""
+    """The least and the largest known value, once if they are equal."""
     low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
     return low if low == high else f"{low} to {high}"
 
@@ -234,7 +234,7 @@ def _findings(result: RunResult) -> Row:
         "unit": study.unit,
         "view": study.view,
         "adjacency": ADJACENCY,
-        "mechanism": study.mechanism_name,
+        "mechanism": study.mechanism.name,
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
         "accountants": {name: asdict(of_name[name]) for name in _names(result)},
@@ -266,7 +266,7 @@ def _findings(result: RunResult) -> Row:
 
 
 def _number(value: object) -> object:
-    """JSON has no NaN and no infinity: None stands for both."""
+    """JSON has neither NaN nor infinity: None stands for both."""
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value

@@ -15,7 +15,7 @@ from simulations.results.files import MARK
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:
-    """The summary of a run as a table of its budget groups and its headline figures; out: where the report lies."""
+    """The summary of a run as a table of its budget groups and its headline figures; out: the report's folder."""
     rows: list[list[object]] = [
         [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
         for g in figures["groups"][:40]
@@ -57,7 +57,7 @@ def _seats(figures: dict[str, Any]) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
-    """A table on standard output; floats with four digits, 140 columns wide where it is no terminal."""
+    """A table on standard output; floats with four digits, 140 columns wide if it is not a terminal."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")

@@ -1,1 +1,1 @@
-"""What a run writes as figures and says in words."""
+"""What a run writes, as figures and in words."""

@@ -1,4 +1,4 @@
-"""What a run writes: summary.json, queries.parquet, parties.csv, config.toml and env.json, and how they are made."""
+"""The files of a run: summary.json, queries.parquet, parties.csv, config.toml and env.json."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO
-from protocols.mechanisms import PARAMETERS
 from protocols.study.study import ADJACENCY
 from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
@@ -27,7 +26,7 @@ from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
 
-# What is computed from votes, teachers or records and not from released labels: no budget pays for it.
+# Computed from votes, teachers or records, not from released labels: no budget pays for it.
 NOT_FOR_RELEASE = (
     "teacher_accuracy_mean",
     "plurality_accuracy",
@@ -37,7 +36,7 @@ NOT_FOR_RELEASE = (
     "baselines.minimum_budget_uniform.label_accuracy",
     "baselines.minimum_budget_uniform.student_accuracy",
 )
-# Put before such a figure wherever it stands outside of the private folder.
+# Put before such a figure outside the private folder.
 MARK = "not for release: "
 
 
@@ -84,9 +83,8 @@ def summary(result: RunResult) -> Summary:
         "adjacency": ADJACENCY,
         "view": study.view,
         "mechanism": {
-            "name": study.mechanism_name,
-            **{name: getattr(study, name) for name in PARAMETERS},
-            "round_one": study.round_one,
+            "name": study.mechanism.name,
+            **study.mechanism.values,
         },
         "individualization": result.settings.individualization,
         "participation": study.participation_name,
@@ -130,7 +128,7 @@ def _seeds(result: RunResult) -> list[Summary]:
 
 
 def write_results(result: RunResult, out: Path) -> Summary:
-    """Writes the data files of a run into `out`, each whole or not at all; returns the summary."""
+    """Atomically writes the data files of a run into `out`; returns the summary."""
     figures = summary(result)
     write_atomically(out / "queries.parquet", _queries(result))
     write_atomically(out / "parties.csv", _parties(result))

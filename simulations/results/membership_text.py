@@ -47,7 +47,7 @@ def _finds(results: tuple[AttackResult, ...]) -> bool:
 
 
 def rows(report: MembershipReport) -> list[Row]:
-    """The figures beside their ceilings: name, value, and its interval at 95 % or what it is held against."""
+    """The figures and their ceilings: name, value, and its 95 % interval or reference value."""
     lines: list[Row] = []
     for name, called in MODELS.items():
         for result in getattr(report, name):
@@ -83,7 +83,7 @@ def _attack_rows(words: str, result: AttackResult) -> list[Row]:
         found, false = rate.true_positive_rate, rate.false_positive_rate
         name = f"{words}: TPR at FPR {_percent(rate.wanted)}"
         if false.value == 0:
-            # Too few non-members for one false positive: what the threshold lets pass is known up to this only.
+            # Too few non-members for one false positive: only this upper bound of the threshold's rate is known.
             name += f" (no false positive among {count(result.non_members)}; FPR up to {_percent(false.high)})"
         lines.append((name, _percent(found.value), f"{_percent(found.low)} to {_percent(found.high)}"))
     return lines

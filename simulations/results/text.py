@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.study.study import Study
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
 from simulations.stages.label import LIVE_PARTIES
@@ -45,27 +44,15 @@ _VIEWS = {
     "label": "label: only a label, or the abstention, comes out of each query",
     "histogram": "histogram: the coordinator also sees the noisy counts behind each label",
 }
-_ACCOUNTING = {
-    "label_only": "worst case, label only: what a label or an abstention can reveal at most, in Rényi "
-    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
-    "Steinke 2020",
-    "gaussian": "worst case, Gaussian bound: what the noisy counts can reveal at most, in Rényi "
-    "differential privacy at one order a party, fixed beforehand; converted as in Canonne, Kamath and "
-    "Steinke 2020",
-    "laplace": "worst case, Laplace bound: what the noisy counts can reveal at most, in Rényi differential privacy "
-    "(Mironov 2017) at one order a party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020",
-    "gaussian_dp": "worst case, Gaussian bound: what the noisy counts can reveal at most, by exact Gaussian "
-    "differential privacy (Dong, Roth and Su 2022)",
-}
 
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# More distinct budgets than this are told by their range.
+# More distinct budgets than this are given as a range.
 _MOST_BUDGETS = 6
 
 
 def count(value: float) -> str:
-    """A count, or a mean of counts with one decimal; thousands apart."""
+    """A count, or a mean of counts with one decimal, with thousands separators."""
     rounded = round(value, 1)
     return f"{rounded:,.0f}" if float(rounded).is_integer() else f"{rounded:,.1f}"
 
@@ -80,7 +67,7 @@ def power_of_ten(value: float) -> str:
 
 
 def parties_words(number: int) -> str:
-    """So many parties."""
+    """The number of parties in words."""
     return f"{number:,} {'party' if number == 1 else 'parties'}"
 
 
@@ -99,28 +86,6 @@ def interval(half: float | None, *, seeds: int, points: bool) -> str:
 def stop_words(reason: str) -> str:
     """Why a study ended."""
     return _STOPS[reason]
-
-
-def mechanism_words(study: Study) -> str:
-    """The mechanism with its noise, in votes."""
-    if study.gamma is not None:
-        return f"LNMax: the class with most noisy votes; Laplace noise of scale {1 / study.gamma:g} votes on each class"
-    noise = f"label noise σ = {study.sigma:g} votes on each class"
-    if study.threshold is None:
-        return f"GNMax: the class with the most noisy votes; {noise}"
-    total = f"{study.nominal_weight:.4g}"
-    test = "tested on the same noisy counts"
-    if study.sigma_threshold is not None:
-        test = f"tested with noise σ = {study.sigma_threshold:g} votes"
-    reach = f"{study.threshold:g} of {total} votes"
-    confident = f"a label only where the leading class reaches {reach}, {test}; {noise}"
-    if study.interactive_threshold is None:
-        return f"Confident-GNMax: {confident}"
-    return (
-        f"Interactive-GNMax: {count(study.round_one or 0)} queries of Confident-GNMax ({confident}); then a student, "
-        f"and queries answered only where parties and student differ by {study.interactive_threshold:g} votes; where "
-        f"they do not, the student's own label is reinforced, free, from a confidence of {study.reinforce_confidence:g}"
-    )
 
 
 def terms(result: RunResult) -> list[tuple[str, str]]:
@@ -148,14 +113,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         ]
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
-        ("Mechanism", mechanism_words(study)),
+        ("Mechanism", study.mechanism.released_words(total_weight=study.nominal_weight)),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {_UNITS[study.unit]}"),
         ("What is seen", _VIEWS[study.view]),
         ("Neighbours", "replace-one: that unit's data replaced by any other"),
         ("δ", deltas_words(result)),
-        ("Accounting", _ACCOUNTING.get(study.accountant_name, study.budgets.accountant.statement)),
+        ("Accounting", study.budgets.accountant.meaning(study.mechanism)),
         ("Seeds", seeds_text(settings.seeds)),
     ]
     if settings.dropout:
@@ -229,9 +194,9 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
 def command(settings: Experiment) -> str:
     """The command that repeats a run: every setting that is not the default."""
     words = ["conclave-simulate", "run"]
-    for name, field in Experiment.model_fields.items():
-        value = getattr(settings, name)
-        if value == field.default or value is None:
+    defaults = {name: field.default for name, field in Experiment.model_fields.items()}
+    for name, value in dict(settings).items():
+        if value is None or (name in defaults and value == defaults[name]):
             continue
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):

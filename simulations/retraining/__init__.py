@@ -1,1 +1,1 @@
-"""Teachers trained again without one record: what a typical record costs."""
+"""Teachers retrained with one record replaced: what a typical record costs."""

@@ -1,7 +1,7 @@
 """Teachers trained again with one record replaced by another, and the votes they then cast.
 
-Everything but that record stays: the place in the shard, the seed, the kind. So a vote that moves was moved by the
-record, which is checked by training each teacher again on its own shard first.
+Everything but that record stays the same: its place in the shard, the seed, the kind. So a vote that moves was moved by
+the record; as a check, each teacher is first trained again on its own shard.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROUNDING = 0.01
 
 @dataclass(frozen=True)
 class Draw:
-    """One record replaced: its teacher, its place in the teacher's shard, and the record that comes instead."""
+    """One record replaced: its teacher, its place in the teacher's shard, and the replacement."""
 
     teacher: int
     place: int
@@ -55,7 +55,7 @@ def draw(shards: Shards, party: int, count: int, population: Population, seed: i
     for position in rng.integers(sizes[-1], size=count):
         teacher = int(np.searchsorted(sizes, position, side="right"))
         place = int(position - (sizes[teacher - 1] if teacher else 0))
-        # Of the party's own records any but the one that goes.
+        # Any of the party's own records except the replaced one.
         pool = others if population == "federation" else np.delete(held, position)
         draws.append(Draw(teacher, place, int(pool[rng.integers(len(pool))])))
     return draws

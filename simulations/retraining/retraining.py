@@ -26,7 +26,7 @@ from party.teachers import teacher_kind
 from protocols.bounds.label_only import ORDERS
 from protocols.budgets.accountant import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Sensitivity, check_view
+from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
 from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
 from protocols.research.label_law import log_answered, pair_rdp
 from protocols.research.private import Private
@@ -71,7 +71,7 @@ class PartyRetraining:
 
 @dataclass(frozen=True)
 class Retraining:
-    """The rows of the parties that were looked at, and what they were computed with."""
+    """The rows of the analysed parties, and the settings."""
 
     rows: tuple[PartyRetraining, ...]
     confidence: float
@@ -128,19 +128,19 @@ def retraining(
 def _divergence(
     asked: AskedVotes, query: Int64[ndarray, " rows"], after: Float64[ndarray, "rows classes"]
 ) -> Private[Float64[ndarray, "directions=2 rows orders"]]:
-    """Of each changed histogram from the actual one, both directions, as the view sees it."""
+    """Divergence of each changed histogram from the actual one, both directions, in the study's view."""
     study, before = asked.study, asked.counts[query]
-    assert study.sigma is not None
+    mechanism = study.gaussian
     if study.view == "histogram":
         # Two Gaussians of one covariance (Mironov 2017, Prop. 7); all else follows from what is seen.
         squared = ((before - after) ** 2).sum(axis=1)
-        both = ORDERS * squared[None, :, None] / (2 * study.sigma**2)
+        both = ORDERS * squared[None, :, None] / (2 * mechanism.sigma**2)
         return Private(np.tile(both, (2, 1, 1)))
     bits: list[Float64[ndarray, "rows 2"] | None] = [None, None]
-    if study.sigma_threshold is not None:
+    if mechanism.threshold_noise is not None:
         tested = [(counts - asked.offsets[query]).max(axis=1) - asked.thresholds[query] for counts in (before, after)]
-        bits = [log_answered(g, sigma_threshold=study.sigma_threshold, threshold=0.0) for g in tested]
-    return pair_rdp(before, after, ORDERS, sigma=study.sigma, answered_before=bits[0], answered_after=bits[1])
+        bits = [log_answered(g, sigma_threshold=mechanism.threshold_noise, threshold=0.0) for g in tested]
+    return pair_rdp(before, after, ORDERS, sigma=mechanism.sigma, answered_before=bits[0], answered_after=bits[1])
 
 
 def _row(
@@ -236,8 +236,8 @@ def _check(
         raise InvalidInput("participation is 'secret', whose coins hide the votes; allowed: all, periodic")
     if study.unit != "record":
         raise InvalidInput(f"unit is {study.unit!r}; allowed: 'record', of which one at a time is replaced")
-    if study.mechanism.noise_law != "gaussian":
-        raise InvalidInput(f"mechanism is {study.mechanism_name!r}; allowed: those with Gaussian noise")
+    if not isinstance(study.mechanism, GaussianMechanism):
+        raise InvalidInput(f"mechanism is {study.mechanism.name!r}; allowed: those with Gaussian noise")
     if retrainings < 2:
         raise InvalidInput(f"retrainings is {retrainings}; allowed: 2 or more, so that they have a spread")
     if population not in POPULATIONS:

@@ -1,1 +1,1 @@
-"""What a simulation is: its experiment, budgets, levels and who holds which record."""
+"""A simulation's set-up: its experiment, budgets, levels and who holds which record."""

@@ -1,4 +1,4 @@
-"""The one table of accountants, those that charge budgets and those that look at votes, and how a run names them."""
+"""The table of all accountants, charging and analysing, and how a run names them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import check_view
+from protocols.mechanisms import GaussianMechanism, check_view
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
@@ -23,10 +23,10 @@ ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_se
 
 @dataclass(frozen=True, kw_only=True)
 class AccountantRow:
-    """One accountant: what its figure means, and what may be done with it.
+    """One accountant: what its figure means, and how it may be used.
 
-    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what a
-    reader of its figure has to know besides.
+    charges: whether it can charge budgets; only such a figure is publishable. source: paper and theorem; note: what
+    else a reader of its figure must know.
     """
 
     name: str
@@ -96,7 +96,7 @@ def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
 
 
 def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
-    """Raises InvalidInput, before anything is trained, where an accountant has nothing to say of this study.
+    """Raises InvalidInput, before anything is trained, if an accountant does not apply to this study.
 
     drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
     whether each vote will be known, and not their counts alone.
@@ -126,7 +126,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
             or study.pooled_teachers is not None
             or study.unit != "record"
             or given.secret
-            or study.mechanism.noise_law != "gaussian"
+            or not isinstance(study.mechanism, GaussianMechanism)
             or len(study.roster) < 2
         ):
             raise InvalidInput(

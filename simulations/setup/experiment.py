@@ -20,7 +20,7 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.mechanisms import PARAMETERS, Lattice, Mechanism, check_view, make_mechanism, mechanism_class
+from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
@@ -29,21 +29,18 @@ from simulations.setup.budgets import Budgets, parse_budgets
 from simulations.setup.levels import simulated_level
 from simulations.setup.record_budgets import group_budgets, upsampling
 
-# Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150, sigma2 = 40, per vote.
-# Round two of Interactive-GNMax asks where half of the votes differ from the student's prediction.
-SHARES = {"sigma": 0.16, "sigma_threshold": 0.6, "threshold": 0.8, "interactive_threshold": 0.5}
-# The student's confidence from which its own label is reinforced, unless it is said otherwise.
-REINFORCE = 0.95
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
 
 class Experiment(BaseModel):
     """The parameters of one run; see `conclave-simulate run --help` for what each means.
 
-    None stands for "as the data set or the number of parties gives it". Raises InvalidInput through `experiment`.
+    None stands for "as the data set or the number of parties gives it"; `parameters` holds what is said of the
+    mechanism, which lies beside the other settings in a file. Raises InvalidInput through `experiment`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, int | float]
 
     parties: int = Field(250, ge=1)
     dataset: str = "glyphs"
@@ -67,13 +64,6 @@ class Experiment(BaseModel):
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
     mechanism: str = "confident_gnmax"
-    sigma: float | None = Field(None, gt=0)
-    sigma_threshold: float | None = Field(None, gt=0)
-    threshold: float | None = None
-    gamma: float | None = Field(None, gt=0)
-    interactive_threshold: float | None = None
-    reinforce_confidence: float | None = Field(None, gt=0, le=1)
-    round_one: int | None = Field(None, ge=1)
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
     weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
@@ -91,17 +81,27 @@ class Experiment(BaseModel):
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
 
+    @property
+    def parameters(self) -> dict[str, int | float]:
+        """The parameters of the mechanism that were given, by name; the others have their defaults."""
+        return dict(self.__pydantic_extra__)
+
 
 def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
+    taken = mechanism_parameters()
+    if clash := next((name for name in taken if name in Experiment.model_fields), None):
+        raise InvalidInput(f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: no name of a setting")
+    known = [*Experiment.model_fields, *taken]
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
+    given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
     try:
-        return Experiment.model_validate(values)
+        return Experiment.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "experiment"
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(Experiment.model_fields)
-            raise InvalidInput(f"unknown setting {where!r}; allowed: {known}") from None
         raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
 
 
@@ -177,11 +177,11 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
     quorum = settings.quorum or level.usual_quorum(seats)
     lattice = level.lattice(quorum=quorum, classes=classes)
-    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale, lattice=lattice)
-    account = charging_accountant(settings, mechanism)
+    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    account = charging_accountant(settings, mechanism.on_lattice(lattice))
     common: dict[str, Any] = {  # Any: keyword arguments of two functions
         "accountant": account,
-        "mechanism": mechanism,
+        "mechanism": mechanism.on_lattice(lattice),
         "epsilon": budgets.epsilon,
         "delta": budgets.delta,
         "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
@@ -202,13 +202,12 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         weight = weights(
             settings.weights,
             **common,
-            sigma=_label_noise(mechanism) / teachers**0.5,
+            sigma=mechanism.label_sigma / teachers**0.5,
             units=level.units or LATTICE,
         )
-    noise = {name: getattr(mechanism, name, None) for name in PARAMETERS}
-    # Rounding weights down to the lattice must not push a threshold at the very top above the total.
-    if noise["threshold"] is not None and ensemble is None:
-        noise["threshold"] = min(noise["threshold"], float(teachers * weight.sum()))
+    if ensemble is None:
+        # Rounding weights down to the lattice must not push a threshold at the very top above the total.
+        mechanism = mechanism.capped(float(teachers * weight.sum()))
     rows = zip(
         budgets.names,
         budgets.epsilon.tolist(),
@@ -220,9 +219,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
-        mechanism_name=settings.mechanism,
-        **noise,
-        round_one=(settings.round_one or 1) if mechanism.interactive else settings.round_one,
+        mechanism=mechanism,
         pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
         unit=unit,
         view=view,
@@ -237,11 +234,12 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         confidentiality=level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
     )
-    if not mechanism.interactive or settings.round_one is not None:
+    if not mechanism.interactive or "round_one" in settings.parameters:
         return study
     # Round one gets half of the queries that the poorest budget affords when all are answered.
     affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
-    return replace(study, round_one=max(1, int(affordable.min()) // 2))
+    rounds = {**mechanism.values, "round_one": max(1, int(affordable.min()) // 2)}
+    return replace(study, mechanism=type(mechanism).build(view=view, given=rounds))
 
 
 def _check_individualization(settings: Experiment) -> None:
@@ -259,46 +257,35 @@ def _check_individualization(settings: Experiment) -> None:
         raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
 
 
-def _label_noise(mechanism: Mechanism) -> float:
-    """Standard deviation of the label's noise in votes, whatever its law."""
-    sigma: float | None = getattr(mechanism, "sigma", None)
-    return 2**0.5 / getattr(mechanism, "gamma", 1.0) if sigma is None else sigma
-
-
-def _mechanism(settings: Experiment, total: float, *, scale: float, lattice: Lattice | None) -> Mechanism:
-    """The mechanism with its noise: as given, times `scale`, or a share of the `total` votes that are cast."""
-    if settings.threshold is not None and not settings.threshold * scale <= total:
+def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
+    """The mechanism with its parameters: as given, times `scale`, or its defaults for the `total` votes cast."""
+    view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
+    given: dict[str, int | float | None] = dict(settings.parameters)
+    for name, each in kind.parameters(view=view).items():
+        if (said := given.get(name)) is not None:
+            given[name] = each.scaled(said, scale)
+        elif each.default is not None:
+            given[name] = each.scaled(each.default, total)
+        elif each.unit == "queries":
+            given[name] = 1  # worked out once the study is known
+    made = kind.build(view=view, given=given)
+    needed = made.needed(second_round=False)
+    if needed is not None and not needed <= total:
         raise InvalidInput(
-            f"threshold is {settings.threshold:g}; allowed: at most the total weight, {total / scale:g} votes"
+            f"threshold is {needed / scale:g}; allowed: at most the total weight, {total / scale:g} votes"
         )
-    view = check_view(settings.view)
-    taken = mechanism_class(settings.mechanism).parameters(view=view)
-    noise: dict[str, float | None] = {}
-    for name in PARAMETERS:
-        given = getattr(settings, name)
-        if given is not None and name in SHARES:
-            given = given * scale
-        elif given is not None and name == "gamma":
-            given = given / scale
-        elif name in taken and name in SHARES:
-            given = SHARES[name] * total if given is None else given
-        elif name in taken and name == "gamma":
-            # Laplace noise of the standard deviation that Gaussian noise has by default.
-            given = 2**0.5 / (SHARES["sigma"] * total) if given is None else given
-        elif name in taken and name == "reinforce_confidence":
-            given = REINFORCE if given is None else given
-        noise[name] = given
-    return make_mechanism(settings.mechanism, view=view, lattice=lattice, **noise)
+    return made
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
     """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
     view = check_view(settings.view)
     charging, _ = named_accountants(settings.accountant)
-    account = default_accountant(mechanism, view) if charging is None else accountant(charging)
-    if settings.individualization == "secret-vanishing" and charging is None and view == "histogram":
-        account = accountant("gaussian")
-    account.check(mechanism, view)
+    coins = settings.individualization == "secret-vanishing"
+    if charging is None:
+        return default_accountant(mechanism, view, secret_coins=coins)
+    account = accountant(charging)
+    account.check(mechanism, view, secret_coins=coins)
     return account
 
 

@@ -60,7 +60,7 @@ def simulated_level(level: str, *, units: int | None, colluders: int | None, sea
 
 
 def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
-    """The key that a seat signs with, known to everybody."""
+    """A seat's signing key, known to everybody."""
     digest = hashlib.sha256(b"conclave simulated seat %d" % position).digest()
     return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
 
@@ -109,7 +109,7 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
 
 
 def batch_noise(study: Study, *, seed: int) -> BatchNoise:
-    """The noise that a live study of this seed has, batch by batch."""
+    """The noise of a live study with this seed, batch by batch."""
     match study.confidentiality:
         case GuardedLevel():
             return _both_servers(study, seed)

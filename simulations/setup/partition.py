@@ -1,7 +1,7 @@
-"""Who holds which private record: cutting a data set over parties, and a party's records over its teachers.
+"""Who holds which private record: splitting a data set over parties, and a party's records over its teachers.
 
-Nothing here splits a patient: where a data set names patients, whole patients are dealt out, and a patient's
-class and site are those of its first record.
+Patients are never split: if a data set names patients, whole patients are assigned, with the class and site of their
+first record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLOOR = 1e-9
 
 @dataclass(frozen=True)
 class Partition:
-    """A way to cut private records over parties: a name of SCHEMES and its parameter, if it takes one.
+    """A way to split private records over parties: a name of SCHEMES and its parameter, if it takes one.
 
     Raises InvalidInput on an unknown name, or a parameter that is absent, unwanted or out of range.
     """
@@ -66,7 +66,7 @@ def parse_partition(text: str) -> Partition:
 def partition(
     dataset: Dataset, *, parties: int | None, scheme: Partition, seed: int
 ) -> list[Int64[ndarray, " records"]]:
-    """The private record indices of each party, ascending: disjoint, none empty, all records dealt out.
+    """The private record indices of each party, ascending: disjoint, none empty, all records used.
 
     - `iid`: patients (or records) in random order, dealt in turn.
     - `dirichlet` A: label skew. A party's class proportions are drawn from Dirichlet(A * class shares) (Hsu,
@@ -124,7 +124,7 @@ def teacher_shards(
 def _units(
     count: int, patients: Int64[ndarray, " records"] | None
 ) -> tuple[Int64[ndarray, " units"], Int64[ndarray, " records"]]:
-    """What may not be split: the first record of each unit, and each record's unit."""
+    """The units that may not be split: the first record of each, and each record's unit."""
     if patients is None:
         return np.arange(count), np.arange(count)
     _, first, unit = np.unique(patients, return_index=True, return_inverse=True)

@@ -56,7 +56,7 @@ def split_by_group(
 class Upsampling:
     """An ensemble on pooled data: groups of records by budget, the teachers that learn one, and how many there are.
 
-    scale: teachers that there are over teachers before upsampling.
+    scale: teachers divided by teachers before upsampling.
     """
 
     epsilon: Float64[ndarray, " groups"]

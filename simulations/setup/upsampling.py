@@ -1,7 +1,7 @@
 """Individualized PATE by upsampling: a record is learned by u teachers (Boenisch et al. 2023, section 4).
 
 Records with larger budgets are duplicated into more teachers, so a record moves u votes: its sensitivity is u. The
-duplicates must be dealt to teachers across all data, which nobody holds in a federation: simulation only.
+duplicates must be assigned to teachers across all data, which nobody holds in a federation: simulation only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_budget
 from protocols.errors import InvalidInput
 
-# Teachers that one record may be learned by at most, unless it is said otherwise.
+# Default of how many teachers may learn one record.
 LARGEST = 12
 
 

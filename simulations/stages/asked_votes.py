@@ -1,6 +1,6 @@
-"""The queries that a run asked, with the votes behind them: what data-dependent figures are computed from.
+"""The queries that a run asked, with their votes: the input of data-dependent figures.
 
-Reconstructed from a labelling and its ledgers, so that replaying needs to keep no histograms.
+Reconstructed from a labelling and its ledgers, so a replay need not store histograms.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CELLS = 20_000_000
 class AskedVotes:
     """What was asked and released: the weighted histograms, and who took part in which query.
 
-    positions: of the asked queries in the pool; entering[party, query]; counts: weighted; offsets: what was taken off
-    the counts before they were held against thresholds (Interactive-GNMax; else zeros); thresholds: of each query.
-    predictions: of the student between the rounds. Raises InvalidInput for secret participation, whose coins are kept
-    nowhere, and for a labelling that is not of this study.
+    positions: of the asked queries in the pool; entering[party, query]; counts: weighted; offsets: what was subtracted
+    from the counts before the threshold test (Interactive-GNMax; else zeros); thresholds: of each query. predictions:
+    of the student between the rounds. Raises InvalidInput for secret participation, whose coins are not stored, and for
+    a labelling of another study.
     """
 
     def __init__(
@@ -55,18 +55,19 @@ class AskedVotes:
             self.entering = self.entering & study.participation.votes(self.positions)
         self.counts = self._count()
         self.offsets = np.zeros((len(self.positions), 1))
-        self.thresholds = np.full(len(self.positions), study.threshold or 0.0)
-        if study.round_one is not None and predictions is not None:
-            second = self.positions >= study.round_one
+        mechanism = study.mechanism
+        self.thresholds = np.full(len(self.positions), mechanism.needed(second_round=False) or 0.0)
+        if mechanism.round_one is not None and predictions is not None:
+            second = self.positions >= mechanism.round_one
             self.offsets = np.where(second[:, None], study.nominal_weight * predictions[self.positions], 0.0)
-            self.thresholds[second] = study.interactive_threshold
+            self.thresholds[second] = mechanism.needed(second_round=True) or 0.0
 
     @property
     def evidence(self) -> QueryVotes:
         """The same for a data-dependent accountant; one threshold: differences to it are part of the offsets."""
         student = None
         if self.study.mechanism.interactive:
-            above = (self.thresholds - (self.study.threshold or 0.0))[:, None]
+            above = (self.thresholds - (self.study.mechanism.needed(second_round=False) or 0.0))[:, None]
             student = np.broadcast_to(self.offsets + above, self.counts.shape).copy()
         return QueryVotes(
             mechanism=self.study.mechanism,
@@ -91,7 +92,7 @@ class AskedVotes:
         )
 
     def _abstentions(self) -> bool:
-        """Whether a vote that entered is for no class: the histogram then lacks its weight."""
+        """Whether some vote that entered is for no class, so that the histogram lacks its weight."""
         study = self.study
         if self._stored.votes is None or study.pooled_teachers is not None:
             entered = np.full(len(self.counts), study.largest_weight)

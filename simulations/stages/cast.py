@@ -1,8 +1,8 @@
 """Train teachers and cast votes: the heavy stages, run by an engine, cached by the hash of their inputs.
 
-Budgets, mechanisms, weights and noise do not enter here, so votes cast once serve any number of replays. Teachers
-and votes lie in a folder named by the hash of everything that they depend on: the data, the partition, the kind
-of teacher, the seed, and the source code of teachers. An interrupted run finds the teachers that were finished.
+Budgets, mechanisms, weights and noise play no part here, so votes cast once serve any number of replays. Teachers and
+votes are in a folder named by the hash of everything they depend on: the data, the partition, the kind of teacher, the
+seed, and the source code of teachers. An interrupted run finds its finished teachers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Cast:
-    """Votes of every teacher on every public query, and how the casting went."""
+    """Votes of every teacher on every public query, and statistics of the casting."""
 
     votes: Integer[ndarray, "parties teachers queries"]
     trained: int
@@ -145,7 +145,7 @@ class CastHost:
                 yield name, _npy(np.stack(votes))
 
     def _train(self, names: list[str]) -> dict[str, int]:
-        """Trains what is not on disk yet; the number of teachers trained for each party."""
+        """Trains what is not on disk yet; returns the number of teachers trained for each party."""
         missing = [(name, k) for name in names for k in range(self._count) if not self._path(name, k).exists()]
         if missing:
             teachers = self._kind.fit(
@@ -182,7 +182,7 @@ class CastHost:
 
 
 def teacher_seed(seed: int, party: int, teacher: int) -> int:
-    """The seed that a teacher is trained with: a function of (seed, party, teacher) alone."""
+    """A teacher's training seed: a function of (seed, party, teacher) alone."""
     return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])
 
 
@@ -213,7 +213,7 @@ def _all(
 
 
 def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], pool: str) -> None:
-    """What the workers read: written once, by name of content, and mapped, never sent by message."""
+    """What the workers read: written once, named by content, and memory-mapped, never sent in messages."""
     flat = [shard for of_party in shards for shard in of_party]
     ends = np.cumsum([len(shard) for shard in flat])
     bounds = np.stack([ends - [len(shard) for shard in flat], ends], axis=1).reshape(len(shards), -1, 2)
@@ -231,7 +231,7 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
 
 
 def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
-    """A cached array; None where there is none that can be read, so that it is made again."""
+    """A cached array; None if there is no readable one, so that it is made again."""
     try:
         return read_array(path, mapped=mmap)
     except (DataUnavailable, DataCorrupt):

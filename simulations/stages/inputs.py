@@ -11,7 +11,7 @@ from numpy import ndarray
 from coordinator.students import student_kind
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
-from protocols.mechanisms import mechanism_class
+from protocols.mechanisms import MECHANISMS
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.rendered import rendered
@@ -28,7 +28,7 @@ from simulations.stages.votes_file import read_labels, read_votes
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a run depends on but is not repeated by: where data and caches lie, which engine and workers."""
+    """What a run uses without being part of its settings: paths of data and caches, engine and workers."""
 
     data_dir: Path | None
     cache_dir: Path
@@ -92,7 +92,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     check_student(settings.student)
     if settings.votes is not None:
         return _stored_inputs(settings)
-    if settings.student == "none" and mechanism_class(settings.mechanism).interactive:
+    if settings.student == "none" and MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
     if settings.individualization == "upsampling" and settings.partition != "iid":
         raise InvalidInput(f"partition is {settings.partition!r}; allowed with upsampling, which pools all data: iid")
@@ -102,8 +102,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     kind = teacher_kind(settings.teacher)
     check_engine(host.engine)
     if scheme.name != "by-site":
-        # Budgets, noise and threshold out of range are said before any data are read; classes and queries, which the
-        # data may decide, matter little to that.
+        # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
+        # the data may determine, matter little for that.
         trial = make_study(
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
         )
@@ -146,7 +146,7 @@ def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, 
 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
-    """The number of parties: as given; one a site where parties are sites and no number was given."""
+    """The number of parties: as given, or one per site if parties are sites and no number was given."""
     by_site = parse_partition(settings.partition).name == "by-site"
     if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
         return len(dataset.site_names)
@@ -201,7 +201,7 @@ def inputs_of_votes(
     """
     if settings.individualization == "upsampling":
         raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
-    if mechanism_class(settings.mechanism).interactive:
+    if MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
     teachers = 1 if stored.votes is None else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}

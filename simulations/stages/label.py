@@ -31,13 +31,13 @@ from simulations.stages.replay import (
     secret_coins,
 )
 
-# Above this many parties the live study is left out (its replay stays): one ledger a party takes its time.
+# Above this many parties only the replay is run: one ledger per party takes too long.
 LIVE_PARTIES = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class SeedResult:
-    """One seed's labelling and what it says of the released labels."""
+    """One seed's labelling and the figures of its released labels."""
 
     seed: int
     labelling: Labelling
@@ -51,7 +51,7 @@ class SeedResult:
 
     @property
     def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
-        """Positions and labels that a student is trained on: what was released, and what was reinforced for free."""
+        """Positions and labels for training a student: what was released, and what was reinforced for free."""
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
@@ -99,7 +99,7 @@ def live_study(
 ) -> Labelling:
     """The same study between real Party objects, each with its own ledger, and a Coordinator with its own.
 
-    The parties' teachers are the votes that were cast. Used to hold the replay against: see `check_live`.
+    The parties' teachers are the votes that were cast. The replay is compared with it: see `check_live`.
     """
     assert stored.votes is not None
     votes = stored.votes

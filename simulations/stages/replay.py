@@ -61,7 +61,7 @@ class StoredVotes:
     def group_counts(self, member: Int64[ndarray, " parties"], groups: int) -> Float64[ndarray, "groups cells"] | None:
         """Unweighted histograms of each group of parties, flattened; None where that would take too much memory.
 
-        Kept from one call to the next: a sweep over budgets, weights and noise counts the votes once.
+        Kept between calls, so that a sweep over budgets, weights and noise counts the votes once.
         """
         if self.votes is None:
             assert self.counts is not None
@@ -100,14 +100,15 @@ def replay(
 ) -> Replay:
     """What the study would have released had these votes been cast live.
 
-    noise: of all batches in order; batch_noise: of each batch, given who voted, where a level makes that matter. One of
-    them is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
+    noise: of all batches in order; batch_noise: of each batch, given who voted, for levels where that matters. Exactly
+    one is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
     for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when votes do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.participation_name == "secret"):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
     budgets, taking, queries = study.budgets, study.participation, stored.queries
+    round_one = study.mechanism.round_one
     labels = np.full(queries, NOT_ASKED, dtype=np.int64)
     reinforced = np.full(queries, ABSTAIN, dtype=np.int64)
     spent = np.zeros(len(study.roster), dtype=np.int64)
@@ -137,7 +138,7 @@ def replay(
             step = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
         batch = slice(asked, asked + step.size)
-        if study.round_one is not None and asked >= study.round_one and predictions is None:
+        if round_one is not None and asked >= round_one and predictions is None:
             assert train is not None
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
@@ -165,7 +166,7 @@ def replay(
 def secret_coins(study: Study, *, seed: int) -> Coins | None:
     """The coins that the parties of `live_study` throw, batch by batch in order; None where there are none.
 
-    A party that misses a batch throws none for it, so each has a stream of its own that only its own votes advance.
+    A party that misses a batch throws none for it, so each has its own stream, advanced only by its own votes.
     """
     if study.participation_name != "secret":
         return None
@@ -220,7 +221,7 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
 
         return pooled
     if by_group:
-        # Parties alike in all of these stay or leave together, so a group is active or not as a whole.
+        # Parties equal in all of these stay or leave together, so a group is active as a whole or not.
         alike = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
         _, first, member = np.unique(alike, axis=1, return_index=True, return_inverse=True)
         if stored.votes is None:

@@ -25,7 +25,7 @@ from simulations.datasets.dataset import Dataset, content_digest
 
 
 class ReleasedStudent:
-    """A student of the labels of some public queries. It is trained only if something is asked that is not cached.
+    """A student of the labels of some public queries. It is trained only when an uncached result is needed.
 
     positions, labels: the public queries that have a label, and these labels. Semi-supervised students also see
     the inputs of the rest of the public pool, never its labels.
@@ -59,7 +59,7 @@ class ReleasedStudent:
         return known
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
-        """The probability of each class; all alike without labels to train on."""
+        """The probability of each class; uniform without labels to train on."""
         if len(self._labels) == 0:
             return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
         path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
@@ -92,7 +92,7 @@ class ReleasedStudent:
 def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
     """Trains the student of round one and predicts the pool, for Interactive-GNMax.
 
-    Where round one released no label, its predictions are all alike, and round two asks as a threshold would.
+    If round one released no label, its predictions are uniform, and round two works as a plain threshold.
     """
 
     def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
@@ -127,7 +127,7 @@ def check_student(name: str | None) -> None:
 
 
 def _read_accuracy(path: Path) -> float | None:
-    """A cached accuracy; None where there is none that can be read, so that it is made again."""
+    """A cached accuracy; None if there is no readable one, so that it is made again."""
     try:
         accuracy = float(read_json(path)["accuracy"])
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):

@@ -21,10 +21,10 @@ _LARGEST_COUNT = 10_000_000
 def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
     """The votes in a .npy file and the number of parties that cast them.
 
-    kind "ids": integers [parties, queries] or [parties, teachers, queries], -1 for an abstention; "counts": votes
-    per class [queries, classes], non-negative, every row with the same sum. kind None: counts if the dtype is
-    float, else it must be said. classes: None takes the largest id + 1 (ids) or the columns (counts). parties: what
-    the person asked for, None if nothing.
+    kind "ids": integers [parties, queries] or [parties, teachers, queries], -1 for an abstention; "counts": votes per
+    class [queries, classes], non-negative, every row with the same sum. kind None: counts if the dtype is float, else
+    it must be given. classes: None takes the largest id + 1 (ids) or the columns (counts). parties: the requested
+    number, or None.
 
     Raises DataUnavailable, DataCorrupt, or InvalidInput with the shape, dtype or value at fault.
     """
@@ -104,7 +104,7 @@ def _ids(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, i
 
 
 def _load(path: Path, *, key: str | None = None) -> ndarray:
-    """The array of an .npy file, or the one of that name in an .npz file, which is told by its first bytes."""
+    """The array of an .npy file, or the named one of an .npz file, which is recognised by its first bytes."""
     with open_file(path, most=FILE_BYTES) as file:
         packed = file.read(2) == b"PK"
     if not packed:

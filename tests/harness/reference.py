@@ -11,6 +11,7 @@ import math
 from jaxtyping import Float64, Integer
 from numpy import ndarray
 
+from protocols.mechanisms import ConfidentGNMax
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 
@@ -36,8 +37,9 @@ def run_batch(
         seat = study.seats[party]
         worst = math.ceil((queries * budgets.ask[seat] + queries * budgets.answer[seat]) * 1e9 * (1 + 1e-12))
         assert spent[party] + worst <= budgets.cap[seat], "the schedule must have sized the batch"
-    assert study.sigma_threshold is not None
-    assert study.threshold is not None
+    mechanism = study.mechanism
+    assert isinstance(mechanism, ConfidentGNMax)
+    bit_sigma = mechanism.bit_sigma("label")
     labels = []
     for query in range(queries):
         counts = [0.0] * study.classes
@@ -45,10 +47,10 @@ def run_batch(
             for ballot in ballots[:, query]:
                 if ballot != ABSTAIN:
                     counts[ballot] += study.roster[study.seats[party]].weight
-        if max(counts) + study.sigma_threshold * threshold_noise[query] < study.threshold:
+        if max(counts) + bit_sigma * threshold_noise[query] < mechanism.threshold:
             labels.append(ABSTAIN)
             continue
-        noisy = [counts[c] + study.sigma * label_noise[query, c] for c in range(study.classes)]
+        noisy = [counts[c] + mechanism.sigma * label_noise[query, c] for c in range(study.classes)]
         labels.append(noisy.index(max(noisy)))
     answered = sum(label != ABSTAIN for label in labels)
     after = dict(spent)

@@ -61,15 +61,15 @@ def make_study(
         confidentiality = replace(confidentiality, seat_keys=seat_keys(keys[: len(epsilon)]))
     budgets = np.array(epsilon, dtype=float)
     noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
-    round_one = noise.pop("round_one", None)
+    made = make_mechanism(mechanism, **noise, view=view)
     weight = weights(
         rule,
         accountant=accountant(account),
-        mechanism=make_mechanism(mechanism, **noise, view=view),
+        mechanism=made,
         epsilon=budgets,
         delta=np.full(len(budgets), delta),
         sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
-        sigma=sigma or 2**0.5 / noise["gamma"],
+        sigma=made.label_sigma,
         view=view,
         classes=classes,
         query_limit=queries,
@@ -79,8 +79,7 @@ def make_study(
     return Study(
         name="test",
         classes=classes,
-        mechanism_name=mechanism,
-        **noise,
+        mechanism=made,
         unit=unit,
         view=view,
         accountant_name=account,
@@ -91,7 +90,6 @@ def make_study(
         stop=stop,
         quorum=quorum,
         participation_name=participation,
-        round_one=round_one,
         confidentiality=confidentiality,
         roster=tuple(
             Seat(

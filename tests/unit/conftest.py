@@ -1,4 +1,4 @@
-"""A unit test opens no socket, starts no process and needs neither gRPC nor torch nor Flower: others may, elsewhere."""
+"""A unit test opens no socket, starts no process and needs neither torch nor Flower: others may, elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 _REFUSED = {"socket.connect", "socket.bind", "subprocess.Popen", "os.fork", "os.exec", "os.posix_spawn"}
-_HEAVY = {"grpc", "torch", "flwr", "ray"}
+_HEAVY = {"torch", "flwr", "ray"}
 # The thread that runs a test of this folder now: threads that another test left behind are not its own.
 _testing: list[int] = []
 

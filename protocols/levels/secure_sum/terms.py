@@ -36,10 +36,9 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
 
 def noise_share(study: Study) -> Fraction:
     """sigma of each party's noise, in lattice units: the honest parties of a quorum add up to the study's."""
-    level, sigma = summed(study.confidentiality), study.sigma
-    assert sigma is not None
+    level = summed(study.confidentiality)
     return share_sigma(
-        sigma_units=sigma * level.units,
+        sigma_units=study.gaussian.sigma * level.units,
         parties=len(study.roster),
         dropouts=len(study.roster) - study.quorum,
         colluders=level.colluders,

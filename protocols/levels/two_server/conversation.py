@@ -94,9 +94,9 @@ def server_noise(
     Drawn in a mechanism's order, so that level `clear` with the sum of both servers' noise gives the same labels.
     """
     units = noise.units
-    bit = None if study.sigma_threshold is None else noise.draw(queries, study.sigma_threshold * units)
-    assert study.sigma is not None  # every mechanism of Gaussian noise has it
-    return bit, noise.draw(queries * study.classes, study.sigma * units).reshape(queries, study.classes)
+    threshold_noise = study.mechanism.threshold_noise
+    bit = None if threshold_noise is None else noise.draw(queries, threshold_noise * units)
+    return bit, noise.draw(queries * study.classes, study.gaussian.sigma * units).reshape(queries, study.classes)
 
 
 def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:

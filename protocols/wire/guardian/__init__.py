@@ -1,1 +1,1 @@
-"""What travels between a guardian and who computes with it."""
+"""What a guardian and its counterpart send each other."""

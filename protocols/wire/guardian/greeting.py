@@ -1,7 +1,7 @@
-"""What coordinator and guardian say before a conversation: who asks about which study, and who answers.
+"""The greeting between coordinator and guardian before a conversation: who asks about which study, and who answers.
 
-TLS has shown certificates of the consortium's authority by then. The guardian's signature says, over this conversation,
-which guardian it is: the terms of a study name one.
+By then TLS has shown certificates of the consortium's authority. The guardian's signature over this conversation shows
+which guardian it is: a study's terms name one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _PURPOSES = ("check", "batch")
 
 @runtime_checkable
 class ServesBatches(Protocol):
-    """What speaks for a guardian; protocols.levels.guardian.Guardian does."""
+    """What speaks for a guardian; implemented by protocols.levels.guardian.Guardian."""
 
     def serve(self, channel: Channel) -> None:
-        """One conversation about one batch. Raises ConclaveError, after telling the other side what it may know."""
+        """One conversation about one batch. Raises ConclaveError, after telling the other side what it is allowed to
+        know."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +53,14 @@ class Guarded:
 
 @dataclass(frozen=True)
 class Opening:
-    """The coordinator's first message. study: a digest; purpose: "check", of whether it is approved, or "batch"."""
+    """The coordinator's first message. study: a digest; purpose: "check", whether it is approved, or "batch"."""
 
     study: bytes
     purpose: str
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
 
     def encode(self) -> bytes:
-        """As it travels."""
+        """The bytes to send."""
         return bytes([VERSION, _PURPOSES.index(self.purpose)]) + self.nonce + self.study
 
 

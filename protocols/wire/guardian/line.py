@@ -1,6 +1,6 @@
-"""The way to the guardian that a study names: who dials, whom, and who answers; what carries it stays outside.
+"""The line to the guardian that a study names: who dials whom, and who answers; the transport stays outside.
 
-A coordinator dials, or in a study that hides its queries the querying party. One stream is one conversation.
+The coordinator dials or, in a study with hidden queries, the querying party. One stream is one conversation.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ SILENCE_S = 120.0
 
 @dataclass(frozen=True, kw_only=True)
 class GuardianLine:
-    """What who dials needs.
+    """What a dialler needs.
 
-    address: the guardian's HOST:PORT, "" where none is set; key, certificate: of who dials; authority: the
-    consortium's; denied(identity): why a certificate is denied, or None; silence_s: how long the guardian may say
-    nothing.
+    address: the guardian's HOST:PORT, "" if none is set; key, certificate: the dialler's; authority: the consortium's;
+    denied(identity): why a certificate is denied, or None; silence_s: how long the guardian may be silent.
     """
 
     address: str
@@ -51,13 +50,13 @@ class GuardianLine:
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """The pieces that come back over a stream, ChannelClosed where it breaks; cancel() ends it."""
+    """The pieces that come back over a stream, ChannelClosed when it breaks; cancel() ends it."""
 
     pieces: Iterator[bytes]
     cancel: Callable[[], object]
 
 
-# carry(line, outgoing): opens a stream to the address, with mutual TLS, and carries these pieces there.
+# carry(line, outgoing): opens a stream to the address, with mutual TLS, and sends these pieces.
 Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried]]
 
 
@@ -65,11 +64,11 @@ Carry = Callable[[GuardianLine, Iterator[bytes]], AbstractContextManager[Carried
 def conversation(
     study: DeployedStudy, line: GuardianLine, carry: Carry, *, purpose: str
 ) -> Iterator[tuple[GuardianStream, Identity]]:
-    """A channel to the study's guardian, and who that is. purpose: see Opening.
+    """A channel to the study's guardian, and its identity. purpose: see Opening.
 
-    Raises InvalidInput without an address; ChannelClosed where nobody answers, or says that this passes; Refused: what
-    the guardian refuses for, and "wrong_guardian", "same_organisation", "wrong_role", "wrong_authority",
-    "certificate_expired", "revoked" for who answers.
+    Raises InvalidInput without an address; ChannelClosed if nobody answers, or the refusal will pass by itself;
+    Refused: with the guardian's own reason, or, about whoever answers, "wrong_guardian", "same_organisation",
+    "wrong_role", "wrong_authority", "certificate_expired", "revoked".
     """
     _check_study(study, line)
     stream = GuardianStream(silence_s=line.silence_s)
@@ -91,7 +90,7 @@ def conversation(
 
 
 def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, purpose: str) -> Identity:
-    """Says what this is about, and looks who answers."""
+    """Sends the opening, and checks who answers."""
     opening = Opening(study.digest, purpose)
     try:
         stream.send(opening.encode())
@@ -117,7 +116,7 @@ def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, pur
 
 
 def _check_study(study: DeployedStudy, line: GuardianLine) -> None:
-    """Raises InvalidInput without an address, Refused where the terms themselves name one organisation twice."""
+    """Raises InvalidInput without an address, Refused if the terms name one organisation twice."""
     guardian = guarded(study.confidentiality).guardian
     if not line.address:
         raise InvalidInput(
@@ -137,10 +136,10 @@ def _check_apart(guardian: Identity, line: GuardianLine) -> None:
 
 
 def _look_who_answers(line: GuardianLine) -> None:
-    """Raises Refused where somebody answers who is no guardian: TLS itself ended that connection and says little."""
+    """Raises Refused if whoever answers is no guardian: TLS ended that connection and says little."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    # Nothing is said to whoever answers: it is looked at who that is.
+    # Nothing is sent; this only looks at who answers.
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])

@@ -1,7 +1,7 @@
-"""A channel between two servers, made of two streams of pieces; whatever carries the pieces stays outside.
+"""A channel between two servers, made of two streams of pieces; the transport of the pieces stays outside.
 
-A message may be larger than a carrier takes at once: it travels in pieces of at most PIECE_BYTES, each with its kind
-before it. Whoever sends faster than the other side reads waits, and a side that is silent for too long counts as gone.
+A message may be larger than the transport allows, so it is sent in pieces of at most PIECE_BYTES, each preceded by its
+kind. A sender waits for a slow reader, and a side that is silent for too long counts as gone.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Iterator
 from protocols.errors import ChannelClosed, MalformedMessage
 
 PIECE_BYTES = 2**18
-# With the byte that says what a piece is.
+# With the byte for a piece's kind.
 CARRIED_BYTES = PIECE_BYTES + 1
-# Of messages that wait to be sent, or to be read: one more message may always be sent.
+# Of messages waiting to be sent or read; one more message may always be sent.
 _WAITING_BYTES = 64 * 2**20
 _PART, _LAST, _GOODBYE = 0, 1, 2
 _GOODBYE_CHARACTERS = 500
 
 
 class EndedByPeer(ChannelClosed):
-    """The other side ended the conversation, and said why. code: stable and machine-readable."""
+    """The other side ended the conversation with a reason. code: stable and machine-readable."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"the other side ended the conversation: {code}: {reason}")
@@ -31,9 +31,9 @@ class EndedByPeer(ChannelClosed):
 
 
 class GuardianStream:
-    """One end of a channel. Its user calls send, recv and close; its carrier iterates `outgoing` and calls `feed`.
+    """One end of a channel. Its user calls send, recv and close; its transport iterates `outgoing` and calls `feed`.
 
-    silence_s: how long the other side may send or read nothing. Methods may be called from several threads.
+    silence_s: how long the other side may neither send nor read. Methods may be called from several threads.
     """
 
     def __init__(self, *, silence_s: float | int) -> None:
@@ -54,8 +54,8 @@ class GuardianStream:
     def recv(self, limit: int, *, within_s: float | int | None = None) -> bytes:
         """The next message. within_s: how long it may take until a piece of it is there [silence_s].
 
-        Raises MalformedMessage above `limit` bytes, and nothing is read after that; ChannelClosed, which is EndedByPeer
-        where the other side says why.
+        Raises MalformedMessage above `limit` bytes, after which nothing more is read; ChannelClosed, or EndedByPeer if
+        the other side gave a reason.
         """
         parts: list[bytes] = []
         size, kind = 0, _PART
@@ -70,7 +70,7 @@ class GuardianStream:
         return b"".join(parts)
 
     def say_goodbye(self, code: str, reason: str) -> None:
-        """Ends the conversation with a reason; that the other side is gone already does not matter."""
+        """Ends the conversation with a reason; the other side may be gone already."""
         text = f"{code}\n{reason[:_GOODBYE_CHARACTERS]}".encode()
         try:
             self._put(_GOODBYE, memoryview(text))
@@ -85,19 +85,19 @@ class GuardianStream:
             self._changed.notify_all()
 
     def abort(self, reason: str) -> None:
-        """Drops what waits to be sent: the carrier has broken, or the conversation is of no more use."""
+        """Drops what waits to be sent: the transport broke, or the conversation is useless."""
         with self._changed:
             self._closed = True
             self._unsent.clear()
             self._stop_reading(ChannelClosed(reason), drop=True)
 
     def carried(self, *, timeout_s: float | int) -> bool:
-        """Waits until the carrier has taken everything, after close; whether it has."""
+        """After close, waits until the transport has taken everything; returns whether it has."""
         with self._changed:
             return self._changed.wait_for(lambda: self._carried, timeout_s)
 
     def outgoing(self) -> Iterator[bytes]:
-        """The pieces to carry, until the stream is closed and everything was taken, or it is aborted."""
+        """The pieces to send, until the stream is closed and empty, or aborted."""
         try:
             while (piece := self._next_piece()) is not None:
                 yield piece
@@ -107,7 +107,7 @@ class GuardianStream:
                 self._changed.notify_all()
 
     def feed(self, pieces: Iterable[bytes]) -> None:
-        """Takes pieces from the carrier until they end; those raise ChannelClosed where it breaks."""
+        """Takes pieces from the transport until they end; they raise ChannelClosed when it breaks."""
         gone = ChannelClosed("the other side closed the channel")
         try:
             for piece in pieces:
@@ -143,7 +143,7 @@ class GuardianStream:
         return bytes([kind]) + data
 
     def _take_in(self, piece: bytes) -> bool:
-        """Keeps one piece for recv; whether more are wanted."""
+        """Stores one piece for recv; returns whether more are wanted."""
         with self._changed:
             if not _allowed(piece):
                 self._stop_reading(ChannelClosed(f"a piece of {len(piece)} bytes is none of this wire"))
@@ -173,7 +173,7 @@ class GuardianStream:
             return kind, payload
 
     def _stop_reading(self, why: ChannelClosed, *, drop: bool = False) -> None:
-        """What arrived before stays to be read, unless it is dropped; the first reason stands."""
+        """Earlier pieces can still be read, unless dropped; the first reason stands."""
         self._gone = self._gone or why
         if drop:
             self._unread.clear()
@@ -182,14 +182,15 @@ class GuardianStream:
 
 
 def _allowed(piece: bytes) -> bool:
-    """Whether it is a piece; one that others follow is full, so that a message has no more pieces than it needs."""
+    """Whether it is a valid piece; one that is followed by others must be full, so that a message has no needless
+    pieces."""
     if not 0 < len(piece) <= CARRIED_BYTES:
         return False
     return piece[0] in (_LAST, _GOODBYE) or (piece[0] == _PART and len(piece) == CARRIED_BYTES)
 
 
 def _cost(payload: bytes) -> int:
-    """What an unread piece counts: an empty one takes memory too."""
+    """The size at which an unread piece counts: an empty one takes memory too."""
     return len(payload) + 1024
 
 
@@ -200,7 +201,7 @@ def _printable(text: str) -> str:
 STREAM_OPTIONS = [
     ("grpc.max_receive_message_length", CARRIED_BYTES),
     ("grpc.max_send_message_length", CARRIED_BYTES),
-    # So much is on its way before the other side has read: what a fast line with 40 ms of round trip needs.
+    # How much may be in flight unread: what a fast line with a round trip of 40 ms needs.
     ("grpc.http2.lookahead_bytes", 8 * 2**20),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),

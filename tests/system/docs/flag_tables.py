@@ -13,6 +13,7 @@ import click
 from coordinator.commands.group import cli as coordinator_cli
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
+from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import SECTIONS
 from simulations.command import cli
@@ -43,12 +44,12 @@ def groups() -> dict[str, list[click.Option]]:
 
     A flag of a command without the settings is its own, even where it has the name of one.
     """
-    run = options("run")
+    run, said = options("run"), {*Experiment.model_fields, *mechanism_parameters()}
     tables = {
-        "settings": [one for one in run if one.name in Experiment.model_fields],
+        "settings": [one for one in run if one.name in said],
         "host": [one for one in run if one.name in HOST],
     }
-    shared = {*Experiment.model_fields, *HOST}
+    shared = {*said, *HOST}
     for name in cli.commands:
         common = shared if shared <= {one.name for one in options(name)} else set()
         tables[name] = [one for one in options(name) if one.name not in common]

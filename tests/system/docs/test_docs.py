@@ -22,6 +22,7 @@ from protocols.research.evidence import QueryVotes, Units
 from protocols.research.private import Private
 from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from tests.harness.distributions import example
 from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, RunPage, blocks, slug
 
 RUNNABLE = [p for p in PAGES if any(b.language in COMMANDS and b.not_run is None for b in blocks(p))]
@@ -126,11 +127,9 @@ def test_the_numbers_on_weights_and_epsilons_are_those_of_a_plan() -> None:
     assert f"{label_only} answers under `label_only` and {gaussian} under `gaussian`" in text
 
 
-def example(number: int, folder: Path) -> ModuleType:
-    """A Python block of the page on adding parts, as a module."""
-    page = ROOT / "docs" / "how-to" / "add-a-part.md"
-    source = [block.text for block in blocks(page) if block.language == "python"][number]
-    (folder / "example.py").write_text(source)
+def loaded(start: str, folder: Path) -> ModuleType:
+    """The Python block of the page on adding parts whose docstring begins so, as a module."""
+    (folder / "example.py").write_text(example(start))
     spec = importlib.util.spec_from_file_location("example", folder / "example.py")
     assert spec is not None and spec.loader is not None  # noqa: PT018  one condition to the type checker
     module = importlib.util.module_from_spec(spec)
@@ -143,7 +142,7 @@ def example(number: int, folder: Path) -> ModuleType:
 
 
 def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path) -> None:
-    account = example(1, tmp_path).ReleasedGaussian()
+    account = loaded("The Gaussian bound of", tmp_path).ReleasedGaussian()
     given = QueryVotes(
         mechanism=GNMax(sigma=10.0),
         counts=np.array([[30.0, 10.0], [25.0, 15.0], [20.0, 20.0]]),
@@ -162,7 +161,7 @@ def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path
 
 
 def test_the_example_of_a_teacher_does_what_a_teacher_must(tmp_path: Path) -> None:
-    kind = example(0, tmp_path).majority(device="cpu")
+    kind = loaded("The most frequent class", tmp_path).majority(device="cpu")
     inputs = np.zeros((5, 3), dtype=np.float32)
     (teacher,) = kind.fit([(inputs, np.array([2, 1, 1, 0, 1]))], classes=3, seeds=[0])
     teacher.save(tmp_path / "teacher")

@@ -10,6 +10,7 @@ import tomllib
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
 from runtime.exits import Exit
 from simulations.audit.command import EXIT_REFUTED
@@ -67,7 +68,7 @@ def test_the_tables_of_codes_are_those_of_the_program() -> None:
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
-        assert {*Experiment.model_fields, *HOST} <= names
+        assert {*Experiment.model_fields, *mechanism_parameters(), *HOST} <= names
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
@@ -88,12 +89,14 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     described |= {name.replace(".svg", ".png") for name in described}
     assert written == described - {"private/parties.csv"}
     summary = json.loads((out / "summary.json").read_text())
-    assert keys(summary) == names_of(section(OUTPUTS, "summary.json"))
+    # The page has the parameters of every mechanism, a run those of its own.
+    other_mechanisms = {f"mechanism.{name}" for name in mechanism_parameters()} - keys(summary)
+    assert keys(summary) == names_of(section(OUTPUTS, "summary.json")) - other_mechanisms
     with (out / "parties.csv").open() as file:
         assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, "parties.csv"))
     assert set(pq.read_schema(out / "queries.parquet").names) == names_of(section(OUTPUTS, "queries.parquet"))
     assert set(json.loads((out / "env.json").read_text())) == names_of(section(OUTPUTS, "env.json"))
-    assert set(tomllib.loads((out / "config.toml").read_text())) <= set(Experiment.model_fields)
+    assert set(tomllib.loads((out / "config.toml").read_text())) <= {*Experiment.model_fields, *mechanism_parameters()}
     # What the tutorial says of this run.
     assert 0.9 < min(group["share_of_budget_used"] for group in summary["groups"])
     assert summary["answered"] > 1.5 * summary["baselines"]["minimum_budget_uniform"]["answered"]
@@ -153,7 +156,7 @@ def test_every_key_of_a_plan_and_of_a_comparison_is_described(
     run_page: RunPage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = _json_of(capsys, "plan", "--dataset", "digits", "--parties", "40", "--budgets", "4", "--quiet")
-    assert keys(plan) == names_of(section(OUTPUTS, "A plan"))
+    assert keys(plan) == names_of(section(OUTPUTS, "A plan")) - (set(mechanism_parameters()) - keys(plan))
     runs = run_page(SWEEP) / "runs"
     comparison = _json_of(capsys, "compare", str(runs / "a"), str(runs / "b"))
     named = set(re.findall(r"`(\w+)`", section(OUTPUTS, "A comparison")))

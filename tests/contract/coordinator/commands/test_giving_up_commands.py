@@ -143,7 +143,7 @@ def test_without_an_open_batch_it_is_refused(bench):
     code, _, err = bench.run("give-up", "test", "--yes")
     assert code == 4
     assert err.startswith("error [no_open_batch]: all batches of 'test' that were asked were released or given up\n")
-    assert "next: nothing is to be given up" in err
+    assert "next: there is nothing to give up" in err
 
 
 @pytest.mark.parametrize(("serves", "how"), [(True, "wait until it stops"), (False, "start serve, which goes on")])

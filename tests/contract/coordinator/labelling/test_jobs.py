@@ -275,7 +275,7 @@ def test_a_coordinator_that_was_rolled_back_fails_the_job_and_says_what_to_do(be
     job = made.run()
     assert job.state == "failed"
     assert job.message.startswith("coordinator_rolled_back: the coordinator's ledger is not the newest")
-    assert "put the newest copy of the coordinator's home in the place of this one" in job.message
+    assert "replace this home by the newest copy of the coordinator's home" in job.message
     assert job.message.endswith("then run resume test")
     shown = study_status(made.store, "test", set())
     assert (shown["state"], shown["message"]) == ("failed", job.message)

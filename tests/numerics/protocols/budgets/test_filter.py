@@ -99,7 +99,7 @@ def test_a_party_of_k_teachers_pays_quadratically():
 
 def test_accountants_refuse_views_that_see_more_than_their_bound():
     with pytest.raises(
-        InvalidInput, match="does not hold for view 'histogram' of confident_gnmax; allowed: gaussian, gaussian_dp"
+        InvalidInput, match="does not hold for view 'histogram' of confident_gnmax; allowed: gaussian_dp, gaussian"
     ):
         accountant("label_only").check(CONFIDENT, "histogram")
     with pytest.raises(InvalidInput, match="label_only, gaussian, gaussian_dp"):

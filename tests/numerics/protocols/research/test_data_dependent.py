@@ -24,7 +24,7 @@ ANSWERED = RNG.random(40) < 0.7
 CONFIDENT = make_mechanism("confident_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0)
 INTERACTIVE = make_mechanism(
     "interactive_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0, interactive_threshold=20.0,
-    reinforce_confidence=0.9,
+    reinforce_confidence=0.9, round_one=1,
 )  # fmt: skip
 TINY = make_mechanism("gnmax", view="label", sigma=0.3)
 LNMAX = make_mechanism("lnmax", view="label", gamma=0.2)

@@ -15,7 +15,9 @@ from simulations.audit.plot import audit_figure
 from simulations.audit.settings import AuditSettings
 
 TERMS = dict(
-    trials=50_000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=8.0, gamma=0.25, rate=0.5, delta=0.01,
+    trials=50_000, queries=8, classes=3, weight=1.0, sigma=4.0,
+    parameters={"sigma_threshold": 8.0, "gamma": 0.25},
+    rate=0.5, delta=0.01,
     confidence=1 - 1e-6, noise="fast", seed=0,
 )  # fmt: skip
 

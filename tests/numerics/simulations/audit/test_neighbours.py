@@ -12,7 +12,9 @@ from simulations.audit.settings import AuditSettings
 from simulations.audit.target import claim_of
 
 TERMS = dict(
-    trials=1000, queries=4, classes=3, weight=1.0, sigma=3.0, sigma_threshold=3.0, gamma=0.3, rate=0.5, delta=0.01,
+    trials=1000, queries=4, classes=3, weight=1.0, sigma=3.0,
+    parameters={"sigma_threshold": 3.0, "gamma": 0.3},
+    rate=0.5, delta=0.01,
     confidence=0.99, noise="fast", seed=0,
 )  # fmt: skip
 
@@ -78,7 +80,8 @@ def test_no_pair_at_all_costs_more_than_is_claimed(sigma, ratio, queries, classe
     """
     rng = np.random.default_rng(seed)
     for target in label_targets(
-        queries=queries, classes=classes, weight=weight, sigma=sigma, sigma_threshold=ratio * sigma, gamma=1 / sigma,
+        queries=queries, classes=classes, weight=weight, sigma=sigma,
+        parameters={"sigma_threshold": ratio * sigma, "gamma": 1 / sigma},
         rate=rate,
     ):  # fmt: skip
         dimensions = (1 if classes == 2 else 2) + (target.mechanism.name in ("confident_gnmax", "interactive_gnmax"))

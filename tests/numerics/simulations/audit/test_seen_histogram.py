@@ -9,14 +9,15 @@ from protocols.bounds.gaussian import gdp_epsilon
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.noise import simulated
-from simulations.audit.seen_histogram import histogram_epsilon, histogram_log_ratio, seen
+from simulations.audit.seen_histogram import histogram_epsilon, histogram_log_ratio
 from simulations.audit.settings import AuditSettings
 
 
 def target(mechanism, *, rate, queries=1, scale=2.0):
     found = AuditSettings(
         mechanisms=(mechanism,), views=("histogram",), trials=1000, queries=queries, classes=3, weight=1.0, sigma=scale,
-        sigma_threshold=1.0, gamma=1 / scale, rate=rate, delta=0.01, confidence=0.99, noise="fast", seed=0,
+        parameters={"sigma_threshold": 1.0, "gamma": 1 / scale},
+    rate=rate, delta=0.01, confidence=0.99, noise="fast", seed=0,
     ).targets()  # fmt: skip
     return found[-1]
 
@@ -58,7 +59,7 @@ def test_a_vote_that_always_enters_gaussian_noise_is_gaussian_dp():
 @pytest.mark.parametrize("mechanism", [GNMax(sigma=2.0), LNMax(gamma=0.5)], ids=lambda mechanism: mechanism.name)
 def test_the_release_is_the_argmax_of_what_is_seen(mechanism):
     counts = np.random.default_rng(3).uniform(0, 5, (2000, 4))
-    shown = seen(mechanism, counts, simulated(np.random.default_rng(4)))
+    shown = mechanism.noisy(counts, simulated(np.random.default_rng(4)), view="histogram")
     labels = mechanism.release(counts, simulated(np.random.default_rng(4)), view="histogram")
     np.testing.assert_array_equal(shown.argmax(axis=1), labels)
     np.testing.assert_array_equal(shown * 2**20, np.rint(shown * 2**20))

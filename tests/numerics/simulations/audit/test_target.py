@@ -6,12 +6,14 @@ import pytest
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import Sensitivity
+from protocols.mechanisms import Sensitivity
 from simulations.audit.settings import AuditSettings
 from simulations.audit.target import claim_of, noise_scales
 
 TERMS = dict(
-    trials=1000, queries=8, classes=3, weight=1.0, sigma=4.0, sigma_threshold=5.0, gamma=0.25, rate=0.5, delta=0.01,
+    trials=1000, queries=8, classes=3, weight=1.0, sigma=4.0,
+    parameters={"sigma_threshold": 5.0, "gamma": 0.25},
+    rate=0.5, delta=0.01,
     confidence=0.99, noise="fast", seed=0,
 )  # fmt: skip
 TARGETS = AuditSettings(**TERMS).targets()
@@ -66,7 +68,7 @@ def test_the_claim_of_a_histogram_is_exact_gaussian_dp():
         ({"classes": 1}, "classes is 1"),
         ({"sigma": float("nan")}, "sigma is nan"),
         ({"weight": -1.0}, "weight is -1"),
-        ({"gamma": 0.0}, "gamma is 0"),
+        ({"parameters": {"gamma": 0.0}}, "gamma is 0"),
         ({"rate": 0.0}, "rates span"),
         ({"delta": 0.0}, "delta is 0"),
         ({"confidence": 1.0}, "confidence is 1"),
@@ -81,5 +83,5 @@ def test_settings_out_of_range_are_refused(changed, message):
 
 def test_a_view_that_is_not_audited_is_refused_with_the_reason():
     settings = AuditSettings(**(TERMS | {"mechanisms": ("confident_gnmax",), "views": ("histogram",)}))
-    with pytest.raises(InvalidInput, match="a threshold adds nothing"):
+    with pytest.raises(InvalidInput, match="a mechanism without a threshold, which adds nothing"):
         settings.targets()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from protocols.budgets.accountant import default_accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, mechanism_class
+from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN
 from simulations.stages.label import check_live, label_seed, live_study
@@ -81,7 +81,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
     rng = np.random.default_rng(seed)
     votes, _ = make_votes(parties, 120, seed=seed)
     votes = np.concatenate([(votes + step) % 10 for step in range(teachers)], axis=1)
-    wanted = mechanism_class(mechanism).parameters(view="label")
+    wanted = MECHANISMS[mechanism].parameters(view="label")
     scale = 0.5 * parties
     terms = {"sigma": scale, "sigma_threshold": scale, "threshold": scale, "gamma": 2 / scale}
     terms |= {"interactive_threshold": 0.3 * parties, "reinforce_confidence": 0.9}
@@ -92,7 +92,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
         rng.choice([1.0, 2.0, 4.5], parties).tolist(),
         mechanism=mechanism,
         teachers=teachers,
-        account=default_accountant(mechanism_class(mechanism), "label").name,
+        account=default_accountant(MECHANISMS[mechanism], "label").name,
         participation=participation,
         rates=None if participation == "all" else rng.choice([0.25, 0.5, 1.0], parties).tolist(),
         stop=stop,

@@ -174,7 +174,7 @@ def test_the_divergence_of_one_retraining_agrees_with_mpmath(case, monkeypatch):
     weights, study = case.study.weights, case.study
 
     def law(counts):
-        n = [mpmath.mpf(float(count)) / mpmath.mpf(study.sigma) for count in counts]
+        n = [mpmath.mpf(float(count)) / mpmath.mpf(study.mechanism.sigma) for count in counts]
         steps = [min(n) - 10 + mpmath.mpf(i) / 5 for i in range(int(5 * (max(n) - min(n) + 20)))]
         below = {count: [mpmath.ncdf(t - count) for t in steps] for count in set(n)}
         every = [mpmath.fprod(column) for column in zip(*(below[count] for count in n), strict=True)]
@@ -182,7 +182,8 @@ def test_the_divergence_of_one_retraining_agrees_with_mpmath(case, monkeypatch):
             count: [mpmath.npdf(t - count) / 5 / one for t, one in zip(steps, below[count], strict=True)]
             for count in below
         }
-        p = mpmath.ncdf((mpmath.mpf(float(max(counts))) - mpmath.mpf(study.threshold)) / study.sigma_threshold)
+        above = mpmath.mpf(float(max(counts))) - mpmath.mpf(study.mechanism.threshold)
+        p = mpmath.ncdf(above / study.mechanism.sigma_threshold)
         return [1 - p] + [p * mpmath.fdot(density[count], every) for count in n]
 
     expected = np.zeros((2, 3))
@@ -229,7 +230,7 @@ def test_the_histograms_are_those_that_were_released_from(folder, changes):
     labels = case.result.labelling.labels
     assert len(case.result.labelling.batches) > 0
     for size, _ in case.result.labelling.batches:
-        second = case.study.round_one is not None and at >= case.study.round_one
+        second = case.study.mechanism.round_one is not None and at >= case.study.mechanism.round_one
         of_batch = case.predictions[at : at + size] if second else None
         again = case.study.release(run.counts[at : at + size], noise, predictions=of_batch)
         np.testing.assert_array_equal(again, labels[run.positions[at : at + size]])
@@ -248,7 +249,7 @@ def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_pre
 
     monkeypatch.setattr(module, "log_answered", kept)
     run = AskedVotes(case.study, StoredVotes(case.study.classes, case.votes, None), case.result, case.predictions)
-    first, second = case.study.round_one - 1, case.study.round_one
+    first, second = case.study.mechanism.round_one - 1, case.study.mechanism.round_one
     module._divergence(run, np.array([first, second]), run.counts[[first, second]] + 0.5)
     counts, total = run.counts, case.study.nominal_weight
     wanted = [counts[first].max() - 4.0, (counts[second] - total * PREDICTED).max() - 1.0]
@@ -280,7 +281,7 @@ def test_the_histogram_view_costs_the_gaussian_mechanism_of_the_moved_votes(fold
     (row,) = case.retraining(parties=[0], retrainings=20).for_research().rows
     x = seen[0].for_research()
     # A moved vote is sqrt(2) of its weight away.
-    each = (ORDERS - 1) * ORDERS * (case.study.weights[0] / case.study.sigma) ** 2
+    each = (ORDERS - 1) * ORDERS * (case.study.weights[0] / case.study.mechanism.sigma) ** 2
     moved = x / each
     np.testing.assert_allclose(moved, np.rint(moved[:, :1]) * np.ones(len(ORDERS)), rtol=1e-9, atol=1e-12)
     assert moved.max() == pytest.approx(row.moved_max)

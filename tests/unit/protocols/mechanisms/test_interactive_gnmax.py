@@ -18,6 +18,7 @@ TERMS = {
     "threshold": 60.0,
     "interactive_threshold": 50.0,
     "reinforce_confidence": 0.9,
+    "round_one": 10,
 }
 INTERACTIVE = make_mechanism("interactive_gnmax", **TERMS, view="label")
 CONFIDENT = make_mechanism("confident_gnmax", sigma=5.0, sigma_threshold=8.0, threshold=60.0, view="label")

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import InteractiveGNMax, LNMax
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Seat, votes_per_unit
 from tests.harness.studies import make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
+LOW = dataclasses.replace(STUDY.mechanism, threshold=0.5)
+HIGH = dataclasses.replace(STUDY.mechanism, threshold=7.0)
 
 
 def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
@@ -26,7 +29,7 @@ def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
     "change",
     [
         {"name": "other"},
-        {"sigma": 41.0},
+        {"mechanism": dataclasses.replace(STUDY.mechanism, sigma=41.0)},
         {"unit": "record"},
         {"query_limit": 999},
         {"quorum": 2},
@@ -50,26 +53,23 @@ def test_the_digest_changes_with_every_term(change):
             "multiples of 1/1048576, > 0",
         ),
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=float("nan"), rate=1.0),)}, "multiples of"),
-        ({"threshold": 7.0}, "threshold is 7; allowed: at most the total weight, 6"),
+        ({"mechanism": HIGH}, "threshold is 7; allowed: at most the total weight, 6"),
         ({"quorum": 3}, "quorum is 3; allowed: at most the 2 parties"),
         ({"unit": "patient"}, "allowed: record, party"),
         ({"view": "clear"}, "allowed: label, histogram"),
-        ({"view": "histogram", "sigma_threshold": None}, "does not hold for view"),
+        ({"view": "histogram", "mechanism": dataclasses.replace(LOW, sigma_threshold=None)}, "does not hold for view"),
         ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
         ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote a unit"),
-        ({"round_one": 10}, "none for confident_gnmax"),
-        (
-            {"mechanism_name": "interactive_gnmax", "interactive_threshold": 1.0, "reinforce_confidence": 0.9},
-            "round_one is None",
-        ),
+        ({"view": "histogram"}, "sigma_threshold is 150; confident_gnmax has no use for it under the view"),
+        ({"mechanism": LNMax(gamma=0.1)}, "'label_only' does not hold for view 'label' of lnmax; allowed: laplace"),
         (
             {
-                "mechanism_name": "interactive_gnmax",
-                "interactive_threshold": 1.0,
-                "reinforce_confidence": 1.1,
-                "round_one": 10,
+                "mechanism": InteractiveGNMax(
+                    sigma=40.0, sigma_threshold=150.0, threshold=0.5, interactive_threshold=1.0,
+                    reinforce_confidence=0.9, round_one=1001,
+                )
             },
-            r"reinforce_confidence is 1.1; allowed: in \(0, 1\]",
+            "round_one is 1001; allowed: from 1 to the 1000 queries",
         ),
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=0.5),)}, "allowed: 1 where"),
         (
@@ -86,7 +86,6 @@ def test_the_digest_changes_with_every_term(change):
         ({"pooled_teachers": 3, "unit": "party"}, "pooled_teachers goes with"),
         ({"pooled_teachers": 0}, "pooled_teachers is 0; allowed"),
         ({"answer_rate": 1.5}, r"allowed: in \[0, 1\]"),
-        ({"mechanism_name": "max"}, "allowed: gnmax, confident_gnmax"),
         ({"stop": "later"}, "allowed: first-exhausted"),
     ],
 )
@@ -94,18 +93,21 @@ def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
     roster = change.get("roster")
     quorum = {"quorum": 1} if roster is not None else {}
     with pytest.raises(InvalidInput, match=reason):
-        dataclasses.replace(STUDY, **{**quorum, "threshold": 0.5, **change})
+        dataclasses.replace(STUDY, **{**quorum, "mechanism": LOW, **change})
 
 
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
         ("sigma = 40.0", "", "sigma is missing"),
-        ("sigma = 40.0", 'sigma = "40"', "sigma is '40'; allowed: float"),
+        ("sigma = 40.0", 'sigma = "40"', "sigma is '40'; allowed: a number"),
         ("sigma = 40.0", "sigma = true", "sigma is True"),
         ("classes = 10", "classes = 10.0", "classes is 10.0; allowed: int"),
-        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "unknown key 'surprise'"),
+        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "surprise is 1; confident_gnmax has no use for it"),
         ("sigma = 40.0", "sigma = ", "is not TOML"),
+        ("classes = 10", "classes = 10\nsurprise = 1", "unknown key 'surprise'"),
+        ('name = "confident_gnmax"', 'name = "max"', "mechanism is 'max'; allowed: gnmax, confident_gnmax"),
+        ('name = "confident_gnmax"', "", r"allowed: a table \[mechanism\] with its name"),
         ('party = "p1"', "", "key 'party' is missing"),
     ],
 )

@@ -17,8 +17,15 @@ def joined(*, silence_s=300.0):
     """Two ends, each carried to the other by a thread."""
     here, there = GuardianStream(silence_s=silence_s), GuardianStream(silence_s=silence_s)
     for one, other in ((here, there), (there, here)):
-        threading.Thread(target=one.feed, args=(other.outgoing(),), daemon=True).start()
+        threading.Thread(target=one.feed, args=(other.outgoing(),), name="carrier", daemon=True).start()
     return here, there
+
+
+def wait_for_carriers():
+    """Until the threads of `joined` end: checks of types in them draw from `random`, which hypothesis watches."""
+    for thread in threading.enumerate():
+        if thread.name == "carrier":
+            thread.join(300)
 
 
 @settings(max_examples=30, deadline=None)
@@ -33,6 +40,7 @@ def test_messages_of_every_size_arrive_whole_and_in_order(sizes):
     with pytest.raises(ChannelClosed, match="closed the channel"):
         there.recv(1)
     there.close()
+    wait_for_carriers()
 
 
 def test_a_stream_is_a_channel():

@@ -7,8 +7,8 @@ import pytest
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.winner_law import gaussian_winner_log_law, laplace_winner_log_law, mixed, with_threshold
 from protocols.noise import simulated
-from simulations.audit.outcome_law import gaussian_winner_log_law, laplace_winner_log_law, mixed, with_threshold
 
 
 def by_mpmath(levels, multiplicity, density, cdf, kinks):

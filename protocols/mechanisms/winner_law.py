@@ -1,4 +1,4 @@
-"""The exact law of what one query shows under the view "label": for the statistic, and to find the worst votes.
+"""The exact law of what one query shows under the view "label": what an audit attacks, and measures against.
 
 Outcomes are "class 0 wins" (the unit's vote before), "class 1 wins" (after), "another wins" if there are three or
 more classes, and "no answer" if the mechanism has a threshold. All other classes have equal counts, so which of them
@@ -47,7 +47,9 @@ def laplace_winner_log_law(
     return np.log(multiplicity) + _log_integral(log_cdf - np.abs(z) - np.log(2.0), weights)
 
 
-def with_threshold(winner: Laws, margin: Float64[ndarray, "*pairs"]) -> Laws:
+def with_threshold(
+    winner: Float64[ndarray, "*pairs levels"], margin: Float64[ndarray, "*pairs"]
+) -> Laws:
     """The law of a threshold test before the label; margin: (tested maximum - threshold)/sigma_threshold."""
     above, below = scipy.special.log_ndtr(margin)[..., None], scipy.special.log_ndtr(-margin)[..., None]
     return np.concatenate([winner + above, below], axis=-1)

@@ -1,0 +1,82 @@
+"""A parameter of a mechanism: what it is, its unit, and what a simulation takes by default; and what is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from protocols.errors import InvalidInput
+
+View = Literal["label", "histogram"]
+VIEWS: tuple[View, ...] = ("label", "histogram")
+# Beartype tells an int from a float: a number of queries is an int.
+Number = int | float
+Role = Literal["noise", "threshold", "setting"]
+Unit = Literal["votes", "per vote", "queries", ""]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number that a mechanism takes, declared with its field by `parameter`.
+
+    meaning: what it is, for help texts and pages; unit: of the number ("" for none); role: "noise" where it says how
+    much noise is drawn (in votes the more the larger, per vote the less), "threshold" where votes are held against it;
+    default: what a simulation takes where nobody says, a share of the votes cast for a number in votes, divided by the
+    votes cast for one per vote, else itself (None: the simulation works it out); views: under which it is needed.
+    """
+
+    meaning: str
+    unit: Unit = ""
+    role: Role = "setting"
+    default: float | None = None
+    default_words: str = ""
+    views: tuple[View, ...] = VIEWS
+
+    def number(self, name: str, value: Number | None) -> Number | None:
+        """`value` as an int where it counts queries, a float elsewhere. Raises InvalidInput for part of a query."""
+        if value is None or self.unit != "queries":
+            return None if value is None else float(value)
+        if value != int(value):
+            raise InvalidInput(f"{name} is {value!r}; allowed: a whole number")
+        return int(value)
+
+    def scaled(self, value: Number, votes: float) -> Number:
+        """A number that is said for one vote, for that many votes."""
+        return value * votes if self.unit == "votes" else value / votes if self.unit == "per vote" else value
+
+    def wider(self, value: Number, factor: float) -> float:
+        """The number for noise that is `factor` times as wide."""
+        return value / factor if self.unit == "per vote" else value * factor
+
+    def noise_scale(self, value: Number) -> float:
+        """How wide the noise is, in votes."""
+        return 1 / value if self.unit == "per vote" else value
+
+    @property
+    def default_in_words(self) -> str:
+        """What a simulation takes where nobody says."""
+        if self.default_words or self.default is None:
+            return self.default_words
+        each = {"votes": " a vote cast", "per vote": " over the votes cast"}.get(self.unit, "")
+        return f"{self.default:.3g}{each}"
+
+
+def parameter(
+    meaning: str,
+    *,
+    unit: Unit = "",
+    role: Role = "setting",
+    default: float | None = None,
+    default_words: str = "",
+    views: tuple[View, ...] = VIEWS,
+) -> dict[str, Parameter]:
+    """The metadata of a dataclass field that is a parameter: `sigma: float = field(metadata=parameter(...))`."""
+    return {"parameter": Parameter(meaning, unit, role, default, default_words, views)}
+
+
+def check_view(view: str) -> View:
+    """`view` itself, if it is one; InvalidInput otherwise."""
+    for known in VIEWS:
+        if view == known:
+            return known
+    raise InvalidInput(f"view is {view!r}; allowed: {', '.join(VIEWS)}")

@@ -1,0 +1,35 @@
+"""A distribution that is installed beside Conclave, as a folder to put on sys.path: a module and its entry points."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "how-to" / "add-a-part.md"
+
+
+def install(folder: Path, *, name: str, group: str, entries: dict[str, str], source: str | None = None) -> Path:
+    """Writes the distribution `name`; entries: of the group, by name; source: of the module `name`, None for none."""
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    if source is not None:
+        (folder / f"{name}.py").write_text(source)
+    return folder
+
+
+def example(start: str) -> str:
+    """The Python block of the page on adding parts whose docstring begins so."""
+    (source,) = [one.text for one in blocks(PAGE) if one.language == "python" and one.text.startswith(f'"""{start}')]
+    return source
+
+
+def install_gumbel(folder: Path) -> Path:
+    """The page's Gumbel noisy-max, registered as the page says."""
+    (line,) = [one.text.splitlines()[1] for one in blocks(PAGE) if one.text.startswith("[project.entry-points")]
+    key, _, value = line.replace('"', "").partition(" = ")
+    source = example("Gumbel noisy-max")
+    return install(folder, name="gumbel_noisy_max", group="conclave.mechanisms", entries={key: value}, source=source)

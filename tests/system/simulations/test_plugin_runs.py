@@ -1,0 +1,138 @@
+"""The page's Gumbel noisy-max, installed beside Conclave: run, replay, plan, report and audit, with its own words."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.harness.distributions import ROOT, install, install_gumbel
+
+# Words of other mechanisms, and of other accountants, that nothing may say of this one.
+OTHERS = re.compile("gauss|gnmax|lnmax|laplace", re.IGNORECASE)
+RUNNER = """
+import json, sys
+from simulations.command import run_command
+for arguments in json.loads(sys.argv[1]):
+    print("exit", run_command(arguments), flush=True)
+"""
+
+
+def simulate(folder: Path, *commands: list[str]) -> tuple[list[str], str]:
+    """What conclave-simulate prints for each of the commands in one fresh process, exit code last; and its errors."""
+    paths = os.pathsep.join([str(folder), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER, json.dumps([[*command, "--quiet"] for command in commands])],
+        env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=True,
+    )
+    return re.findall(r"(.*?exit \d+)\n", done.stdout, re.DOTALL), done.stderr
+
+
+def text_of(page: Path) -> str:
+    """What a reader sees of an HTML page, figures included."""
+    shown = re.sub(r"<(style|script).*?</\1>", " ", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", " ", shown))
+
+
+@pytest.mark.slow
+def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_audited(tmp_path: Path) -> None:
+    install_gumbel(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 400)
+    votes = np.where(rng.random((40, 400)) < 0.85, truth, rng.integers(0, 3, (40, 400)))
+    np.save(tmp_path / "votes.npy", votes.astype(np.int16))
+    np.save(tmp_path / "truth.npy", truth)
+    chosen = ["--mechanism", "gumbel_max", "--budgets", "2:0.5,4:0.5"]
+    stored = ["--votes", str(tmp_path / "votes.npy"), "--votes-kind", "ids", "--labels", str(tmp_path / "truth.npy")]
+    trained = ["--dataset", "digits", "--parties", "20", "--engine", "in_process", "--no-attack", "--no-baselines"]
+    trained += ["--student", "random_forest", "--cache-dir", str(tmp_path / "cache")]
+    sweep = tmp_path / "sweep.toml"
+    sweep.write_text('[base]\nmechanism = "gumbel_max"\nbudgets = "4"\n[grid]\nscale = [4.0, 12.0]\n')
+    printed, errors = simulate(
+        tmp_path,
+        ["run", *trained, *chosen, "--out", str(tmp_path / "run")],
+        ["run", *stored, *chosen, "--scale", "9", "--out", str(tmp_path / "replay")],
+        ["plan", "--parties", "40", *chosen],
+        ["plan", "--parties", "40", *chosen, "--json"],
+        ["sweep", str(sweep), *stored, "--out", str(tmp_path / "sweep"), "--json"],
+        ["audit", "--mechanism", "gumbel_max", "--trials", "20000"],
+        ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--break", "half-noise"],
+        ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--scale", "2", "--json"],
+    )
+    assert errors == ""
+    run, replay, plan, plan_json, swept, audit, broken, audited = printed
+    assert all(one.endswith("exit 0") for one in (run, replay, plan, plan_json, swept, audit, audited))
+    for name, shown in (("run", run), ("replay", replay)):
+        summary = json.loads((tmp_path / name / "summary.json").read_text())
+        assert summary["answered"] > 0
+        assert summary["label_accuracy"] > 0.8
+        assert (summary["accountant"], summary["accounting"]) == ("renyi", "worst_case")
+        assert summary["mechanism"]["name"] == "gumbel_max"
+        assert "gumbel_max, worst_case" in shown
+        page = text_of(tmp_path / name / "report.html")
+        assert "Gumbel noisy-max: the class with the most noisy votes; Gumbel noise of scale" in page
+        assert "worst case of Gumbel noisy-max (Cesar & Rogers 2021, Lemma 3.2)" in page
+        assert not OTHERS.search(page)
+        assert not OTHERS.search(shown)
+        # Weighted votes: the larger budget weighs more, and both are guaranteed and used up together.
+        poor, rich = summary["groups"]
+        assert poor["weight"] < 1 < rich["weight"]
+        assert poor["epsilon_guaranteed"] <= 2
+        assert 2 < rich["epsilon_guaranteed"] <= 4
+        assert min(poor["share_of_budget_used"], rich["share_of_budget_used"]) > 0.8
+    assert json.loads((tmp_path / "replay" / "summary.json").read_text())["mechanism"]["scale"] == 9.0
+    assert "gumbel_max, scale 5 votes, worst_case" in plan
+    assert json.loads(plan_json.removesuffix("exit 0"))["scale"] == 5.0
+    few, many = json.loads(swept.removesuffix("exit 0"))
+    assert (few["scale"], many["scale"]) == (4.0, 12.0)
+    assert few["answered"] < many["answered"]
+    assert "passed" in audit
+    assert not OTHERS.search(audit)
+    assert broken.endswith("exit 8")
+    (finding,) = json.loads(audited.removesuffix("exit 0"))["findings"]
+    assert finding["noise"] == "scale 2"
+    assert finding["lower_epsilon"] <= finding["exact_epsilon"] <= finding["claimed_epsilon"]
+    assert finding["lower_epsilon"] > 0.5 * finding["claimed_epsilon"]
+
+
+@pytest.mark.slow
+def test_what_a_plugin_has_no_bound_for_and_a_plugin_that_is_broken_are_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    install_gumbel(tmp_path)
+    install(tmp_path, name="torn", group="conclave.mechanisms", entries={"torn": "torn:Torn"}, source="1 / 0\n")
+    plan = ["plan", "--parties", "40"]
+    printed, errors = simulate(
+        tmp_path,
+        [*plan, "--mechanism", "gumbel_max", "--view", "histogram"],
+        [*plan, "--mechanism", "gumbel_max", "--accountant", "gaussian"],
+        [*plan, "--mechanism", "gumbel_max", "--individualization", "secret-vanishing"],
+        [*plan, "--mechanism", "gumbel_max", "--confidentiality", "two_server"],
+        [*plan, "--mechanism", "gumbel_max", "--sigma", "3"],
+        [*plan, "--mechanism", "torn"],
+        [*plan, "--mechanism", "gnmax"],
+    )
+    assert [one[-1] for one in printed] == ["2"] * 6 + ["0"]
+    lines = errors.splitlines()
+    wanted = [
+        "no accountant holds for view 'histogram' of gumbel_max",
+        "accountant 'gaussian' does not hold for view 'label' of gumbel_max; allowed: renyi",
+        "no accountant holds for view 'label' of gumbel_max with secret coins",
+        "gumbel_max has no integer noise",
+        "sigma is 3.0; gumbel_max has no use for it; allowed: scale",
+        "mechanism 'torn', which the distribution torn registers as torn:Torn, cannot be loaded: ZeroDivisionError",
+    ]
+    assert len(lines) == len(wanted)
+    for line, said in zip(lines, wanted, strict=True):
+        assert said in line
