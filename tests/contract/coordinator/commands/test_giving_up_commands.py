@@ -18,6 +18,7 @@ from coordinator.store.rows import Serving, SessionRecord
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
+from protocols.study.levels import TwoServer
 from runtime.logs import Log
 from tests.harness.askers import asked_study
 from tests.harness.dying import Deaths, Killed
@@ -119,8 +120,9 @@ def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may
     out = bench.run("give-up", "test")[1]
     assert "its labelling stopped: hospital-2 did not come; when they are back, run resume test" in out
     assert "guardian" not in out
-    said = _why("test", "the guardian notary did not come", "notary")
-    assert "If it waited for the guardian notary and that is back, run resume test: it costs nothing." in said
+    level = TwoServer(units=1024, guardian="notary", sealing_key="ab" * 32, signing_key="cd" * 32, abstention=False)
+    said = _why("test", "the guardian notary did not come", level)
+    assert "If it waited for the guardian notary and that is back, run resume test: that is free." in said
 
 
 def test_it_asks_first_and_a_no_changes_nothing(bench, monkeypatch):
