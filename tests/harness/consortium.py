@@ -15,7 +15,7 @@ from coordinator.connection.relaying import AT_ONCE
 from party.connection.node import Node
 from party.connection.seat import ServedSeat
 from party.party import Party
-from protocols.crypto.identity import certificate_from_pem, certificate_request, issue, new_authority, new_key, to_pem
+from protocols.crypto.identity import certificate_from_pem, certificate_request, new_key, to_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
@@ -26,12 +26,13 @@ from protocols.noise import simulated
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
 from protocols.wire.enrolment import Enrolled
+from tests.harness.certifying import Certifying
 from tests.harness.clocks import LoopClock
-from tests.harness.studies import NOW, pool_of, voter
+from tests.harness.studies import pool_of, voter
 
 
 @dataclass
-class Consortium:
+class Consortium(Certifying):
     """The parts, and what happened. Use as a context manager."""
 
     study: DeployedStudy
@@ -47,8 +48,7 @@ class Consortium:
     days: int = 30
 
     def __enter__(self):
-        self.authority_key = new_key()
-        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.make_authority()
         self.key = new_key()
         self.certificate = self.certify(self.key, "centre", role="coordinator")
         self.address = "127.0.0.1:0"
@@ -64,17 +64,6 @@ class Consortium:
         self.stop_hub()
         for ledger in self.ledgers.values():
             ledger.close()
-
-    def certify(self, key, name, *, role="party", days=None, now=NOW):
-        return issue(
-            authority=self.authority,
-            authority_key=self.authority_key,
-            public_key=key.public_key(),
-            name=name,
-            role=role,
-            now=now,
-            days=days or self.days,
-        )
 
     def start_hub(self, ledger: str = "coordinator.sqlite") -> None:
         self.hub = Hub(

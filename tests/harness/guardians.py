@@ -25,7 +25,7 @@ from guardian.port import GuardianPort
 from guardian.studies import approve_study
 from party.party import Party
 from protocols.crypto.channel import Channel
-from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.identity import new_key
 from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
@@ -35,6 +35,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.wire.guardian.greeting import Guarded
+from tests.harness.certifying import Certifying
 from tests.harness.operators import make_home
 from tests.harness.studies import NOW, deployed_study, pool_of, voter
 
@@ -71,7 +72,7 @@ class Echo:
 
 
 @dataclass
-class Guardianship:
+class Guardianship(Certifying):
     """An authority, a guardian's port that knows one study, and the line of a coordinator to it."""
 
     study: DeployedStudy = field(default_factory=guarded_study)
@@ -86,20 +87,9 @@ class Guardianship:
     days: int = 30
 
     def __post_init__(self) -> None:
-        self.authority_key, self.key, self.guardian_key = new_key(), new_key(), new_key()
-        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.make_authority()
+        self.key, self.guardian_key = new_key(), new_key()
         self.busy = threading.Lock()
-
-    def certify(self, key, name, role, *, days=30, now=NOW):
-        return issue(
-            authority=self.authority,
-            authority_key=self.authority_key,
-            public_key=key.public_key(),
-            name=name,
-            role=role,
-            now=now,
-            days=days,
-        )
 
     @contextmanager
     def open(self, *, key=None, name="notary", listen="127.0.0.1:0") -> Iterator[GuardianLine]:

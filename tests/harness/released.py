@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,70 +16,35 @@ from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_ma
 from coordinator.release.release import make_release
 from coordinator.store.labelled import LabelledStudy
 from party.party import Party
-from protocols.crypto.identity import issue, new_authority, new_key
+from protocols.crypto.identity import new_key
 from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
-from protocols.study.deployed import deployed
-from protocols.study.queries import pool_digest
 from protocols.study.study import party_of
-from protocols.study.terms import Terms
 from protocols.wire.frames import Answer, Ask, seal
 from protocols.wire.messages import Outcome, Settled, encode
-from tests.harness.studies import make_study
+from tests.harness.certifying import Certifying
+from tests.harness.studies import deployed_study, pool_of
 
-NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
-POOL = 36
-
-
-def pool_of(features: int = 4) -> np.ndarray:
-    return np.random.default_rng(7).standard_normal((POOL, features)).astype(np.float32)
-
-
-def small_study(parties: int = 3, *, name: str = "left-or-right", epsilon: float = 5.0, **more):
-    given = {"sigma": 6.0, "sigma_threshold": 12.0, "threshold": -2.0, "classes": 2, "batch_limit": 12}
-    base = make_study([epsilon] * parties, **({**given, "queries": POOL} | more))
-    terms = Terms(
-        task="tell left from right",
-        class_names=tuple(["left", "right", "neither"][: base.classes]),
-        label="side",
-        input_shape=(4,),
-        pool_size=POOL,
-        pool_sha256=pool_digest(pool_of()),
-        deadline_s=1.0,
-        coordinator="centre",
-        ends="2999-12-31",
-    )
-    roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return deployed(replace(base, name=name, roster=roster), terms)
+POOL = pool_of(36, 4)
+small_study = partial(deployed_study, name="left-or-right", epsilon=5.0, pool=len(POOL), batch_limit=12)
 
 
 @dataclass
-class Consortium:
+class Consortium(Certifying):
     """Keys and certificates, and the ledgers of the studies that were labelled."""
 
     folder: Path
     ledgers: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        self.authority_key, self.key = new_key(), new_key()
-        self.authority = new_authority(self.authority_key, name="test", now=NOW, days=100)
+        self.make_authority()
+        self.key = new_key()
         self.certificate = self.certify(self.key, "centre", role="coordinator")
         self.keys = {}
         self.certificates = {}
-
-    def certify(self, key, name, *, role="party", days=30):
-        return issue(
-            authority=self.authority,
-            authority_key=self.authority_key,
-            public_key=key.public_key(),
-            name=name,
-            role=role,
-            now=NOW,
-            days=days,
-        )
 
     def label(
         self,
@@ -98,7 +64,7 @@ class Consortium:
         """
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
-        np.save(folder / "pool.npy", pool_of())
+        np.save(folder / "pool.npy", POOL)
         ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
         self.ledgers[study.name] = ledgers
         parties = {name: self._party(name, study, ledger, settles, ballots) for name, ledger in ledgers.items()}
@@ -117,10 +83,10 @@ class Consortium:
 
             level = aggregation or ClearAggregation(simulated(np.random.default_rng(1)))
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
-            labelling = coordinator.label(pool_of(), train=train)
+            labelling = coordinator.label(POOL, train=train)
             if between is not None:
                 between(coordinator)
-                labelling = coordinator.label(pool_of(), train=train)
+                labelling = coordinator.label(POOL, train=train)
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",

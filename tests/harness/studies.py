@@ -21,7 +21,7 @@ from protocols.study.study import Seat, Study, votes_per_unit
 from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 
-NOW = datetime.datetime.now(datetime.UTC)
+NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
 # Of a study, where no test waits for it: only a test that hangs meets it.
 DEADLINE_S = 600.0
 
@@ -121,7 +121,14 @@ def make_votes(
 
 
 def deployed_study(
-    parties: int, *, features: int = 4, pool: int = 60, deadline_s: float = DEADLINE_S, **more
+    parties: int = 3,
+    *,
+    epsilon: float = 12.0,
+    name: str = "test",
+    features: int = 4,
+    pool: int = 60,
+    deadline_s: float = DEADLINE_S,
+    **more,
 ) -> DeployedStudy:
     """A study with terms; its pool is `pool_of` it."""
     defaults = {
@@ -132,10 +139,10 @@ def deployed_study(
         "queries": pool,
         "batch_limit": 20,
     }
-    base = make_study([12.0] * parties, **(defaults | more))
+    base = make_study([epsilon] * parties, **(defaults | more))
     terms = Terms(
         task="tell left from right",
-        class_names=("left", "right"),
+        class_names=("left", "right", "neither")[: base.classes],
         label="side",
         input_shape=(features,),
         pool_size=pool,
@@ -145,7 +152,7 @@ def deployed_study(
         ends="2999-12-31",
     )
     roster = tuple(replace(seat, party=f"hospital-{number}") for number, seat in enumerate(base.roster))
-    return deployed(replace(base, roster=roster), terms)
+    return deployed(replace(base, name=name, roster=roster), terms)
 
 
 def pool_of(pool: int, features: int) -> np.ndarray:

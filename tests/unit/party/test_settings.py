@@ -9,7 +9,7 @@ from party.home import PartyHome, file_name, make_home
 from party.settings import read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused
 from runtime.files import write_atomically
-from tests.harness.studies import make_study
+from tests.harness.studies import deployed_study
 
 GOOD = """
 [data]
@@ -120,7 +120,7 @@ def test_a_home_is_its_owner_s_alone_and_answers_once(tmp_path):
 
 
 def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_path):
-    home, study = PartyHome(tmp_path), make_study([1.0], threshold=1.0)
+    home, study = PartyHome(tmp_path), deployed_study(1)
     home.keep_study(study)
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
     with pytest.raises(InvalidInput, match="0 studies are called 'other'"):

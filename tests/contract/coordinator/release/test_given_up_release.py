@@ -21,7 +21,7 @@ from protocols.study.levels import SecureSum
 from protocols.votes import NOT_ASKED
 from protocols.wire.messages import StepRequest
 from tests.harness.levels import SEAT_KEYS
-from tests.harness.released import Consortium, pool_of, small_study
+from tests.harness.released import POOL, Consortium, small_study
 
 SIZE = 12
 
@@ -50,7 +50,7 @@ def made(tmp_path_factory):
 
     def give_up(coordinator):
         assert coordinator.open_batch == 0
-        coordinator.give_up(0, pool_of())
+        coordinator.give_up(0, POOL)
         gone[0] = lambda requests: frozenset({"hospital-2"})
 
     labelled = consortium.label(

@@ -18,7 +18,7 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.frames import Answer, seal, unseal
 from protocols.wire.messages import Outcome, Settled, VoteReply, decode, encode
 from tests.harness.consortium import Consortium as Deployed
-from tests.harness.released import POOL, Consortium, pool_of, small_study
+from tests.harness.released import POOL, Consortium, small_study
 from tests.harness.studies import deployed_study
 
 
@@ -90,7 +90,7 @@ def test_no_frame_in_a_release_carries_votes(signed):
         now = datetime.datetime.now(datetime.UTC)
         frame, _ = unseal(kept.signed, authority=consortium.authority, now=now, role=role)
         assert isinstance(decode(frame.envelope), Outcome if kept.kind == "outcome" else Settled)
-    votes = encode(VoteReply(bytes(32), np.zeros((1, POOL), dtype=np.int64)))
+    votes = encode(VoteReply(bytes(32), np.zeros((1, len(POOL)), dtype=np.int64)))
     assert votes[:8] not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
@@ -215,7 +215,7 @@ def test_labels_that_an_interactive_study_reinforced_are_marked_as_the_students(
         name="interactive", mechanism="interactive_gnmax", interactive_threshold=1.0, reinforce_confidence=0.9,
         round_one=12,
     )  # fmt: skip
-    sure = np.where(pool_of()[:, :1] > 0, [[0.02, 0.98]], [[0.98, 0.02]])
+    sure = np.where(POOL[:, :1] > 0, [[0.02, 0.98]], [[0.98, 0.02]])
     labelled = signed[0].label(study, train=lambda labels: sure)
     reinforced = int((labelled.reinforced >= 0).sum())
     assert reinforced > 0
@@ -285,7 +285,7 @@ def test_a_release_is_never_overwritten_and_only_its_coordinator_may_make_it(sig
 @pytest.mark.parametrize("kind", ["random_forest", pytest.param("mlp", marks=pytest.mark.slow)])
 def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_path, kind):
     consortium, labelled, _ = signed
-    trained = train_student(labelled, pool_of(), kind=kind, seed=1, device="cpu")
+    trained = train_student(labelled, POOL, kind=kind, seed=1, device="cpu")
     folder = consortium.release(labelled, tmp_path / "student", trained=trained)
     figures = json.loads((folder / "student.json").read_text())
     assert figures["onnx_agreement"] == 1.0
@@ -296,9 +296,9 @@ def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_pa
 
 def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
     consortium, labelled, _ = signed
-    trained = train_student(labelled, pool_of(), kind="random_forest", seed=1, device="cpu")
+    trained = train_student(labelled, POOL, kind="random_forest", seed=1, device="cpu")
     other = shutil.copytree(labelled.pool.parent, tmp_path / "other")
-    np.save(other / "pool.npy", pool_of() + 1)
+    np.save(other / "pool.npy", POOL + 1)
     from dataclasses import replace
 
     with pytest.raises(DataCorrupt, match="pool"):

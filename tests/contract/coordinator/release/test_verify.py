@@ -15,7 +15,8 @@ from coordinator.release.evidence import files_of
 from coordinator.release.verify import verify_release
 from protocols.crypto.identity import BACKDATED, issue, new_authority, new_key, to_pem
 from protocols.ledger.ledger import Ledger
-from tests.harness.released import NOW, Consortium, small_study
+from tests.harness.released import Consortium, small_study
+from tests.harness.studies import NOW
 
 FILES = [
     "authority.pem",

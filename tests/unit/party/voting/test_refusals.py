@@ -59,7 +59,7 @@ def raised(name):
         for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
                 first = node.args[0] if node.args else None
-                yield path, first.value if isinstance(first, ast.Constant) else getattr(first, "id", None)
+                yield path, first.attr.lower() if isinstance(first, ast.Attribute) else getattr(first, "id", None)
 
 
 def test_every_refusal_with_a_reason_of_its_own_is_listed_as_public():
