@@ -20,7 +20,7 @@ from scipy.special import log_ndtr, logsumexp
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.research.exact.exact import QuerySetting, total_rdp
-from protocols.research.papernot2018 import answer_probability, threshold_rdp, total_label_rdp
+from protocols.research.published.papernot2018 import answer_probability, threshold_rdp, total_label_rdp
 
 ORDERS, QUERIES, SAMPLE, DELTA = np.arange(2.0, 51.0), 640, 8, 1e-5
 SETTING = QuerySetting(sigma=40.0, threshold=200.0, sigma_threshold=150.0)

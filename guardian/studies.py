@@ -15,6 +15,7 @@ from typing import Any  # the values of a JSON object
 import numpy as np
 
 from guardian.home import GuardianHome
+from protocols.claims import guardian_sees, not_covered_by_guardian
 from protocols.crypto.identity import check_name
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
@@ -25,6 +26,7 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
+from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import Guarded, check_terms_apart
 from runtime.files import sync_folder, write_atomically
@@ -95,7 +97,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"a vote; enough for {int(answers[at])} answers if every query is answered"
         for at, seat in enumerate(study.roster)
     ]
-    level = study.confidentiality
+    level, about = study.confidentiality, protection_of(study)
     asks, kind = study.who_asks, "hidden" if level.hides_queries else "public"
     return [
         f"Study        {study.name}, digest {study.digest.hex()}",
@@ -104,15 +106,13 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Asked        {terms.pool_size} {kind} queries, in batches of up to {study.batch_limit}, until {terms.ends}",
         f"Your part    hold the second share of each vote, check the votes, add noise of your own ({noise}), and sign "
         "which queries were answered",
-        "You will see which seats answered, whose votes were malformed, and which queries were answered; no vote, no "
-        "count and no label",
+        f"You will see {guardian_sees(about)}",
         "",
         f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses beyond it:",
         *seats,
         "",
         "Not covered:",
-        "  - If you and the coordinator put together what you hold, votes are in the clear; nobody else prevents that.",
-        "  - A server that departs from the protocol can spoil labels, or learn a bit of a vote for each attempt.",
+        *(f"  - {line}" for line in not_covered_by_guardian(about)),
         "  - Without your keys and ledger the study cannot go on: back the home up, and never run two copies of it.",
         "",
         "Compare the digest with each hospital by telephone: whoever exchanges your keys in their file exchanges you.",

@@ -15,17 +15,19 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release import claims as words
+from coordinator.release import wording as words
 from coordinator.release.charges import standings, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
+from protocols import claims
 from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
+from protocols.study.protection import protection_of
 from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
@@ -78,7 +80,7 @@ def statement(facts: Facts) -> dict[str, Any]:
     """The statement. Raises InvalidInput for a named hospital that is not on the roster."""
     study = facts.study
     terms = study.terms
-    labels = facts.labels
+    labels, about = facts.labels, protection_of(study)
     made = {
         "format": FORMAT,
         "created": facts.stated["created"],
@@ -97,10 +99,10 @@ def statement(facts: Facts) -> dict[str, Any]:
         },
         "protected": {
             "unit": study.unit,
-            "unit_in_words": words.UNIT[study.unit],
+            "unit_in_words": about.unit_in_words,
             "adjacency": ADJACENCY,
             "view": study.view,
-            "view_in_words": words.VIEW[study.view],
+            "view_in_words": f"whoever sees {about.view_in_words}.",
             "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
@@ -115,7 +117,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
             "publishable": True,
-            "publishable_in_words": words.PUBLISHABLE,
+            "publishable_in_words": claims.PUBLISHABLE,
         },
         "queries": {
             "pool": len(labels),
@@ -130,15 +132,15 @@ def statement(facts: Facts) -> dict[str, Any]:
         },
         "seats": _seats(facts),
         "several_hospitals": _several(facts),
-        "who_saw_what": words.who_saw_what(study, coordinator=terms.coordinator),
+        "who_saw_what": claims.who_saw_what(about, coordinator=terms.coordinator),
         "during_the_study": _events(facts),
         "stated_by_the_coordinator": dict(facts.stated),
-        "not_covered": words.not_covered(study),
+        "not_covered": claims.not_covered_by_release(about),
         "how_to_verify": list(words.VERIFY),
         "lawful_basis": "",
     }
     made["earlier_releases"] = {
-        "assumptions": words.EARLIER,
+        "assumptions": claims.EARLIER,
         **together(parse_statement(made), facts.earlier),
     }
     return made
@@ -204,7 +206,7 @@ def _several(facts: Facts) -> dict[str, Any]:
         guarantee = known_to(accounting, [seats[name] for name in hospitals], delta=delta)
         named.append({"hospitals": list(hospitals), "guarantee": guarantee_table(guarantee)})
     return {
-        "in_words": words.SEVERAL,
+        "in_words": claims.SEVERAL_FIGURES,
         "source": "protocols/budgets/several_parties.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}

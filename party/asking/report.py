@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from math import exp
 from typing import Any  # the values of a JSON object
 
 import numpy as np
@@ -12,6 +11,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.asking.improvement import Improvement
+from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise
 from protocols.labelling.coordinator import Labelling
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY
@@ -26,14 +26,10 @@ _STOPPED = {
     "quorum_lost": "too few hospitals answer",
     "guardian_lost": "the guardian is gone",
 }
-UNITS = {
-    "record": "one record (one patient, where the hospital names the patient's column) of a hospital that answers",
-    "party": "all data of a hospital that answers",
-}
 OWN = "Accuracies are of this hospital's own records: no study releases them, and they stay here."
 ELSEWHERE = (
-    "What the hospitals have spent in other studies is not known here; their own lifetime caps count all of it. Your "
-    "own records are protected by private inference: no epsilon covers them."
+    "What the hospitals have spent in other studies is not known here; their own lifetime caps count all of it. "
+    f"{OWN_RECORDS}"
 )
 
 
@@ -61,6 +57,7 @@ def ask_figures(
         "classes": dict(zip(terms.class_names, np.bincount(answered, minlength=study.classes).tolist(), strict=True)),
         "stop": labelling.stop.reason,
         "left_out": dict(sorted(labelling.refusals.items())),
+        "asks": study.who_asks,
         "unit": study.unit,
         "adjacency": ADJACENCY,
         "view": study.view,
@@ -112,17 +109,20 @@ def cost(figures: Figures) -> str:
 def meaning(figures: Figures) -> str:
     """What the largest of these epsilons promises, and to whom."""
     largest = max(each["epsilon_cap"] for each in figures["parties"])
-    sure = 100 / (1 + exp(-largest))
-    bound = (
-        "may come to know which it is: an epsilon so large promises next to nothing"
-        if sure > 99
-        else f"can become at most {sure:.0f} % sure which it is, but for a chance of delta"
-    )
     return (
-        f"The unit is {UNITS.get(figures['unit'], figures['unit'])}. Whoever sees these labels, and all that is made "
-        f"of them, and thought two values of it equally likely, {bound} (epsilon {largest:.3g}, the most that a "
-        f"hospital allows here; adjacency {figures['adjacency']}, view {figures['view']}, accounting "
-        f"{figures['accounting']}). That holds as long as you and the guardian do not work together."
+        f"{promise(_about(figures), largest)} (epsilon {largest:.3g}, the most that a hospital allows here; adjacency "
+        f"{figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected from: "
+        f"{not_protected_from(_about(figures))}"
+    )
+
+
+def _about(figures: Figures) -> Protection:
+    return Protection(
+        level="hidden_queries",
+        unit=figures["unit"],
+        view=figures["view"],
+        adjacency=figures["adjacency"],
+        asks=figures["asks"],
     )
 
 

@@ -8,49 +8,27 @@ from party.budget.standing import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
+from protocols.claims import Protection, not_covered_by_approval, who_sees_votes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel, SecureSum
-from protocols.study.study import ADJACENCY
+from protocols.study.levels import GuardedLevel
+from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 
-_UNITS = {
-    "record": "one record of one patient (one patient, where the patient's column is set), replaced by another",
-    "party": "all data of this hospital, replaced by other data",
-}
-_VIEWS = {
-    "label": "the labels that are released (and which queries got none)",
-    "histogram": "the noisy vote counts of every query",
-}
 
-_NOT_COVERED = {
-    "clear": "Against the coordinator itself votes are not protected: it sees them in the clear and is trusted with "
-    "them.",
-    "secure_sum": "Against the coordinator together with more parties than that, nothing is promised.",
-    "two_server": "Against coordinator and guardian together votes are not protected.",
-    "hidden_queries": "Against {0} and the guardian together votes are not protected, nor is your model against the "
-    "guardian together with {0} or with the operator. Other hospitals may ask in studies of their own: all count "
-    "against the cap above.",
-}
-
-
-def _who_sees(study: DeployedStudy) -> list[str]:
+def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
+    lines = [f"Who sees     {who_sees_votes(about)}"]
+    if about.level == "secure_sum":
+        lines.append("             Your node signs with its key.")
     level = study.confidentiality
-    if isinstance(level, SecureSum):
-        return [
-            "Who sees     the coordinator sees noisy sums of all votes and no vote; each party adds some noise",
-            f"             as long as at most {level.colluders} parties collude with it; your node signs with its key",
-        ]
     if isinstance(level, GuardedLevel):
-        first = level.who_asks("the coordinator")
-        return [
-            f"Who sees     nobody sees a vote, unless {first} and the guardian {level.guardian} collude; each",
-            "             adds noise. Compare the guardian's keys, or the digest, with the guardian by telephone: a",
-            "             coordinator that put keys of its own in their place would see every vote.",
+        lines += [
+            "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",
+            "             that put keys of its own in their place would see every vote.",
             f"             sealing_key {level.sealing_key}",
             f"             signing_key {level.signing_key}",
         ]
-    return ["Who sees     the coordinator sees every vote, draws the noise, and is trusted with both"]
+    return lines
 
 
 def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) -> list[str]:
@@ -83,15 +61,16 @@ def describe(
 ) -> list[str]:
     """Lines for people: the task, who asks, what is released, what it costs, what is left, what is not covered."""
     terms = study.terms
+    about = protection_of(study)
     lines = [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
         f"Classes      {', '.join(terms.class_names)}",
         *_what_is_asked(study, terms, pool_checked=pool_checked),
-        *_who_sees(study),
+        *_who_sees(study, about),
         "",
-        f"What it may cost, at most (unit {study.unit}: {_UNITS[study.unit]}; adjacency {ADJACENCY}; view "
-        f"{study.view}: {_VIEWS[study.view]}; {accountant(study.accountant_name).statement}):",
+        f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
+        f"{about.unit_in_words}, replaced by any other, and whoever sees {about.view_in_words}:",
     ]
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
@@ -112,17 +91,7 @@ def describe(
 
 
 def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
-    level = study.confidentiality
-    lines = [
-        _NOT_COVERED[level.name].format(level.who_asks("the coordinator")),
-        "A patient who is known to several hospitals costs more than any one of them counts; the release's statement "
-        "says how much.",
-        "Other releases about these data that do not go through this node.",
-    ]
-    if study.unit == "record" and not settings.data.patient:
-        lines.append("data.patient is not set: a patient with several records here is protected for one of them only.")
-    if study.unit == "record":
-        lines.append("Facts that hold for many patients: they are what the study is to learn.")
+    lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if settings.settle:
         lines.append(
             "Which queries were answered is the coordinator's signed word (settle = true). A false word would let it "

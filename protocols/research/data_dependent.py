@@ -23,10 +23,10 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.research import moments2017, papernot2018
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
-from protocols.research.private import Private
+from protocols.research.published import moments2017, papernot2018
+from protocols.research.published.private import Private
 from protocols.research.smooth_sensitivity.best_release import BestRelease, best_release, settings_that_hold
 from protocols.votes import ABSTAIN
 

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from simulations.datasets.dataset import Dataset
 from simulations.membership.ceiling import advantage_ceiling, area_ceiling, true_positive_ceiling
 from simulations.membership.controls import Controls

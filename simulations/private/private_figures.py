@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Figures
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from protocols.study.study import Study
 from protocols.votes import NOT_ASKED
 from simulations.membership.attack import membership_attack, record_seats

@@ -12,6 +12,8 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
+from protocols.claims import caveats
+from protocols.study.protection import protection_of
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.figures import Drawing, drawings, inline_svg
@@ -81,6 +83,7 @@ def render_report(result: RunResult, figures: Summary) -> str:
         reserve=_reserve(result),
         private=private_section(result),
         private_drawing=_inline(attack_drawing(result)),
+        caveats=caveats(protection_of(result.study)),
         unit=figures["unit"],
         view=figures["view"],
         weights_max=float(result.study.weights.max()),

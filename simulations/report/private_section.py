@@ -18,7 +18,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.research.evidence import Figures
-from protocols.research.private import WHY
+from protocols.research.published.private import WHY
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically

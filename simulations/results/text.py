@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from protocols.claims import not_protected_from
+from protocols.study.protection import protection_of
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
 from simulations.stages.label import LIVE_PARTIES
@@ -35,14 +37,6 @@ _INDIVIDUALIZATION = {
     "its party sees; every query costs, less than a vote that always enters",
     "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
     "that, which no federation can do: simulation only",
-}
-_UNITS = {
-    "record": "one record of one party (it lies with one teacher and moves one vote)",
-    "party": "all of a party's data (it moves the votes of all of that party's teachers)",
-}
-_VIEWS = {
-    "label": "label: only a label, or the abstention, comes out of each query",
-    "histogram": "histogram: the coordinator also sees the noisy counts behind each label",
 }
 
 
@@ -91,7 +85,7 @@ def stop_words(reason: str) -> str:
 def terms(result: RunResult) -> list[tuple[str, str]]:
     """What was run: a name and its plain words, line by line."""
     settings, study, source = result.settings, result.study, result.source
-    stored = source.stored
+    stored, about = source.stored, protection_of(study)
     teachers = study.teachers
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
@@ -116,8 +110,9 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         ("Mechanism", study.mechanism.released_words(total_weight=study.nominal_weight)),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
         ("End of study", _STOP_RULES[study.stop]),
-        ("Who is protected", f"{study.unit}: {_UNITS[study.unit]}"),
-        ("What is seen", _VIEWS[study.view]),
+        ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
+        ("From whom", f"{study.view}: whoever sees {about.view_in_words}"),
+        ("Not protected from", not_protected_from(about)),
         ("Neighbours", "replace-one: that unit's data replaced by any other"),
         ("δ", deltas_words(result)),
         ("Accounting", study.budgets.accountant.meaning(study.mechanism)),

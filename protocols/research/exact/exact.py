@@ -27,8 +27,8 @@ from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
 from protocols.research.exact.exact_labels import Block, GroupedHistograms, blocks, moves
-from protocols.research.papernot2018 import check_counts
-from protocols.research.private import Private
+from protocols.research.published.papernot2018 import check_counts
+from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN, check_votes
 
 # Distinct counts of one histogram, and moves in units of sigma, up to which the quadrature is tested.

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from protocols.research.smooth_sensitivity.gnss import GnssParameters, best_parameters, understated_published_cost
 from protocols.research.smooth_sensitivity.smooth_sensitivity import (
     VoteSetting,

@@ -18,7 +18,7 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from protocols.research.smooth_sensitivity.smooth_sensitivity import (
     smooth_sensitivity,
 )

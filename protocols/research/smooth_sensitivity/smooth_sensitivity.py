@@ -22,7 +22,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from protocols.research.smooth_sensitivity.gnmax_curve import CriticalPoints, GNMaxCurve, gnmax_curve
 from protocols.research.smooth_sensitivity.vote_distance import WHOLE, SortedHistograms
 

@@ -17,8 +17,8 @@ from protocols.bounds.lattice_smoothing import ROUNDING_SIGMA, ripple
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.noise import float_noise_distance
-from protocols.research import papernot2018
 from protocols.research.exact.exact import QuerySetting, query_rdp
+from protocols.research.published import papernot2018
 from simulations.membership.ceiling import advantage_ceiling, area_ceiling
 from tests.harness.pages import ROOT, section
 

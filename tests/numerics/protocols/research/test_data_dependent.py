@@ -10,11 +10,11 @@ from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
-from protocols.research import moments2017, papernot2018
 from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
 from protocols.research.exact import exact
-from protocols.research.private import Private
+from protocols.research.published import moments2017, papernot2018
+from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN
 
 RNG = np.random.default_rng(7)

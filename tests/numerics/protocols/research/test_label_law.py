@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.errors import InvalidInput
-from protocols.research.label_law import label_log_probabilities, log_answered, pair_rdp
-from protocols.research.private import Private
+from protocols.research.published.label_law import label_log_probabilities, log_answered, pair_rdp
+from protocols.research.published.private import Private
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "exact_divergence.json").read_text())
 # Of the table of worst cases.

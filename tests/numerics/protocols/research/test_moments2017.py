@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocols.bounds.laplace import laplace_histogram_rdp
 from protocols.errors import InvalidInput
-from protocols.research.moments2017 import data_independent, epsilon, log_q, total_log_moments
+from protocols.research.published.moments2017 import data_independent, epsilon, log_q, total_log_moments
 
 LNMAX = json.loads((Path(__file__).parents[3] / "vectors" / "lnmax.json").read_text())
 MOMENTS = np.array(LNMAX["moments"])

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from protocols.research.papernot2018 import answer_probability, label_rdp, log_q, threshold_rdp, total_label_rdp
+from protocols.research.published.papernot2018 import (
+    answer_probability,
+    label_rdp,
+    log_q,
+    threshold_rdp,
+    total_label_rdp,
+)
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 GNMAX = json.loads((VECTORS / "gnmax.json").read_text())

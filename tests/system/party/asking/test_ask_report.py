@@ -13,6 +13,7 @@ import pytest
 from party.asking.improvement import Improvement, fixed_point
 from party.asking.page import page
 from party.asking.report import ask_figures, cost, markdown, meaning, report_lines
+from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop
 from protocols.votes import ABSTAIN
@@ -158,7 +159,7 @@ def test_bars_have_an_axis_and_words_that_can_be_read_on_a_telephone():
 
 def test_nothing_from_outside_becomes_markup():
     figures = figures_of(improved=replace(IMPROVED, model=HOSTILE), refusals={HOSTILE: HOSTILE})
-    figures |= dict.fromkeys(("name", "task", "data_set", "stop", "unit", "study"), HOSTILE)
+    figures |= dict.fromkeys(("name", "task", "data_set", "stop", "asks", "study"), HOSTILE)
     figures["classes"] = {HOSTILE: 3, "right": 1}
     html = page(figures)
     found = Parsed(html)
@@ -170,6 +171,11 @@ def test_nothing_from_outside_becomes_markup():
     assert "\x00" not in html
     assert "\u202e" not in html
     assert "<script>alert('1')</script>" in "".join(found.texts)
+
+
+def test_nothing_is_said_of_a_unit_that_is_none():
+    with pytest.raises(InvalidInput, match=r"unit is .*allowed: record, party"):
+        page(figures_of() | {"unit": HOSTILE})
 
 
 def test_the_page_loads_nothing_and_says_so_to_the_browser():

@@ -140,12 +140,12 @@ def test_what_was_not_measured_says_why(page, tmp_path):
                 "One seed was run",
                 "Part of δ is set aside",
             ],
-            ["all of a party's data at once", "alternative worlds", "whoever sees the noisy counts"],
+            ["all data of one party", "alternative worlds", "whoever sees the noisy counts"],
         ),
         (
             {"unit": "party", "view": "histogram", "accountant": "gaussian_dp", "seeds": (4, 5)},
             [
-                "all of a party's data at once",
+                "all data of one party",
                 "whoever sees the noisy counts",
                 "The 2 seeds are alternative worlds",
             ],

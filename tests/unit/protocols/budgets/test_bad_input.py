@@ -8,7 +8,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, accountant
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
-from protocols.research import label_law, moments2017, papernot2018
+from protocols.research.published import label_law, moments2017, papernot2018
 
 ONE, TWO = np.ones(1), np.full(1, 2.0)
 DELTA = np.array([1e-5])

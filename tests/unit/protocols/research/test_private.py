@@ -11,7 +11,7 @@ import pytest
 
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.ledger.ledger import Ledger
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 
 FIGURE = Private(np.array([1.5, 2.0]))
 # The report that marks what it shows; and the release of a sanitised figure, which pays for it.
@@ -105,4 +105,4 @@ def test_only_the_marked_report_reveals_private_figures():
                 reached.add(path.relative_to(root).as_posix())
     assert found <= MAY_REVEAL
     # The one way round it: the attribute, or its name as getattr takes it.
-    assert reached == {"protocols/research/private.py"}
+    assert reached == {"protocols/research/published/private.py"}

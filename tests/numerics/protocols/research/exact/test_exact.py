@@ -17,8 +17,8 @@ from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.research.exact import exact
 from protocols.research.exact.exact import QuerySetting, query_rdp, total_rdp
-from protocols.research.papernot2018 import total_label_rdp
-from protocols.research.private import Private
+from protocols.research.published.papernot2018 import total_label_rdp
+from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "exact_divergence.json").read_text())

@@ -5,7 +5,7 @@ import pytest
 
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 from protocols.research.smooth_sensitivity.best_release import (
     ORDERS,
     SMOOTHNESS,

@@ -20,8 +20,8 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
-from protocols.research.papernot2018 import check_counts
-from protocols.research.private import Private
+from protocols.research.published.papernot2018 import check_counts
+from protocols.research.published.private import Private
 
 _SQRT_2 = np.sqrt(2.0)
 _SQRT_2_OVER_PI = np.sqrt(2 / np.pi)

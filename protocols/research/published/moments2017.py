@@ -18,8 +18,8 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import check_sensitivity
 from protocols.errors import InvalidInput
-from protocols.research.papernot2018 import check_counts
-from protocols.research.private import Private
+from protocols.research.published.papernot2018 import check_counts
+from protocols.research.published.private import Private
 
 _CHUNK = 500_000
 

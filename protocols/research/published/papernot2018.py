@@ -20,7 +20,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma
-from protocols.research.private import Private
+from protocols.research.published.private import Private
 
 # Cells [queries, classes] and [queries, orders] held at a time: a few arrays of this size fit a core's cache.
 _CHUNK = 200_000

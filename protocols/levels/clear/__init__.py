@@ -1,0 +1,1 @@
+"""What a level of confidentiality is, and the simplest: votes that the coordinator sees."""

@@ -1,0 +1,139 @@
+"""Claims: over every level, unit, view and participation, no sentence says more than the study gives."""
+
+from itertools import product
+
+import pytest
+
+from protocols.claims import (
+    LEVELS,
+    Protection,
+    caveats,
+    guardian_sees,
+    not_covered_by_approval,
+    not_covered_by_guardian,
+    not_covered_by_release,
+    not_protected_from,
+    promise,
+    who_saw_what,
+    who_sees_votes,
+)
+from protocols.errors import InvalidInput
+
+
+def study_of(level, unit="record", view="label", *, secret=False, pooled=False):
+    return Protection(
+        level=level,
+        unit=unit,
+        view=view,
+        adjacency="replace-one",
+        asks="hospital-q" if level == "hidden_queries" else "the coordinator",
+        guardian="notary" if level in ("two_server", "hidden_queries") else "",
+        colluders=2 if level == "secure_sum" else 0,
+        secret=secret,
+        pooled=pooled,
+    )
+
+
+ALL = [
+    study_of(level, unit, view, secret=secret, pooled=pooled)
+    for level, unit, view, secret, pooled in product(
+        LEVELS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
+    )
+]
+
+
+def name_of(study):
+    more = ["secret"] * study.secret + ["pooled"] * study.pooled
+    return "-".join([study.level, study.unit, study.view, *more])
+
+
+def said_of(study):
+    """All that anybody is told of a study."""
+    lines = [not_protected_from(study), who_sees_votes(study), study.unit_in_words, study.view_in_words]
+    lines += not_covered_by_release(study) + not_covered_by_approval(study, patient_named=False)
+    lines += [" ".join(each) for each in caveats(study)] + [promise(study, 1.0)]
+    if study.level != "hidden_queries":
+        lines += [text for row in who_saw_what(study, coordinator="centre") for text in row.values()]
+    if study.guarded:
+        lines += [guardian_sees(study), *not_covered_by_guardian(study)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("study", ALL, ids=name_of)
+def test_no_sentence_claims_more_than_the_level_gives(study):
+    said = said_of(study)
+    hides_votes = ("No vote of a single party", "noisy sums of all votes and no vote", "nobody sees a vote")
+    if study.level == "clear":
+        assert not any(claim in said for claim in hides_votes)
+        assert "it sees every vote in the clear" in said
+        assert "none by differential privacy" in said
+    else:
+        assert "in the clear; which party was absent" not in said
+    # Whatever hides a vote is said with whom it does not hide it from.
+    assert ("collude" in said) == (study.level != "clear")
+    assert ("guardian" in said) == study.guarded
+    assert ("computational" in said) == study.guarded
+    assert ("nobody sees a vote, unless" in said) == study.guarded
+    assert ("more than 2 parties" in said) == (study.level == "secure_sum")
+    assert ("a hospital's model" in said) == (study.level == "hidden_queries")
+
+
+@pytest.mark.parametrize("study", ALL, ids=name_of)
+def test_no_sentence_claims_more_than_unit_and_view_give(study):
+    said = said_of(study)
+    assert ("all data of one party" in said) == (study.unit == "party")
+    assert ("moves one vote" in said) == (study.unit == "record" and not study.pooled)
+    assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
+    one_by_one = "elsewhere each of the records is, one by one"
+    assert (one_by_one in said) == (study.unit == "record")
+    assert ("Whoever sees the released labels" in said) == (study.view == "label")
+    assert ("Whoever sees the noisy counts" in said) == (study.view == "histogram")
+    assert ("It holds against whoever sees the labels" in said) == (study.view == "label")
+
+
+@pytest.mark.parametrize("study", ALL, ids=name_of)
+def test_secret_participation_is_said_to_rest_on_secret_coins_and_a_patient_of_several_hospitals_is_never_covered(
+    study,
+):
+    said = said_of(study)
+    assert ("coins that only the party sees" in said) == study.secret
+    assert "no single hospital's epsilon covers that patient" in said
+    assert "covered by no single party's ε" in said
+
+
+@pytest.mark.parametrize("study", [each for each in ALL if each.guarded], ids=name_of)
+def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(study):
+    first = not_covered_by_guardian(study)[0]
+    assert first.startswith(
+        "If you and hospital-q" if study.level == "hidden_queries" else "If you and the coordinator"
+    )
+
+
+def test_public_queries_are_named_as_unprotected_only_where_queries_are_public():
+    for study in ALL:
+        told = any(line.startswith("The public queries") for line in not_covered_by_release(study))
+        assert told == (study.level != "hidden_queries")
+
+
+def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_is_missing():
+    for study in ALL:
+        assert not any("data.patient is not set" in line for line in not_covered_by_approval(study, patient_named=True))
+
+
+def test_an_epsilon_promises_a_bound_on_a_guess_and_a_large_one_nothing():
+    study = study_of("two_server")
+    assert "at most 73 % sure" in promise(study, 1.0)
+    assert "promises next to nothing" in promise(study, 8.0)
+
+
+def test_nothing_is_said_of_a_level_unit_or_view_that_is_not_known():
+    for level, unit, view in (("open", "record", "label"), ("clear", "person", "label"), ("clear", "record", "votes")):
+        with pytest.raises(InvalidInput, match="allowed"):
+            study_of(level, unit, view)
+
+
+def test_a_study_without_a_guardian_or_without_a_release_has_no_sentences_about_one():
+    with pytest.raises(InvalidInput, match="which have a guardian"):
+        guardian_sees(study_of("secure_sum"))
+    with pytest.raises(InvalidInput, match="no other has a release"):
+        who_saw_what(study_of("hidden_queries"), coordinator="centre")
