@@ -13,19 +13,15 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 import click
 
 from protocols.errors import (
-    BudgetExceeded,
     ConclaveError,
-    DataCorrupt,
-    DataUnavailable,
-    EngineFailed,
     InvalidInput,
-    StorageFailed,
 )
 from protocols.reading import read_json
 from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
 from simulations.ask.command import ask_flags
 from simulations.audit.command import audit_flags
+from simulations.exits import EPILOG, EPILOG_OF_RUN, EXIT_CODES, INTERRUPTED
 from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
 
@@ -34,23 +30,6 @@ if TYPE_CHECKING:
     from simulations.setup.experiment import Experiment
 
 Flags = dict[str, Any]
-
-EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
-    (InvalidInput, 2),
-    (DataUnavailable, 3),
-    (DataCorrupt, 4),
-    (BudgetExceeded, 5),
-    (StorageFailed, 6),
-    (EngineFailed, 7),
-    (ConclaveError, 1),
-)
-_INTERRUPTED = 130
-_EPILOG = (
-    "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
-)
-# Only a run has a folder to continue in; what other commands trained is in the cache.
-_EPILOG_OF_RUN = _EPILOG.removesuffix(".") + " (go on with --resume)."
 
 
 class _Interrupted(KeyboardInterrupt):
@@ -72,7 +51,7 @@ class _RunByDefault(click.Group):
 
 @click.group(
     cls=_RunByDefault,
-    epilog=_EPILOG,
+    epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(package_name=DISTRIBUTION)
@@ -93,7 +72,7 @@ def cli() -> None:
     """
 
 
-@cli.command(name="run", epilog=_EPILOG_OF_RUN)
+@cli.command(name="run", epilog=EPILOG_OF_RUN)
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
@@ -157,7 +136,7 @@ def run_flags(**flags: Any) -> None:
             click.echo(line)
 
 
-@cli.command(name="plan", epilog=_EPILOG)
+@cli.command(name="plan", epilog=EPILOG)
 @settings_flags
 @optimise_flags
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
@@ -188,7 +167,7 @@ def plan_flags(**flags: Any) -> None:
     print_plan(make_plan(study, budgets), as_json=flags["as_json"])
 
 
-@cli.command(name="sweep", epilog=_EPILOG)
+@cli.command(name="sweep", epilog=EPILOG)
 @click.argument("sweep_file", type=click.Path())
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
@@ -227,7 +206,7 @@ def accountants_flags(as_json: bool) -> None:
         )
 
 
-@cli.command(name="compare", epilog=_EPILOG)
+@cli.command(name="compare", epilog=EPILOG)
 @click.argument("run_a", type=click.Path())
 @click.argument("run_b", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
@@ -267,7 +246,7 @@ def run_command(arguments: list[str]) -> int:
         else:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)
-        return _INTERRUPTED
+        return INTERRUPTED
     except ConclaveError as error:
         print(f"error: {error}", file=sys.stderr)
         return next(code for kind, code in EXIT_CODES if isinstance(error, kind))

@@ -27,7 +27,7 @@ from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, op
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
 from coordinator.connection.session import Connected as Connected
-from coordinator.connection.session import Session, SessionEnded
+from coordinator.connection.session import Session, SessionEnded, first_frame
 from coordinator.connection.sessions import Sessions
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused
@@ -57,11 +57,9 @@ from runtime.logs import Event
 if TYPE_CHECKING:  # not subscriptable at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-_HELLO_BYTES = 2**20
 # For a goodbye to a party that may no longer read.
 _FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
-_HELLO_WAIT_S = 10.0
 _DENY_POLL_S = 0.5
 _T = TypeVar("_T")
 
@@ -247,13 +245,7 @@ class Hub:
 
         Raises Refused or MalformedMessage.
         """
-        try:
-            data = await asyncio.wait_for(context.read(), _HELLO_WAIT_S)
-        except TimeoutError:
-            raise Refused(Code.NO_HELLO, f"no hello within {_HELLO_WAIT_S:g} seconds") from None
-        if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
-            raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
-        hello, _ = self._unseal(data, peer)
+        hello, _ = self._unseal(await first_frame(context.read()), peer)
         if not isinstance(hello, Hello):
             raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
         version = agree_version(hello.versions)

@@ -16,6 +16,10 @@ from protocols.wire.frames import Answer
 UNASKED = 16
 
 
+_HELLO_BYTES = 2**20
+_HELLO_WAIT_S = 10.0
+
+
 class SessionEnded(Exception):
     """The stream of a session is gone; whether the last frame arrived is unknown."""
 
@@ -119,3 +123,14 @@ class Session:
             if not question.answer.done():
                 question.answer.set_exception(SessionEnded())
                 question.answer.exception()  # retrieved even if nobody waits
+
+
+async def first_frame(reading: Awaitable[object]) -> object:
+    """What a node says first. Raises Refused when it says nothing, MalformedMessage for more than a Hello may hold."""
+    try:
+        data = await asyncio.wait_for(reading, _HELLO_WAIT_S)
+    except TimeoutError:
+        raise Refused(Code.NO_HELLO, f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+    if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
+        raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
+    return data

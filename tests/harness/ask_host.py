@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-import party.home
+import party.commands.ask
 from party.asking import asking, improvement
 from party.commands.group import run_command
 from protocols.wire.messages import Outcome, VoteRequest

@@ -14,7 +14,8 @@ from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
 from runtime.exits import Exit
 from simulations.audit.command import EXIT_REFUTED
-from simulations.command import EXIT_CODES, cli, run_command
+from simulations.command import cli, run_command
+from simulations.exits import EXIT_CODES
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
 from tests.harness.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
