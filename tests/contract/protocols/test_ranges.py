@@ -258,9 +258,19 @@ def architecture(*path: str | int) -> Callable[[int], object]:
     return read
 
 
+INTERACTIVE = deployed_study(
+    2,
+    mechanism="interactive_gnmax",
+    interactive_threshold=0.0,
+    reinforce_confidence=0.9,
+    round_one=20,
+)
+BY_TABLE = {"[confidentiality]": MASKED, "[mechanism]": INTERACTIVE}
+
+
 def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int, Path], object]:
     def read(value: int, folder: Path) -> object:
-        text = write_study(MASKED if table == "[confidentiality]" else deployed_study(2))
+        text = write_study(BY_TABLE.get(table) or deployed_study(2))
         text = re.sub(rf"(?m)^{key} = .*\n", "", text)
         line = f"{key} = {[value] if bracket else value}\n"
         text = text.replace(table + "\n", table + "\n" + line, 1) if table else line + text
@@ -357,7 +367,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "batch_limit"): study("batch_limit"),
     ("study", "quorum"): study("quorum"),
     ("study", "pooled_teachers"): study("pooled_teachers"),
-    ("study", "round_one"): study("round_one"),
+    ("study", "round_one"): study("round_one", table="[mechanism]"),
     ("study", "terms.pool_size"): study("pool_size", table="[terms]"),
     ("study", "terms.input_shape"): study("input_shape", table="[terms]", bracket=True),
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
