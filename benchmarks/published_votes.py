@@ -28,6 +28,10 @@ class ClassicConversion(GaussianRdp):
 
     name = "gaussian_classic"
 
+    @property
+    def bound(self) -> str:
+        return "gaussian"
+
     def affords(
         self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
     ) -> Float64[ndarray, "units orders"]:

@@ -58,13 +58,18 @@ class Accountant(ABC):
     def meaning(self, mechanism: Mechanism) -> str:
         """What its epsilon is, in words for people."""
 
+    @property
+    def bound(self) -> str:
+        """The accountant of whose bound mechanisms say that it holds: itself, unless it only converts another's."""
+        return self.name
+
     def source_for(self, mechanism: Mechanism) -> str:
         """Paper and theorem of what it charges for this mechanism."""
         return self.source
 
     def check(self, mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> None:
         """Raises InvalidInput where it does not hold: for what is seen, for the noise, or for secret coins."""
-        if self.name not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
+        if self.bound not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
             raise InvalidInput(
                 f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
                 f"allowed: {', '.join(allowed)}"

@@ -31,7 +31,7 @@ def study_of(level, keys=None, **more):
         "sigma_threshold": 2.0,
         "threshold": 2.5,
     } | more
-    if level.level == "secure_sum":
+    if level.name == "secure_sum":
         given |= {"view": "histogram", "account": "gaussian", "sigma_threshold": None, "quorum": 4}
         given["keys"] = [keys[f"hospital-{number}"] for number in range(PARTIES)]
     return deployed_study(PARTIES, **given)
