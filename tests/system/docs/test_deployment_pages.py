@@ -21,6 +21,7 @@ from party.lifetime import LifetimeCap
 from party.settings import Invitation, PartySettings, TeacherSettings
 from protocols.crypto.identity import PEM_BYTES
 from protocols.errors import Refused
+from protocols.mechanisms import mechanism_parameters
 from protocols.study.file import read_study
 from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
@@ -82,7 +83,8 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
         return names_of(section(FILES, heading))
 
-    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality"}
+    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "mechanism"}
+    assert described("[mechanism]") == {"name", *mechanism_parameters()}
     assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
     assert described("[terms]") == _keys(Terms) - {"features"}
     assert described("[[terms.feature]]") == _keys(Feature)
