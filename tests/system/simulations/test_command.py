@@ -83,7 +83,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--budgets", "inf"], 2, "epsilon is inf"),
         (["--delta", "0"], 2, "delta is 0.0; allowed: greater than 0"),
         (["--delta", "1"], 2, "delta is 1.0; allowed: less than 1"),
-        (["--sigma", "0"], 2, "sigma is 0.0; allowed: greater than 0"),
+        (["--sigma", "0"], 2, "sigma is 0.0; allowed: a finite number of votes > 0"),
         (["--sigma", "nan"], 2, "sigma is nan"),
         (["--threshold", "61"], 2, "threshold is 61; allowed: at most the total weight, 60 votes"),
         (["--threshold", "nan"], 2, "threshold is nan"),
@@ -162,7 +162,7 @@ def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
     flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
-    noise, hint = ("gamma 0.295 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    noise, hint = ("gamma 0.2946 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
     assert run("plan", *flags, "--budgets", "3") == 0
     assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
     assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
