@@ -277,6 +277,17 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
     return made
 
 
+def check_parameters(settings: Experiment) -> None:
+    """Raises InvalidInput for a parameter of the mechanism that is out of range, however many votes there will be."""
+    view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
+    given = {
+        name: settings.parameters.get(name, 1 if each.unit == "queries" else each.default)
+        for name, each in kind.parameters(view=view).items()
+    }
+    if None not in given.values():
+        kind.build(view=view, given=given)
+
+
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
     """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
     view = check_view(settings.view)

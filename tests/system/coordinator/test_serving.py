@@ -273,14 +273,14 @@ def test_health_and_metrics_are_told_on_loopback(tmp_path):
 
 
 class Hospital:
-    """A real node of one party in a thread."""
+    """A real node of one party in a thread. acts: what stands before its party, from the first session on."""
 
-    def __init__(self, name, home, study, folder, port, *, vote=None):
+    def __init__(self, name, home, study, folder, port, *, vote=None, acts=lambda party: party):
         self.name, self.home, self.study, self.port = name, home, study, port
         with Store(home) as store:
             self.key, self.pem = enrol(home, store, name)
         self.ledger = Ledger(folder / f"{name}.sqlite")
-        self.party = Party(name, study=study, ledger=self.ledger, voter=vote or voter(name), coins_from=None)
+        self.party = acts(Party(name, study=study, ledger=self.ledger, voter=vote or voter(name), coins_from=None))
         self.stop = threading.Event()
         self.ended = None
         self.thread = threading.Thread(target=self._run)

@@ -366,11 +366,11 @@ def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch
 
         return fail
 
-    monkeypatch.setattr("simulations.command.run", raising(StorageFailed("the disk is full")))
+    monkeypatch.setattr("simulations.pipeline.run", raising(StorageFailed("the disk is full")))
     assert run(*stored, "--out", "a") == 6
-    monkeypatch.setattr("simulations.command.run", raising(EngineFailed("a worker died")))
+    monkeypatch.setattr("simulations.pipeline.run", raising(EngineFailed("a worker died")))
     assert run(*stored, "--out", "b") == 7
-    monkeypatch.setattr("simulations.command.run", raising(KeyboardInterrupt()))
+    monkeypatch.setattr("simulations.pipeline.run", raising(KeyboardInterrupt()))
     assert run(*stored, "--out", "c") == 130
     assert "--resume" in capsys.readouterr().err
 

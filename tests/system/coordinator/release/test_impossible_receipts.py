@@ -1,5 +1,7 @@
 """A receipt that says more than any budget: serve goes on, its sender is named, and every figure stays whole."""
 
+from functools import partial
+
 import pytest
 
 from coordinator.store.store import Store
@@ -40,9 +42,8 @@ def test_serve_goes_on_and_names_who_says_that_it_spent_more_than_any_cap(tmp_pa
     with Served(home) as served, Store(home) as store:
         try:
             hospitals += [Hospital(f"hospital-{n}", home, study, tmp_path, served.serving.port) for n in (0, 2)]
-            liar = Hospital("hospital-1", home, study, tmp_path, served.serving.port)
-            hospitals.append(liar)
-            liar.party = Lying(liar.party, spent, times)
+            lies = partial(Lying, spent=spent, times=times)
+            hospitals.append(Hospital("hospital-1", home, study, tmp_path, served.serving.port, acts=lies))
             store.ask_job("test", student=None)
             wait_until(lambda: store.job("test").ended or served.error is not None)
             assert served.error is None
