@@ -1,28 +1,16 @@
-"""How a coordinator reaches a study's guardian: one gRPC stream per conversation, with mutual TLS."""
+"""How a coordinator reaches a study's guardian: one stream per conversation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import grpc
-
 from protocols.crypto.channel import Channel
-from protocols.crypto.identity import GUARDIAN_HOST, Identity, key_to_pem, to_pem
-from protocols.errors import ChannelClosed
+from protocols.crypto.identity import Identity
 from protocols.study.deployed import DeployedStudy
-from protocols.wire.guardian.greeting import CONVERSE_METHOD
-from protocols.wire.guardian.line import Carried, conversation
 from protocols.wire.guardian.line import GuardianLine as GuardianLine
-from protocols.wire.guardian.stream import STREAM_OPTIONS
-
-_OPTIONS = [
-    *STREAM_OPTIONS,
-    ("grpc.ssl_target_name_override", GUARDIAN_HOST),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-]
+from protocols.wire.guardian.line import conversation
+from runtime.guardian_carrier import carry_to_guardian
 
 
 def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
@@ -30,31 +18,12 @@ def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
 
     Raises as `conversation` does.
     """
-    with conversation(study, line, _carry, purpose="check") as (_, guardian):
+    with conversation(study, line, carry_to_guardian, purpose="check") as (_, guardian):
         return guardian
 
 
 @contextmanager
 def dial(study: DeployedStudy, line: GuardianLine) -> Iterator[Channel]:
     """A channel to the study's guardian for one batch. Raises as `conversation` does; ChannelClosed for "busy"."""
-    with conversation(study, line, _carry, purpose="batch") as (stream, _):
+    with conversation(study, line, carry_to_guardian, purpose="batch") as (stream, _):
         yield stream
-
-
-@contextmanager
-def _carry(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
-    credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
-    with grpc.secure_channel(line.address, credentials, options=_OPTIONS) as channel:
-        open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONVERSE_METHOD)
-        call = open_stream(outgoing)
-        yield Carried(_pieces(call, line.address), call.cancel)
-
-
-def _pieces(call: Iterator[bytes], address: str) -> Iterator[bytes]:
-    """The messages of a gRPC stream; ChannelClosed when it breaks."""
-    try:
-        yield from call
-    except grpc.RpcError as error:
-        raise ChannelClosed(
-            f"the guardian at {address} does not answer: {error.code().name}, {str(error.details())[:200]}"
-        ) from None

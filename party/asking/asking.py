@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.connection.dialling import RelayLine, carry_to_guardian
+from party.connection.dialling import RelayLine
 from party.home import PartyHome
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
@@ -39,6 +39,7 @@ from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.wire.guardian.line import GuardianLine, conversation
 from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
+from runtime.guardian_carrier import carry_to_guardian
 
 # Requests in flight at once; a hub relays no more.
 _AT_ONCE = 16

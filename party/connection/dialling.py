@@ -1,25 +1,20 @@
 """Short calls: to enrol, before there is a certificate; to say hello, for `doctor`; and for `ask`, to reach a party
-through the hub and to talk to the guardian."""
+through the hub."""
 
 from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.crypto.identity import COORDINATOR_HOST, GUARDIAN_HOST, key_to_pem, to_pem
-from protocols.errors import ChannelClosed, MalformedMessage, Refused, Unreachable
+from protocols.crypto.identity import COORDINATOR_HOST, key_to_pem, to_pem
+from protocols.errors import MalformedMessage, Refused, Unreachable
 from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
 from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, WIRE_VERSIONS, Goodbye, Hello, Welcome, seal, unseal
-from protocols.wire.guardian.greeting import CONVERSE_METHOD
-from protocols.wire.guardian.line import Carried, GuardianLine
-from protocols.wire.guardian.stream import CARRIED_BYTES
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
 
 _SOFTWARE = "conclave-party doctor"
@@ -32,19 +27,6 @@ _OPTIONS = [
 _RELAY_OPTIONS = [
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
     ("grpc.max_receive_message_length", 2 * PIECE_BYTES),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-]
-_GUARDIAN_OPTIONS = [
-    ("grpc.ssl_target_name_override", GUARDIAN_HOST),
-    ("grpc.max_receive_message_length", CARRIED_BYTES),
-    ("grpc.max_send_message_length", CARRIED_BYTES),
-    ("grpc.http2.lookahead_bytes", 8 * 2**20),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # Its own limit for an unanswered ping is a minute, and counts above the one before.
-    ("grpc.http2.ping_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),
 ]
@@ -137,25 +119,6 @@ class RelayLine:
         if code and code != Code.ABSENT:
             raise Refused(code, f"the operator refuses to pass a request on: {reason}")
         return None if code else answer
-
-
-@contextmanager
-def carry_to_guardian(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
-    """A stream to a guardian, for protocols.wire.guardian.line."""
-    credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
-    with grpc.secure_channel(line.address, credentials, options=_GUARDIAN_OPTIONS) as channel:
-        open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONVERSE_METHOD)
-        call = open_stream(outgoing)
-        yield Carried(_from_guardian(call, line.address), call.cancel)
-
-
-def _from_guardian(call: Iterator[bytes], address: str) -> Iterator[bytes]:
-    try:
-        yield from call
-    except grpc.RpcError as error:
-        raise ChannelClosed(
-            f"the guardian at {address} does not answer: {error.code().name}, {str(error.details())[:200]}"
-        ) from None
 
 
 def _unreachable(address: str, error: grpc.RpcError) -> Unreachable:
