@@ -1,0 +1,158 @@
+"""QueryMap: the public queries of a study of record votes, and which of them each private record is nearest to.
+
+Queries are points; they lie in partitions, and a record votes with its own label in the `nearest` of each partition. A
+partition looks at some features only: all of them for centres of clusters of the public pool; one column's for the
+cells of that column. All of it is fixed before anything private is touched, and stands in the study's digest.
+
+Distances are whole numbers: features are scaled, rounded and clipped first. So the same record votes in the same cells
+on every machine, and ties go to the query with the lowest number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+# A feature of 1 is so many steps; larger ones than MOST_STEPS are clipped to it.
+STEPS = 2**10
+MOST_STEPS = 2**17
+# Squared distances stay below 2**53, where float64 is exact: 4 * MOST_STEPS**2 * MOST_WIDTH = 2**50.
+MOST_WIDTH = 2**14
+# Distances that are held at once.
+_CHUNK = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Queries of which each record votes in the nearest ones.
+
+    columns: positions of the features that count; scales: what each is multiplied with; centres: one row a query, in
+    whole steps, the same columns; nearest: in how many of them a record votes, with 1/sqrt of all its votes in each.
+    Raises InvalidInput, with the value and the allowed range.
+    """
+
+    columns: Int64[ndarray, " width"]
+    scales: Float64[ndarray, " width"]
+    centres: Int64[ndarray, "queries width"]
+    nearest: int
+
+    def __post_init__(self) -> None:
+        queries, width = self.centres.shape
+        if not 1 <= width <= MOST_WIDTH:
+            raise InvalidInput(f"a partition looks at {width} features; allowed: 1 to {MOST_WIDTH}")
+        if queries < 2:
+            raise InvalidInput(f"a partition has {queries} queries; allowed: at least 2, as one tells nothing apart")
+        if not 1 <= self.nearest <= queries:
+            raise InvalidInput(f"nearest is {self.nearest}; allowed: 1 to the {queries} queries of the partition")
+        if self.columns.min() < 0 or len(np.unique(self.columns)) < width:
+            raise InvalidInput(f"columns of a partition are {self.columns.tolist()[:20]}; allowed: from 0, each once")
+        if not (np.isfinite(self.scales).all() and (self.scales > 0).all()):
+            raise InvalidInput(f"scales span [{self.scales.min()}, {self.scales.max()}]; allowed: finite, > 0")
+        if np.abs(self.centres).max() > MOST_STEPS:
+            raise InvalidInput(f"a centre lies at {np.abs(self.centres).max()} steps; allowed: up to {MOST_STEPS}")
+
+    @classmethod
+    def of(
+        cls,
+        points: Float32[ndarray, "queries width"],
+        *,
+        columns: Int64[ndarray, " width"],
+        scales: Float64[ndarray, " width"] | None = None,
+        nearest: int = 1,
+    ) -> Partition:
+        """The partition whose queries are these points; points that are the same after rounding are one query."""
+        each = np.ones(points.shape[1]) if scales is None else scales
+        return cls(columns, each, np.unique(_steps(points, each).astype(np.int64), axis=0), nearest)
+
+    def nearest_queries(self, features: Float32[ndarray, "records features"]) -> Int64[ndarray, "records nearest"]:
+        """The numbers of the queries, in this partition, that each record is nearest to; the nearest first."""
+        # |c|^2/2 - x.c orders as |x - c|^2 does. Sums of whole numbers below 2**53 are exact in any order.
+        centres = self.centres.astype(np.float64)
+        halves = (centres * centres).sum(axis=1) / 2
+        found = np.empty((len(features), self.nearest), dtype=np.int64)
+        rows = max(1, _CHUNK // len(centres))
+        for start in range(0, len(features), rows):
+            steps = _steps(features[start : start + rows][:, self.columns], self.scales)
+            distances = halves - steps @ centres.T
+            found[start : start + rows] = (
+                distances.argmin(axis=1)[:, None]
+                if self.nearest == 1
+                else np.argsort(distances, axis=1, kind="stable")[:, : self.nearest]
+            )
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class QueryMap:
+    """All queries of a study, partition after partition; width: how many features a record has."""
+
+    width: int
+    partitions: tuple[Partition, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.partitions:
+            raise InvalidInput("the study has no queries; allowed: at least one partition")
+        last = max(int(each.columns.max()) for each in self.partitions)
+        if last >= self.width:
+            raise InvalidInput(f"a partition looks at feature {last}; allowed: 0 to {self.width - 1}")
+
+    @property
+    def queries(self) -> int:
+        """How many queries there are."""
+        return sum(len(each.centres) for each in self.partitions)
+
+    @property
+    def votes(self) -> int:
+        """In how many queries each record votes."""
+        return sum(each.nearest for each in self.partitions)
+
+    def nearest_queries(self, features: Float32[ndarray, "records features"]) -> Int64[ndarray, "records votes"]:
+        """The numbers of the queries that each record votes in. Raises InvalidInput for features that do not fit."""
+        if features.ndim != 2 or features.shape[1] != self.width:
+            raise InvalidInput(f"records have features of shape {features.shape[1:]}; allowed: ({self.width},)")
+        if not np.isfinite(features).all():
+            raise InvalidInput("features of records hold NaN or infinite values; allowed: finite")
+        found, before = [], 0
+        for each in self.partitions:
+            found.append(each.nearest_queries(features) + before)
+            before += len(each.centres)
+        return np.concatenate(found, axis=1)
+
+    def cells(
+        self, features: Float32[ndarray, "records features"], labels: Int64[ndarray, " records"], *, classes: int
+    ) -> Int64[ndarray, "records votes"]:
+        """The cells, query * classes + label, that each record votes in. Raises InvalidInput, also for a label that is
+        no class."""
+        if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
+            raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: 0 to {classes - 1}")
+        return self.nearest_queries(features) * classes + labels[:, None]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal digits, of everything that decides where a record votes."""
+        digest = hashlib.sha256(f"conclave queries 1 {self.width} {len(self.partitions)}\n".encode())
+        for array in self._arrays():
+            digest.update(f"{array.dtype.str} {array.shape}\n".encode() + array.tobytes())
+        return digest.hexdigest()
+
+    def _arrays(self) -> Iterator[ndarray]:
+        for each in self.partitions:
+            yield each.columns.astype("<i8")
+            yield each.scales.astype("<f8")
+            yield np.ascontiguousarray(each.centres, dtype="<i8")
+            yield np.array([each.nearest], dtype="<i8")
+
+
+def _steps(
+    features: Float32[ndarray, "records width"], scales: Float64[ndarray, " width"]
+) -> Float64[ndarray, "records width"]:
+    """Features as whole steps."""
+    return np.clip(np.rint(features.astype(np.float64) * scales * STEPS), -MOST_STEPS, MOST_STEPS)
