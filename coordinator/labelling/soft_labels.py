@@ -20,6 +20,10 @@ from protocols.errors import InvalidInput
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
+# Of how often each class occurs at all.
+_CLASS_VARIANCE = 4.0
+# Of a record's probability of a class among the pool records of a query; their mean is known only so well.
+_SPREAD_IN_QUERY = 0.05
 # How much the private records may differ from the pool in the share of a query, as a standard deviation of it.
 _SHARE_SPREAD = 0.1
 # Pool records that are looked at while fitting, at most: more do not change the shares by as much as their spread.
@@ -51,7 +55,7 @@ def soft_labels(
     queries that each pool record lies in (nearest first); records: the public number of protected units; sigma: the
     standard deviation of each cell's noise, in the same unit. Raises InvalidInput where a value is out of range.
     """
-    queries, classes = cells.shape
+    queries = len(cells)
     if not (np.isfinite(cells).all() and np.isfinite(sigma) and sigma >= 0 and records >= 1):
         raise InvalidInput(
             f"cells with noise {sigma} of {records} records; allowed: finite sums and noise >= 0, of at least 1 record"
@@ -65,10 +69,10 @@ def soft_labels(
     place[used] = np.arange(len(used))
     expected = records * share[used]
     sums, totals = _centred(cells[used], expected, sigma=sigma)
-    variance = sigma**2 + totals / 4 + 1
-    effects = _fit(
-        _indicator(place[fitted], len(used)), sums, totals, variance, precision=members.shape[1] / _PRIOR_VARIANCE
-    )
+    variance = sigma**2 + totals / 4 + 1 + totals**2 * _SPREAD_IN_QUERY / (share[used] * len(fitted))
+    precision = np.full(len(used) + 1, members.shape[1] / _PRIOR_VARIANCE)
+    precision[-1] = 1 / _CLASS_VARIANCE
+    effects = _fit(_indicator(place[fitted], len(used)), sums, totals, variance, precision)
     inside = place[members]
     # A pool record in a query that no fitted one lies in has no effect of it.
     each = np.where((inside >= 0)[..., None], effects[:-1][inside], 0.0).sum(axis=1)
@@ -101,8 +105,7 @@ def _fit(
     sums: Float64[ndarray, "used classes"],
     totals: Float64[ndarray, " used"],
     variance: Float64[ndarray, " used"],
-    *,
-    precision: float,
+    precision: Float64[ndarray, " effects"],
 ) -> Float64[ndarray, "effects classes"]:
     """Effects of the queries, and of none (the last row): the maximum of the posterior."""
     used, classes = sums.shape
@@ -113,10 +116,10 @@ def _fit(
         effects = flat.reshape(used + 1, classes)
         chances = _softmax(inside @ effects[:-1] + effects[-1])
         rest = sums - totals[:, None] * (mean @ chances)
-        value = (rest * rest * weight).sum() / 2 + precision / 2 * (effects[:-1] ** 2).sum()
+        value = (rest * rest * weight).sum() / 2 + (precision[:, None] * effects**2).sum() / 2
         pull = mean.T @ (-rest * weight * totals[:, None])
         slope = chances * (pull - (pull * chances).sum(axis=1, keepdims=True))
-        gradient = np.concatenate([inside.T @ slope + precision * effects[:-1], slope.sum(axis=0)[None]])
+        gradient = np.concatenate([inside.T @ slope, slope.sum(axis=0)[None]]) + precision[:, None] * effects
         return float(value), gradient.ravel()
 
     found = scipy.optimize.minimize(

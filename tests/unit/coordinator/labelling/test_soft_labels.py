@@ -1,0 +1,71 @@
+"""Soft labels of a pool from noisy cells."""
+
+import numpy as np
+import pytest
+
+from coordinator.labelling.soft_labels import soft_labels
+from protocols.errors import InvalidInput
+
+RNG = np.random.default_rng(5)
+# 4,000 pool records in two partitions of three and two queries.
+MEMBERS = np.stack([RNG.integers(0, 3, 4000), 3 + RNG.integers(0, 2, 4000)], axis=1)
+EFFECTS = np.array([[2.0, 0.0], [0.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]])
+
+
+def truth(members):
+    logits = EFFECTS[members].sum(axis=1)
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def cells_of(records, sigma):
+    members = np.stack([RNG.integers(0, 3, records), 3 + RNG.integers(0, 2, records)], axis=1)
+    labels = (RNG.random(records) < truth(members)[:, 1]).astype(int)
+    cells = np.zeros((5, 2))
+    for column in members.T:
+        np.add.at(cells, (column, labels), 1)
+    return cells + RNG.normal(0, sigma, cells.shape)
+
+
+def test_many_records_give_the_probabilities_that_they_were_drawn_from() -> None:
+    found = soft_labels(cells_of(200_000, 0.0), MEMBERS, records=200_000, sigma=0)
+    np.testing.assert_allclose(found.probabilities, truth(MEMBERS), atol=0.03)
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
+
+
+def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -> None:
+    found = soft_labels(RNG.normal(0, 1e4, (5, 2)), MEMBERS, records=100, sigma=1e4)
+    assert np.abs(found.probabilities - 0.5).max() < 0.1
+    assert found.reliability.max() < 1e-3
+
+
+def test_a_cell_counts_the_less_the_more_noise_it_has() -> None:
+    cells = cells_of(2000, 0.0)
+    spreads = [
+        np.ptp(soft_labels(cells, MEMBERS, records=2000, sigma=sigma).probabilities[:, 0])
+        for sigma in (1, 100, 1000, 10_000)
+    ]
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_a_query_in_which_no_pool_record_lies_changes_nothing() -> None:
+    cells = cells_of(2000, 3.0)
+    more = np.concatenate([cells, [[1e5, -1e5]]])
+    plain, found = (soft_labels(each, MEMBERS, records=2000, sigma=3) for each in (cells, more))
+    np.testing.assert_array_equal(found.probabilities, plain.probabilities)
+    assert found.reliability[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"cells": np.full((5, 2), np.nan)}, "finite sums"),
+        ({"sigma": -1.0}, "noise -1"),
+        ({"records": 0}, "0 records"),
+        ({"cells": np.zeros((4, 2))}, "queries 0 to 4; allowed: 0 to 3"),
+    ],
+)
+def test_values_out_of_range_are_refused(change, words) -> None:
+    given = {"cells": np.zeros((5, 2)), "records": 10, "sigma": 1.0} | change
+    with pytest.raises(InvalidInput, match=words):
+        soft_labels(given.pop("cells"), MEMBERS, **given)

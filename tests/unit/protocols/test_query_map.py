@@ -1,0 +1,106 @@
+"""Which public queries a record is nearest to, held against a slow reading in fractions."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.errors import InvalidInput
+from protocols.study.query_map import MOST_STEPS, STEPS, Partition, QueryMap
+
+
+def slow_nearest(record, centres, nearest):
+    """The nearest centres in exact arithmetic; ties to the lowest number."""
+    steps = [max(-MOST_STEPS, min(MOST_STEPS, round(Fraction(float(x)) * STEPS))) for x in record]
+    distances = [sum((s - int(c)) ** 2 for s, c in zip(steps, centre, strict=True)) for centre in centres]
+    return sorted(range(len(centres)), key=lambda k: (distances[k], k))[:nearest]
+
+
+@given(
+    seed=st.integers(0, 2**32), width=st.integers(1, 5), nearest=st.integers(1, 3), wide=st.sampled_from([0.01, 1, 500])
+)
+def test_a_record_votes_in_the_nearest_queries_and_ties_go_to_the_lowest(seed, width, nearest, wide) -> None:
+    rng = np.random.default_rng(seed)
+    points = (wide * rng.normal(size=(7, width))).astype(np.float32)
+    partition = Partition.of(points, columns=np.arange(width), nearest=nearest)
+    records = (wide * rng.normal(size=(9, width))).astype(np.float32)
+    records[0] = (points[0] + points[1]) / 2
+    expected = [slow_nearest(record, partition.centres, nearest) for record in records]
+    assert partition.nearest_queries(records).tolist() == expected
+
+
+def two_partitions():
+    all_features = Partition.of(np.eye(3, dtype=np.float32), columns=np.arange(3))
+    one_column = Partition.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([2]))
+    return QueryMap(3, (all_features, one_column))
+
+
+def test_queries_are_numbered_partition_after_partition_and_cells_by_label() -> None:
+    made = two_partitions()
+    assert (made.queries, made.votes) == (5, 2)
+    records = np.array([[1, 0, 0], [0, 0, 1]], np.float32)
+    # Centres stand in ascending order: (0, 0, 1), (0, 1, 0), (1, 0, 0).
+    assert made.nearest_queries(records).tolist() == [[2, 3], [0, 4]]
+    assert made.cells(records, np.array([1, 0]), classes=2).tolist() == [[5, 7], [0, 8]]
+
+
+def test_the_digest_names_all_that_decides_where_a_record_votes() -> None:
+    made = two_partitions()
+    assert made.digest == two_partitions().digest
+    first, second = made.partitions
+    others = [
+        QueryMap(4, made.partitions),
+        QueryMap(3, (second, first)),
+        QueryMap(3, (dataclasses.replace(first, nearest=2), second)),
+        QueryMap(3, (first, dataclasses.replace(second, scales=np.array([2.0])))),
+        QueryMap(3, (first, dataclasses.replace(second, columns=np.array([1])))),
+        QueryMap(3, (first, dataclasses.replace(second, centres=second.centres + 1))),
+    ]
+    assert len({made.digest, *(other.digest for other in others)}) == 7
+
+
+def test_points_that_round_to_the_same_steps_are_one_query() -> None:
+    points = np.array([[0.0], [1e-5], [1.0]], np.float32)
+    assert len(Partition.of(points, columns=np.array([0])).centres) == 2
+
+
+@pytest.mark.parametrize(
+    ("points", "more", "words"),
+    [
+        (np.zeros((3, 1)), {}, "has 1 queries; allowed: at least 2"),
+        (np.eye(2), {"nearest": 3}, "nearest is 3; allowed: 1 to the 2"),
+        (np.eye(2), {"nearest": 0}, "nearest is 0"),
+        (np.eye(2), {"columns": np.array([0, 0])}, "columns of a partition"),
+        (np.eye(2), {"columns": np.array([-1, 0])}, "columns of a partition"),
+        (np.eye(2), {"scales": np.array([1.0, 0.0])}, r"scales span \[0.0, 1.0\]"),
+        (np.zeros((2, 0)), {"columns": np.zeros(0, np.int64)}, "looks at 0 features"),
+    ],
+)
+def test_a_partition_out_of_range_is_refused(points, more, words) -> None:
+    given_ = {"columns": np.arange(points.shape[1])} | more
+    with pytest.raises(InvalidInput, match=words):
+        Partition.of(points.astype(np.float32), **given_)
+
+
+@pytest.mark.parametrize(
+    ("records", "labels", "words"),
+    [
+        (np.zeros((2, 4)), [0, 1], r"features of shape \(4,\); allowed: \(3,\)"),
+        (np.full((2, 3), np.nan), [0, 1], "NaN"),
+        (np.zeros((2, 3)), [0, 2], r"labels span \[0, 2\]; allowed: 0 to 1"),
+        (np.zeros((2, 3)), [-1, 0], r"labels span \[-1, 0\]"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(records, labels, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        two_partitions().cells(records.astype(np.float32), np.array(labels), classes=2)
+
+
+def test_a_map_needs_queries_and_features_to_look_at() -> None:
+    with pytest.raises(InvalidInput, match="no queries"):
+        QueryMap(3, ())
+    with pytest.raises(InvalidInput, match="feature 2; allowed: 0 to 1"):
+        QueryMap(2, two_partitions().partitions)
