@@ -25,6 +25,7 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
@@ -68,7 +69,7 @@ def stated_facts(
     return {
         "created": created,
         "software": software,
-        "stop": stop if stop in words.STOP else "unknown",
+        "stop": stop if stop in STOP_MEANINGS else "unknown",
         "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
@@ -128,7 +129,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "reinforced_by_student": int((facts.reinforced >= 0).sum()),
             "batches": len(facts.evidence.charges),
             "stop": facts.stated["stop"],
-            "stop_in_words": words.STOP.get(facts.stated["stop"], "unknown"),
+            "stop_in_words": STOP_MEANINGS.get(facts.stated["stop"], "unknown"),
         },
         "seats": _seats(facts),
         "several_hospitals": _several(facts),

@@ -203,8 +203,7 @@ def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
 @cache
 def _source() -> str:
     """The hash of the source of private inference and of the conversion: another version votes anew."""
-    assert inference.__file__ is not None
     text = b""
-    for path in sorted(Path(inference.__file__).parent.glob("*.py")) + [Path(ask_models.__file__)]:
+    for path in sorted(Path(inference.__path__[0]).glob("*.py")) + [Path(ask_models.__file__)]:
         text += path.name.encode() + path.read_bytes()
     return content_digest(np.frombuffer(text, dtype=np.uint8))
