@@ -18,10 +18,11 @@ from protocols.errors import (
 )
 from protocols.reading import read_json
 from runtime.distribution import DISTRIBUTION
+from runtime.exits import SimulationExit, simulation_exit
 from runtime.files import write_atomically
 from simulations.ask.command import ask_flags
 from simulations.audit.command import audit_flags
-from simulations.exits import EPILOG, EPILOG_OF_RUN, EXIT_CODES, INTERRUPTED
+from simulations.exits import EPILOG, EPILOG_OF_RUN
 from simulations.options import check_idle_analyses, given_settings, host_from, settings_flags, settings_from
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
 
@@ -246,10 +247,10 @@ def run_command(arguments: list[str]) -> int:
         else:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)
-        return INTERRUPTED
+        return SimulationExit.INTERRUPTED
     except ConclaveError as error:
         print(f"error: {error}", file=sys.stderr)
-        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        return simulation_exit(error)
 
 
 def _reporter(flags: Flags) -> Reporter:

@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release import wording as words
-from coordinator.release.charges import standings, uncovered
+from coordinator.release.charges import charges_by_seat, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
@@ -159,7 +159,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
     budgets = study.budgets
     spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
     used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
-    stand = standings(study, evidence, facts.receipts)
+    stand = charges_by_seat(study, evidence, facts.receipts)
     rows = []
     for position, seat in enumerate(study.roster):
         cap = int(budgets.cap[position])
@@ -232,7 +232,7 @@ def _events(facts: Facts) -> dict[str, Any]:
         for seat, amount in (charge.settled or {}).items():
             if amount == 0 and charge.reserved[seat] > 0:
                 absent[seat] = absent.get(seat, 0) + 1
-    stand = standings(facts.study, facts.evidence, facts.receipts)
+    stand = charges_by_seat(facts.study, facts.evidence, facts.receipts)
     unproven = uncovered(facts.study, facts.evidence, facts.receipts)
     refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {

@@ -19,7 +19,7 @@ from typing import Any  # SQLite's values
 
 import numpy as np
 
-from party.budget.standing import Forecast, LifetimeUse, too_much
+from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
 from party.budget.watermarks import Watermarks, check_policy
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
@@ -234,7 +234,7 @@ class Policy:
         """The approvals of one home, including withdrawn ones, oldest first: it has the ledgers of these only."""
         return [each for each in self.approvals() if each.home == home.identity]
 
-    def standings(self) -> list[LifetimeUse]:
+    def lifetime_uses(self) -> list[LifetimeUse]:
         """Every lifetime cap that a study was approved under."""
         rows = self._rows(
             "SELECT data_set, unit, epsilon, delta, currency, noise_room FROM lifetime ORDER BY data_set, unit", ()
@@ -282,7 +282,7 @@ class Policy:
                 )
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
-        before = self._standing(data_set, unit, cap)
+        before = self._lifetime_use(data_set, unit, cap)
         if before is None:
             currency, room = first_order(cap, cost)
             before = LifetimeUse(data_set, unit, cap, currency, noise_room=room)
@@ -292,7 +292,7 @@ class Policy:
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
         return Forecast(before, after, fits=fits)
 
-    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse | None:
+    def _lifetime_use(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse | None:
         """How full a cap is; None before the first study under it."""
         rows = self._rows(
             "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",

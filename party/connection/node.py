@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
 from party.connection.replying import reply
-from party.connection.seat import COORDINATOR, ServedSeat, standing
+from party.connection.seat import COORDINATOR, ServedSeat, seat_heads
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -224,8 +224,8 @@ class Node:
     def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
-        standings = tuple(standing(seat) for seat in seats.values())
-        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
+        heads_of_seats = tuple(seat_heads(seat) for seat in seats.values())
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats))
         for data in frames:
             try:
                 frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")

@@ -46,7 +46,7 @@ class ServedSeat:
         return said
 
 
-def standing(seat: ServedSeat) -> SeatHeads:
+def seat_heads(seat: ServedSeat) -> SeatHeads:
     """The heads that the seat knows, and the requests whose outcome it still needs.
 
     An outcome that it got but did not settle by, because it lets reservations stand, is not among them.

@@ -12,7 +12,7 @@ from protocols.errors import InvalidInput
 
 
 @dataclass(frozen=True)
-class Parts:
+class Split:
     """Indices into one pool of records, disjoint and ascending."""
 
     private: Int64[ndarray, " private"]
@@ -27,7 +27,7 @@ def cut(
     sizes: tuple[int | None, int, int],
     name: str,
     rng: np.random.Generator,
-) -> Parts:
+) -> Split:
     """Parts of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
 
     Records of one group (a patient, or copies of one image) stay in one part; a group belongs to the stratum
@@ -56,7 +56,7 @@ def cut(
         )
     if private_size is not None:
         rest = rng.choice(rest, size=private_size, replace=False)
-    return Parts(
+    return Split(
         private=np.sort(rest),
         public=np.sort(order[:public_size]),
         test=np.sort(order[test_start : test_start + test_size]),

@@ -12,7 +12,7 @@ from party.connection import node as node_module
 from party.connection import outgoing as outgoing_module
 from party.connection.node import Node, _Session
 from party.connection.outgoing import Outgoing
-from party.connection.seat import ServedSeat, standing
+from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key, to_pem
 from protocols.errors import Refused
@@ -255,10 +255,10 @@ def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(set
         at.ledger, seat = ledger, ServedSeat(STUDY, party, ledger, anchor=lambda: None)
         at.seats = {(STUDY.digest, NAME): seat}
         at.ask()
-        assert len(standing(seat).unsettled) == 1
-        outcome = Outcome(STUDY.digest, standing(seat).unsettled[0], np.ones(5, dtype=bool))
+        assert len(seat_heads(seat).unsettled) == 1
+        outcome = Outcome(STUDY.digest, seat_heads(seat).unsettled[0], np.ones(5, dtype=bool))
         assert isinstance(at.ask(own=Head(2, b"o" * 32), envelope=encode(outcome)), Settled)
-        assert standing(seat).unsettled == ()
+        assert seat_heads(seat).unsettled == ()
         assert len(ledger.unsettled()) == (not settles)
 
 

@@ -111,7 +111,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         spent = seat.ledger.balance(SEAT).spent
         assert spent > 0
         assert given == [{SEAT: FinalSpend(spent, proven=True)}]
-        assert policy.standings()[0].reserved > 0
+        assert policy.lifetime_uses()[0].reserved > 0
 
 
 def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
@@ -258,7 +258,7 @@ def answered(place, numbers):
 
 
 def reserved(policy):
-    return policy.standings()[0].reserved
+    return policy.lifetime_uses()[0].reserved
 
 
 @pytest.mark.parametrize("batches", [[1], [1, 2]])
