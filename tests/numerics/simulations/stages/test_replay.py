@@ -143,7 +143,7 @@ def test_many_distinct_weights_take_the_path_by_party_and_agree(monkeypatch):
         queries=200,
     )
     by_party = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
-    monkeypatch.setattr("simulations.stages.replay._GROUPS", 90)
+    monkeypatch.setattr("simulations.stages.stored_votes._GROUPS", 90)
     by_group = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_party.labels, by_group.labels)
     np.testing.assert_array_equal(by_party.spent, by_group.spent)
