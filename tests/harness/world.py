@@ -221,7 +221,7 @@ class World:
         except StorageFailed:  # the node ends, and says so; somebody starts it again
             self.away.add(name)
             return None
-        node_session = _Session(welcomed=True)
+        node_session = _Session(welcomed_at=0.0)
         identity = identify(CERTIFICATES[name], authority=AUTHORITY, now=NOW, role="party")
 
         async def send(frame: bytes) -> None:
