@@ -50,7 +50,7 @@ class AskSettings(BaseModel):
     sigma_threshold: float | None = None
     threshold: float | None = None
     units: int = 64
-    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    weights: str = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int = Field(1, ge=1)
