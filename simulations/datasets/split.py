@@ -29,7 +29,7 @@ def cut(
     name: str,
     rng: np.random.Generator,
 ) -> Split:
-    """Parts of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
+    """A split of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
 
     Records of one group (a patient, or copies of one image) stay in one part; a group belongs to the stratum
     of its first record. Every stratum keeps a group in the private part while the sizes allow it. The public
@@ -71,7 +71,7 @@ def cut_as_asked(
     groups: Int64[ndarray, " records"] | None = None,
     sizes: tuple[int, int],
     name: str,
-) -> Parts:
+) -> Split:
     """`cut` into the sizes of the request, from its seed. sizes: of the public and test parts where it gives none."""
     rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
     wanted = (request.private_size, request.public_size or sizes[0], request.test_size or sizes[1])
