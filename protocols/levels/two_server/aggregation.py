@@ -19,7 +19,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
