@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from party.demo.demo import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from protocols.mechanisms import MECHANISMS
 from simulations.command import run_command
@@ -373,6 +374,11 @@ def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch
     monkeypatch.setattr("simulations.pipeline.run", raising(KeyboardInterrupt()))
     assert run(*stored, "--out", "c") == 130
     assert "--resume" in capsys.readouterr().err
+
+
+def test_the_plan_that_the_demo_advises_is_an_example_of_the_help(capsys):
+    assert run("plan", "--help") == 0
+    assert PLAN_OF_MANY in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_has_examples_and_exit_codes(capsys):
