@@ -222,6 +222,16 @@ def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(s
     assert list((tmp_path / "out" / "figures").glob("sweep.*"))
 
 
+def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
+    said = capsys.readouterr()
+    assert "budgets varied" in said.err
+    assert "2 settings were not run: gamma is 0.1; gnmax has no use for it" in said.out
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
