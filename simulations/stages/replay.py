@@ -60,8 +60,8 @@ def replay(
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.participation_name == "secret"):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
-    if (train is None) == study.mechanism.interactive:
-        raise InvalidInput(f"mechanism is {study.mechanism.name!r}; allowed: a student between rounds where it has two")
+    if train is None and study.mechanism.interactive:
+        raise InvalidInput(f"mechanism is {study.mechanism.name!r}, which needs a student trained between its rounds")
     budgets, taking, queries = study.budgets, study.participation, stored.queries
     round_one = study.mechanism.round_one
     labels = np.full(queries, NOT_ASKED, dtype=np.int64)
