@@ -22,7 +22,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 def main() -> None:
     """Runs the command line; the process ends with its exit code."""
     try:
-        from simulations.command import run_command
+        from simulations.commands.group import run_command
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(run_command(sys.argv[1:]))

@@ -12,7 +12,7 @@ from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from simulations.report.page import render_report
 from simulations.report.private_section import has_findings, printed, private_section, write_private
 from simulations.results.files import summary, write_results
