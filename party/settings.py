@@ -25,7 +25,7 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings:
-    """kind: of party/teachers, "onnx", "entry-point:NAME" or "package.module:attribute"; seed: from which shards and
+    """kind: of party/teachers, "onnx", the name of a plugin or "package.module:attribute"; seed: from which shards and
     training derive; files: ONNX files, one a teacher; idle_s: seconds without a question after which the teachers'
     process ends; stalled_s: seconds in which no teacher is loaded or votes, after which it is ended."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
 from simulations.datasets import DATASETS
@@ -54,7 +55,7 @@ _EPILOG = (
 @click.option("--units", help="Lattice units a vote, a power of two: weights and noise are whole numbers of them [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",
-              type=click.Choice(["uniform", "proportional", "exhaustive"]))  # fmt: skip
+              type=click.Choice(list(WEIGHT_RULES)))  # fmt: skip
 @click.option("--stop", help="A budget that is out ends the study, or its party stops answering [first-exhausted].",
               type=click.Choice(["first-exhausted", "drop-exhausted"]))  # fmt: skip
 @click.option("--answer-rate", help="Public planning figure: share of queries answered, for choosing orders [1].",

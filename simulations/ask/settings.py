@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tomli_w
@@ -10,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
-from simulations.setup.experiment import Experiment, experiment, read_toml
+from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.partition import parse_partition
 
 # Settings of data and budgets, which mean the same in a run.
@@ -47,7 +46,7 @@ class AskSettings(BaseModel):
     sigma_threshold: float | None = Field(None, gt=0)
     threshold: float | None = None
     units: int = 64
-    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    weights: str = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int = Field(1, ge=1)
@@ -91,10 +90,5 @@ def ask_settings(**values: object) -> AskSettings:
 
 
 def write_ask_config(settings: AskSettings) -> str:
-    """The settings as TOML (keys that are None are left out); read_ask_config gives them back."""
+    """The settings as TOML (keys that are None are left out); ask_settings takes them."""
     return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
-
-
-def read_ask_config(path: Path) -> AskSettings:
-    """Settings from config.toml. Raises InvalidInput for a file or a value that cannot be read."""
-    return ask_settings(**read_toml(path))
