@@ -72,7 +72,7 @@ def run_flags(**flags: Any) -> None:
         return
     must_afford(plan)
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
-    from simulations.plots.figures import write_figures
+    from simulations.plots.figures import drawings, write_figures
     from simulations.report.page import write_report
     from simulations.report.private_section import printed, write_private
     from simulations.results.files import write_results
@@ -81,9 +81,10 @@ def run_flags(**flags: Any) -> None:
         result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
         with reporter.stage("report"):
             figures = write_results(result, out)
-            write_figures(result, out)
+            drawn = drawings(result, figures)
+            write_figures(drawn, out)
             write_private(result, out)
-            write_report(result, figures, out)
+            write_report(result, figures, drawn, out)
     except KeyboardInterrupt:
         raise Interrupted(out) from None
     if flags["as_json"]:
