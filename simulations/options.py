@@ -183,10 +183,11 @@ def reporter_from(flags: dict[str, object]) -> Reporter:
     return Reporter(quiet=bool(flags["quiet"]))
 
 
-def say_defaults(settings: Experiment, reporter: Reporter) -> None:
-    """Prints the privacy-relevant settings first."""
+def say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str, ...] = ()) -> None:
+    """Prints the privacy-relevant settings first. varied: what a sweep varies, of which it prints no value."""
     parts = []
     for name in ("unit", "view", "delta"):
         given = "" if name in settings.model_fields_set else " (default)"
-        parts.append(f"{name} {getattr(settings, name)}{given}")
-    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
+        parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
+    budgets = "varied" if "budgets" in varied else settings.budgets
+    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {budgets}")

@@ -51,7 +51,7 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
-    say_defaults(sweep.settings[0], reporter)
+    say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
     table = run_sweep(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.csv", table.to_csv(index=False))
     write_atomically(out / "sweep.toml", tomli_w.dumps(sweep.document))
@@ -63,3 +63,5 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
         hidden = {"unit", "view", "accountant", "note", "answered_ci95"} - set(sweep.varied)
         shown = [column for column in table.columns if column not in hidden]
         print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
+        for note, times in table["note"][table["note"] != ""].value_counts().head(5).items():
+            click.echo(f"{times} settings were not run: {note}")
