@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
     "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
@@ -11,3 +13,11 @@ EPILOG_OF_RUN = EPILOG.removesuffix(".") + " (go on with --resume)."
 EPILOG_OF_ASK = EPILOG.replace(" 8 an audit found more leakage than claimed;", "").removesuffix(".") + (
     " (the same command again goes on: models, votes and retrained models that were finished lie in the cache)."
 )
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run whose folder is known."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out = out
