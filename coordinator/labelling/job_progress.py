@@ -11,7 +11,7 @@ from protocols.votes import ABSTAIN
 
 
 class JobProgress:
-    """Counts what a labelling releases, and writes increases to the job."""
+    """Counts what a labelling releases, and records each increase with the job."""
 
     def __init__(self, store: Store, ledger: Ledger, job: Job) -> None:
         self._store = store

@@ -11,7 +11,7 @@ from runtime.distribution import install
 if TYPE_CHECKING:
     from coordinator.students.student import StudentKind
 
-# Each entry is a function of `device` that returns a StudentKind. To add a student: one file and one line.
+# Each entry names a function of `device` that returns a StudentKind. To add a student: one file and one line here.
 STUDENTS: Final[dict[str, str]] = {
     "cnn": "coordinator.students.supervised:cnn",
     "mlp": "coordinator.students.supervised:mlp",
@@ -22,7 +22,7 @@ _EXTRA_OF_PACKAGE: Final[dict[str, str]] = {"torch": "torch", "sklearn": "sklear
 
 
 def student_kind(name: str, *, device: str = "auto") -> StudentKind:
-    """The kind of student of this name, see STUDENTS; imports what it needs, now.
+    """The kind of student of this name, see STUDENTS; imports the packages that it needs.
 
     `device` is 'auto' (a CUDA device if there is one and the kind can use it), 'cpu', 'cuda' or 'cuda:N'.
     Raises InvalidInput for an unknown name or device, or when the packages of the kind are not installed.

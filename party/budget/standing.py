@@ -12,8 +12,9 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 class LifetimeUse:
     """A lifetime cap and how full it is.
 
-    currency: its filter's, None before the first study; reserved: nano-units; noise_used, noise_room: total variation
-    distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
+    currency: the filter's order, None before the first study; reserved: nano-units; noise_used: the total variation
+    distance of all studies' float64 noise from ideal noise; noise_room: how much of it is allowed
+    (party.lifetime.first_order).
     """
 
     data_set: str
@@ -38,7 +39,7 @@ class LifetimeUse:
 
     @property
     def share(self) -> float:
-        """Reserved, as a share of what is allowed."""
+        """The share, at least 0, of the allowed nano-units that is reserved."""
         return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
 
 
@@ -52,15 +53,15 @@ class Forecast:
 
 
 def too_much(forecast: Forecast) -> str:
-    """Shares of the cap, rounded against the study, so that they never look as if it fitted."""
+    """The message that a study does not fit; its shares are rounded so that they never look as if it did."""
     before, after = forecast.before, forecast.after
     cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
     said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
     if not after.noise_used <= after.noise_room:
         return (
-            f"{said}: its share of delta for the rounding of float64 noise, fixed with the first study, bears a "
-            f"distance of {after.noise_room:.3g}, and {after.noise_used:.3g} were needed with this study; allowed: a "
-            "study of integer noise (units in its level), or of fewer queries"
+            f"{said}: the share of delta set aside for float64 rounding of noise, fixed with the first study, allows a "
+            f"distance of {after.noise_room:.3g}, and with this study {after.noise_used:.3g} would be needed; allowed: "
+            "a study with integer noise (units in its level), or with fewer queries"
         )
     wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
     left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10

@@ -15,7 +15,7 @@ from runtime.distribution import install
 if TYPE_CHECKING:
     from party.teachers.teacher import TeacherKind
 
-# Each entry is a function of `device` that returns a TeacherKind. To add a teacher: one file and one line.
+# Each entry names a function of `device` that returns a TeacherKind. To add a teacher: one file and one line here.
 TEACHERS: Final[dict[str, str]] = {
     "cnn": "party.teachers.torch_teacher:cnn",
     "mlp": "party.teachers.torch_teacher:mlp",
@@ -33,7 +33,7 @@ _EXTRA_OF_PACKAGE: Final[dict[str, str]] = {
 
 
 def teacher_kind(name: str, *, device: str = "auto") -> TeacherKind:
-    """The kind of teacher of this name, see TEACHERS; imports what it needs, now.
+    """The kind of teacher of this name, see TEACHERS; imports the packages that it needs.
 
     `device` is 'auto' (a CUDA device if there is one and the kind can use it), 'cpu', 'cuda' or 'cuda:N'.
     Raises InvalidInput for an unknown name or device, or when the packages of the kind are not installed.

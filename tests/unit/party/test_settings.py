@@ -123,7 +123,7 @@ def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_pa
     home, study = PartyHome(tmp_path), deployed_study(1)
     home.keep_study(study)
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
-    with pytest.raises(InvalidInput, match="0 studies are called 'other'"):
+    with pytest.raises(InvalidInput, match="0 studies match 'other'"):
         home.find_study("other")
     for absent in ("nowhere/study.toml", "study.toml", f"{tmp_path}/study"):
         with pytest.raises(DataUnavailable, match=f"{absent} does not exist"):

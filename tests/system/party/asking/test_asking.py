@@ -418,7 +418,7 @@ def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(
         assert command(place, consortium, "--out", str(out)) == 7
     said = capsys.readouterr()
     assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said.err
-    assert "the same command goes on" in said.err
+    assert "run the same command to continue" in said.err
     assert {row["state"] for row in read(out)} == {"not_asked"}
     assert_nothing_spent_and_some_reserved(out)
     assert "have spent epsilon 0 of the 45" in said.out
