@@ -74,9 +74,9 @@ def cli() -> None:
 
 @cli.command(name="run", epilog=EPILOG_OF_RUN)
 @settings_flags
-@click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
+@click.option("--sweep", "sweep_file", help="Run a sweep instead, like `sweep FILE`.", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
-@click.option("--resume", is_flag=True, help="Go on in --out, whose config.toml must be the same.")
+@click.option("--resume", is_flag=True, help="Continue the run in --out, whose config.toml must be the same.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -98,7 +98,7 @@ def run_flags(**flags: Any) -> None:
     if flags["sweep_file"]:
         for name in ("dry_run", "resume"):
             if flags[name]:
-                raise InvalidInput(f"--{name.replace('_', '-')} has no meaning with --sweep; leave one of them out")
+                raise InvalidInput(f"--{name.replace('_', '-')} has no effect with --sweep; leave one of them out")
         _sweep(flags)
         return
     reporter, host = _reporter(flags), host_from(flags)
@@ -142,7 +142,7 @@ def run_flags(**flags: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
-    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
+    """Show what a set of budgets affords, before anything is trained; with --optimise, how best to spend it.
 
     \b
     Examples:
@@ -200,7 +200,7 @@ def accountants_flags(as_json: bool) -> None:
         click.echo(json.dumps([asdict(row) | {"publishable": row.publishable} for row in table], indent=2))
     else:
         print_rows(
-            "Accountants; adjacency replace-one. Those that do not charge are private figures.",
+            "Accountants; adjacency replace-one. The figures of those that do not charge are private.",
             ["name", "charges", "statement", "unit", "view", "noise"],
             [[row.name, "yes" if row.charges else "no", row.statement, row.unit, row.view, row.noise] for row in table],
         )
@@ -240,9 +240,9 @@ def run_command(arguments: list[str]) -> int:
         error.show()
         return 2
     except (KeyboardInterrupt, click.Abort) as stopped:
-        # click makes an Abort of every KeyboardInterrupt.
+        # click turns every KeyboardInterrupt into an Abort.
         if isinstance(stopped.__cause__, _Interrupted):
-            rest = f"what was finished is kept: go on with --resume --out {stopped.__cause__.out}"
+            rest = f"what was finished is kept: continue with --resume --out {stopped.__cause__.out}"
         else:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)
@@ -270,7 +270,7 @@ def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
 def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:
     """The results folder, with config.toml and started_from.json in it. Raises InvalidInput when it holds another run.
 
-    started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
+    started_from: digests of the study and of the data, which show whether a file named in config.toml has changed.
     """
     from simulations.setup.experiment import write_config
 
@@ -278,7 +278,7 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
     if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to go on in it")
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
     record = out / "started_from.json"
     if flags["resume"] and record.exists():
         before = read_json(record)
@@ -298,7 +298,7 @@ def _resumed(flags: Flags) -> Experiment:
     from simulations.setup.experiment import read_config
 
     if not flags["out"]:
-        raise InvalidInput("--resume needs --out, the folder of the run to go on with")
+        raise InvalidInput("--resume needs --out, the folder of the run to continue")
     stored = read_config(Path(flags["out"]) / "config.toml")
     wanted = given_settings(flags)
     for key, value in wanted.items():

@@ -1,6 +1,6 @@
 """conclave-simulate: many parties on one host. `python simulations/run.py --parties 250` is the same command.
 
-This file is a shim besides: run as a script, its own folder must not be on the import path, where `datasets` or
+This file is also a shim: when it is run as a script, its own folder must not be on the import path, where `datasets` or
 `plan` would shadow other packages.
 """
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     _here = Path(__file__).resolve().parent
     sys.path[:] = [str(_here.parent), *(p for p in sys.path if Path(p or ".").resolve() != _here)]
 
-# One BLAS and one torch thread a process, so that results do not depend on the number of cores.
+# One BLAS and one torch thread per process, so that results do not depend on the number of cores.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 

@@ -27,7 +27,7 @@ def write_ask_report(figures: Summary, settings: AskSettings, out: Path) -> Path
 
 
 def render_ask_report(figures: Summary, settings: AskSettings) -> str:
-    """The page as HTML. figures: what `ask_summary` gives."""
+    """The page as HTML. figures: as returned by `ask_summary`."""
     loader = jinja2.PackageLoader("simulations.report")
     pages = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

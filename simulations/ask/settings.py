@@ -1,4 +1,4 @@
-"""The settings of `ask`: everything that repeats a run, as one validated value, and its TOML file."""
+"""The settings of `ask`: everything needed to repeat a run, as one validated value, and its TOML file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simulations.ask.kinds import KINDS
 from simulations.setup.experiment import Experiment, experiment, read_toml
 from simulations.setup.partition import parse_partition
 
-# Settings of data and budgets, which mean the same in a run.
+# Settings of data and budgets that mean the same in `run`.
 _SHARED = (
     "parties", "dataset", "schema_file", "private_size", "classes", "budgets", "delta", "unit", "seeds", "data_seed",
 )  # fmt: skip
@@ -22,7 +22,7 @@ _SHARED = (
 class AskSettings(BaseModel):
     """The parameters of one run of `ask`; see `conclave-simulate ask --help` for what each means.
 
-    None stands for "as the data set or the number of parties gives it". Raises InvalidInput through `ask_settings`.
+    None means "as the data set or the number of parties determines". `ask_settings` raises InvalidInput.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class AskSettings(BaseModel):
 
     @property
     def common(self) -> Experiment:
-        """What it has in common with a run, for the stages that both go through."""
+        """The settings that `run` has too, for the stages that both share."""
         return experiment(
             **{name: getattr(self, name) for name in _SHARED},
             partition="iid" if self.skew is None else f"dirichlet:{self.skew!r}",

@@ -19,10 +19,10 @@ __all__ = ["DATASETS", "DatasetRequest", "load"]
 def _check(name: str, loaded: object) -> Callable[[DatasetRequest], Dataset]:
     if not callable(loaded):
         raise InvalidInput(f"it is {loaded!r}; allowed: a function of a DatasetRequest")
-    return cast("Callable[[DatasetRequest], Dataset]", loaded)  # what it returns is checked by whoever uses it
+    return cast("Callable[[DatasetRequest], Dataset]", loaded)  # its caller checks what it returns
 
 
-# Each entry is a function of a DatasetRequest that returns a Dataset, imported when it is asked for.
+# Each entry names a function of a DatasetRequest that returns a Dataset, imported when it is asked for.
 _BUILT_IN: dict[str, Callable[[DatasetRequest], Dataset] | str] = {
     "glyphs": "simulations.datasets.glyphs:load",
     "digits": "simulations.datasets.digits:load",
@@ -41,7 +41,7 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
-    """The named data set, or a person's own file where `name` ends in .csv, .parquet or .npz.
+    """The named data set, or the user's own file if `name` ends in .csv, .parquet or .npz.
 
     Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)

@@ -28,15 +28,15 @@ _WEIGHTS = {
     "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
     "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
     "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
-    "budgets run out together if answers come at the planned rate",
+    "budgets run out together if queries are answered at the planned rate",
 }
 _INDIVIDUALIZATION = {
     "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
-    "allows, in a public pattern; a query it takes no part in costs it nothing",
+    "allows, in a public pattern; other queries cost it nothing",
     "secret-vanishing": "vanishing by secret coins: every vote weighs the same and enters a query by a coin that only "
-    "its party sees; every query costs, less than a vote that always enters",
-    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
-    "that, which no federation can do: simulation only",
+    "its party sees; every query costs something, but less than a vote that always enters",
+    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. That needs pooled data, "
+    "which no federation has: simulation only",
 }
 
 
@@ -89,7 +89,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     teachers = study.teachers
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
-        kind = "counts of votes a class" if stored.votes is None else "each party's votes"
+        kind = "counts of votes per class" if stored.votes is None else "each party's votes"
         lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
     else:
         data = source.dataset
@@ -102,7 +102,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             ),
             (
                 "Teachers",
-                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards of its data",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
             ),
         ]
     lines += [
@@ -111,7 +111,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
-        ("From whom", f"{study.view}: whoever sees {about.view_in_words}"),
+        ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),
         ("Not protected from", not_protected_from(about)),
         ("Neighbours", "replace-one: that unit's data replaced by any other"),
         ("δ", deltas_words(result)),
@@ -122,14 +122,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         lines.append(("Drop-out", f"each party misses a batch with probability {settings.dropout:g}"))
     if study.quorum > 1:
         lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
-    return [*lines, ("Held against live parties", _live(result))]
+    return [*lines, ("Compared with live parties", _live(result))]
 
 
 def _live(result: RunResult) -> str:
     if result.live_checked:
-        return "yes: parties with ledgers of their own released and were charged the same"
+        return "yes: parties with their own ledgers released and were charged the same"
     if result.source.stored.votes is None:
-        return "no: counts of votes hold no parties; the study was replayed"
+        return "no: counts of votes do not show parties; the study was only replayed"
     return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
 
 

@@ -438,7 +438,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
     opened.close()
     job = made.store.job("test")
     assert job.state == "stopped"
-    assert "did not come; when it is back, run resume test; if that never happens, give-up test" in job.message
+    assert "did not answer; when it is back, run resume test; if that never happens, give-up test" in job.message
     assert len(made.hub.asked) == asked
     found = made.store.labelled("test")
     assert found.stop == "guardian_lost"
