@@ -34,8 +34,9 @@ _POOL = 10_000
 _FLAGS = [
     click.option("--optimise", is_flag=True, help="Choose noise, threshold, pool and batch size; reads no data."),
     click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers."),
-    click.option("--concentration", type=float, help="--optimise: how similar queries are in difficulty: small, some are easy "
-                 f"and others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: {CONCENTRATION_OF_TWO:g}]."),
+    click.option("--concentration", type=float, help="--optimise: how similar queries are in difficulty: "
+                 f"small, some are easy and others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: "
+                 f"{CONCENTRATION_OF_TWO:g}]."),
     click.option("--pilot", type=click.Path(), help="--optimise: PUBLIC votes (.npy) instead of --accuracy."),
     click.option("--pilot-kind", type=click.Choice(["ids", "counts"]), help="--optimise: --votes-kind of --pilot."),
     click.option("--pilot-labels", help="--optimise: true labels of --pilot, like --labels [its plurality]."),

@@ -203,7 +203,7 @@ def test_a_key_that_is_denied_stays_denied_however_its_fingerprint_was_typed(hom
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         home.deny("centre")
     home.denied_file.write_text("centre")
-    with pytest.raises(DataCorrupt, match="no list of fingerprints"):
+    with pytest.raises(DataCorrupt, match="not a list of fingerprints"):
         home.denied()
 
 

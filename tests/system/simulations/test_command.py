@@ -229,8 +229,8 @@ def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(s
         ("[grid]\nsigma = []\n", "a list of at least one value"),
         ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
         ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact is about private votes"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings is about private"),
+        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
+        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
         ("[grid\n", "is not TOML"),
     ],
 )

@@ -55,7 +55,7 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
     [
         ('name = "ward"', "", r"data\.name is missing"),
         ('name = "ward"', 'name = ""', "data.name is empty"),
-        ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a text"),
+        ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a string"),
         ("seed = 5", "seed = -1", r"teachers\.seed is -1; allowed: from 0"),
         ("seed = 5", "seed = true", r"teachers\.seed is 'True'"),
         ("epsilon = 3", "epsilon = 0", "epsilon is 0"),

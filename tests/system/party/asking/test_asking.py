@@ -374,7 +374,7 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
         consortium.unawaited.add(name)
     assert command(place, consortium, "--out", str(out)) == 4
     said = capsys.readouterr().err
-    assert "error [quorum_lost]: too few parties answered: hospital-1, hospital-2 did not come\n" in said
+    assert "error [quorum_lost]: too few parties answered: hospital-1, hospital-2 did not answer\n" in said
     assert {row["state"] for row in read(out)} == {"not_asked"}
     assert_nothing_spent_and_some_reserved(out)
     consortium.unawaited.remove("hospital-1")
@@ -405,7 +405,7 @@ def test_who_refuses_is_told_from_who_did_not_come():
     refusals = {"hospital-2": "absent", "hospital-0": "unknown_study", "hospital-1": "absent"}
     stop = Stop("quorum_lost", np.zeros(3, dtype=bool))
     given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), refusals=refusals)
-    with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not come; hospital-0 \(unknown_study\) refused$"):
+    with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not answer; hospital-0 \(unknown_study\) refused$"):
         check_complete(given, "127.0.0.1:7003")
 
 

@@ -193,10 +193,10 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
     ("old", "new", "message"),
     [
         ('label = "outcome"', "", "no label column is named"),
-        ('label = "outcome"', "label = 3", "label is 3; allowed: a text"),
+        ('label = "outcome"', "label = 3", "label is 3; allowed: a string"),
         ('["no", "yes"]', '["no"]', "classes lists 1; allowed: at least 2"),
         ('["no", "yes"]', '["no", "no"]', "allowed: each value once"),
-        ('["no", "yes"]', "3", "allowed: a list of texts"),
+        ('["no", "yes"]', "3", "allowed: a list of strings"),
         ('site = "hospital"', 'centre = "hospital"', "unknown keys centre; allowed: classes, feature"),
         ('kind = "categorical"', 'kind = "text"', "feature 3: kind is 'text'; allowed: numeric, categorical"),
         ("may_miss = true", "may_miss = 1", "may_miss is 1; allowed: true, false"),
