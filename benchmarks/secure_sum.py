@@ -199,7 +199,7 @@ def host(case: Case, number: int, port: int) -> None:
             member, ballot = parties[position]
             ballot.seconds = listening.noise = 0.0
             start = time.thread_time()
-            replies[position] = member.handle_bytes(data)
+            replies[position] = encode(member.handle(decode(data)))
             took, start = time.thread_time() - start, time.thread_time()
             for _ in range(AGREEMENTS):
                 yardstick.exchange(public)

@@ -123,18 +123,6 @@ class Party:
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
 
-    def handle_bytes(self, data: bytes) -> bytes:
-        """`handle` for encoded messages: malformed bytes give a Refusal, never an exception."""
-        try:
-            request = decode(data)
-        except MalformedMessage as error:
-            return encode(Refusal(Code.MALFORMED, str(error)))
-        if not isinstance(request, VoteRequest | StepRequest | Outcome):
-            return encode(
-                Refusal(Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome")
-            )
-        return encode(self.handle(request))
-
     def _vote(self, request: VoteRequest) -> Reply:
         batch = request.batch
         self._check_study(request.study)

@@ -34,12 +34,6 @@ def from_integers(values: Int64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]
     return np.mod(values, P).astype(np.uint32)
 
 
-def centred(elements: UInt32[ndarray, "*shape"]) -> Int64[ndarray, "*shape"]:
-    """The integers from -(p-1)/2 to (p-1)/2 that the elements stand for."""
-    values = elements.astype(np.int64)
-    return np.where(values > P // 2, values - P, values)
-
-
 def plus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
     """left + right; both broadcast."""
     total = left + right

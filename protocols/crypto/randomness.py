@@ -19,11 +19,6 @@ def system_source(count: int) -> bytes:
     return os.urandom(count)
 
 
-def seeded_source(*key: int) -> RandomSource:
-    """A reproducible source for tests; it protects nobody. `key`: integers >= 0."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key))).bytes
-
-
 def simulation_rng(seed: int, stage: str, *path: int) -> np.random.Generator:
     """The generator of one stage of a simulation, a function of (seed, stage, path) alone.
 

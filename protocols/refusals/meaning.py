@@ -33,6 +33,8 @@ _WORDS: Final = {
 }
 COMMAND, NODE, OPERATOR, GUARDIAN, ASKER, RELEASE = Reader
 BOTH: Final = NODE | OPERATOR
+# What a node refuses: also the hospital that asks sees it, where the operator relayed its request.
+ANSWERED: Final = NODE | OPERATOR | ASKER
 
 
 class Cost(StrEnum):
@@ -42,6 +44,7 @@ class Cost(StrEnum):
     STANDS = "nothing new; what was reserved stands"
     UNDERCOUNTED = "more than the ledger says"
     OVERCHARGED = "more than it had to; the charge stands"
+    UNKNOWN = "unknown: the ledger cannot be believed"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tomli_w
@@ -10,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
-from simulations.setup.experiment import Experiment, experiment, read_toml
+from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.partition import parse_partition
 
 # Settings of data and budgets that mean the same in `run`.
@@ -91,10 +90,5 @@ def ask_settings(**values: object) -> AskSettings:
 
 
 def write_ask_config(settings: AskSettings) -> str:
-    """The settings as TOML (keys that are None are left out); read_ask_config gives them back."""
+    """The settings as TOML (keys that are None are left out); ask_settings takes them."""
     return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
-
-
-def read_ask_config(path: Path) -> AskSettings:
-    """Settings from config.toml. Raises InvalidInput for a file or a value that cannot be read."""
-    return ask_settings(**read_toml(path))

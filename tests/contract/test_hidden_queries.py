@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear.clear import ClearAggregation
@@ -27,6 +26,7 @@ from tests.harness.private_models import (
     hidden_study,
     private_models,
 )
+from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
 COUNT = np.array([8], dtype=np.int64)

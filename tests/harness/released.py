@@ -17,7 +17,6 @@ from coordinator.release.release import make_release
 from coordinator.store.labelled import LabelledStudy
 from party.party import Party
 from protocols.crypto.identity import new_key
-from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear.clear import ClearAggregation
@@ -26,6 +25,7 @@ from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal
 from protocols.wire.messages import Outcome, Settled, encode
 from tests.harness.certifying import Certifying
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study, pool_of
 
 POOL = pool_of(36, 4)

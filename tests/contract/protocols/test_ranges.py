@@ -17,7 +17,6 @@ from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained,
 from coordinator.release.folder import Released, facts_of
 from coordinator.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import EMPTY, Entry, Head
@@ -43,6 +42,7 @@ from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, SeatHeads, We
 from protocols.wire.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.harness.private_models import PrivateParties, hidden_study
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
 ROOT = Path(__file__).resolve().parents[3]

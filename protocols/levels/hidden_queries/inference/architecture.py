@@ -244,16 +244,6 @@ class Architecture:
         """Scores that the last layer gives."""
         return self.layers[-1].outputs
 
-    @property
-    def relus(self) -> int:
-        """Layers of ReLUs."""
-        return sum(isinstance(layer, ReLUShape) for layer in self.layers)
-
-    @property
-    def round_trips(self) -> int:
-        """Requests and replies of one batch: one for the masked weights, two for each ReLU layer, two for the vote."""
-        return 3 + 2 * self.relus
-
 
 def _check_sizes(*sizes: int) -> None:
     for size in sizes:

@@ -18,7 +18,6 @@ from party.voting.answering import Answering
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.training import train
 from protocols.crypto.identity import key_to_pem
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -28,6 +27,7 @@ from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.harness.askers import KEYS, asked_study
 from tests.harness.homes import write_records
 from tests.harness.levels import GuardianHere
+from tests.harness.seeded import seeded_source
 
 SEAT = "hospital-0"
 STUDY = asked_study(quorum=1)

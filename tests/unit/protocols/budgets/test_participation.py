@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from protocols.budgets.participation import check_pattern, check_rate, coins, participation, rates_for
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.votes import LATTICE
+from tests.harness.seeded import seeded_source
 
 RATES = st.lists(st.integers(1, LATTICE).map(lambda step: step / LATTICE), min_size=1, max_size=6).map(np.array)
 

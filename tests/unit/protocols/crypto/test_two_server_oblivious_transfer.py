@@ -16,8 +16,8 @@ from protocols.crypto.oblivious_transfer import (
     CorrelatedSender,
     bits_of,
 )
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage
+from tests.harness.seeded import seeded_source
 
 
 def secret_of(seed):
