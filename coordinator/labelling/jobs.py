@@ -184,7 +184,7 @@ class ServedStudy:
                 return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
             named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
             if late:
-                came = "answer" if "(late)" in named else "come"
+                came = "answer" if "(late)" in named else "connect"
                 return labelling, f"{named} did not {came}; {_back_or_never('they are', self.name)}"
             self._store.say_job(job.number, f"waiting for {named}; quorum {self.study.quorum}")
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})

@@ -118,7 +118,7 @@ def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may
     bench.label()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     out = bench.run("give-up", "test")[1]
-    assert "its labelling stopped: hospital-2 did not come; when they are back, run resume test" in out
+    assert "its labelling stopped: hospital-2 did not connect; when they are back, run resume test" in out
     assert "guardian" not in out
     level = TwoServer(units=1024, guardian="notary", sealing_key="ab" * 32, signing_key="cd" * 32, abstention=False)
     said = _why("test", "the guardian notary did not answer", level)

@@ -249,7 +249,7 @@ def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.run(patience_s=0.0)
     assert job.state == "stopped"
-    assert "hospital-2 did not come" in job.message
+    assert "hospital-2 did not connect" in job.message
     assert made.store.labelled("test").stop == "quorum_lost"
     reserved = made.own("hospital-0")
     made.hub.present.add("hospital-2")

@@ -233,9 +233,7 @@ def test_every_objective_chooses_best_by_its_own_measure(objective, found):
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
-    with pytest.raises(
-        InvalidInput, match=r"budgets '4' cannot give labels of accuracy 0.9999 \(at best 0\.\d+"
-    ):
+    with pytest.raises(InvalidInput, match=r"budgets '4' cannot give labels of accuracy 0.9999 \(at best 0\.\d+"):
         optimise(planner(accuracy=0.4), min_accuracy=0.9999)
     with pytest.raises(InvalidInput, match=r"epsilon 0.001 cannot be guaranteed at delta 1e-05"):
         optimise(planner(budgets="0.001"), min_accuracy=0.0)

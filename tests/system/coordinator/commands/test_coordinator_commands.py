@@ -184,7 +184,7 @@ def test_a_labelling_that_stops_has_exit_code_7_and_resume_goes_on(run, tmp_path
     with Served(home, hub):
         code, _, err = run("label", "test", "--wait")
         assert code == 7
-        assert "hospital-1, hospital-2 did not come" in err
+        assert "hospital-1, hospital-2 did not connect" in err
         assert "next: fix that, then conclave-coordinator resume test" in err
         hub.present |= {"hospital-1", "hospital-2"}
         assert run("resume", "test", "--wait")[0] == 0
