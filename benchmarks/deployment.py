@@ -42,7 +42,7 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.mechanisms import ConfidentGNMax
 from protocols.noise import cryptographic
 from protocols.study.deployed import DeployedStudy

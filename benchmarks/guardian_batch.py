@@ -37,7 +37,7 @@ from guardian.studies import approve_study
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import ReservedBatch
+from protocols.levels.level import ReservedBatch
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy

@@ -37,7 +37,7 @@ from party.party import Party
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Ballot, ReservedBatch
+from protocols.levels.level import Ballot, ReservedBatch
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation

@@ -17,8 +17,8 @@ from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearBallot
-from protocols.levels.clear.level import Ballot
+from protocols.levels.clear import ClearBallot
+from protocols.levels.level import Ballot
 from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study

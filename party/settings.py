@@ -25,9 +25,9 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings:
-    """kind: of party/teachers, "onnx", "entry-point:NAME" or "package.module:attribute"; seed: from which shards and
-    training derive; files: ONNX files, one a teacher; idle_s: the teachers' process ends after so many
-    seconds without a request; stalled_s: it is stopped after so many seconds in which no teacher is loaded or votes."""
+    """kind: of party/teachers, "onnx", the name of a plugin or "package.module:attribute"; seed: from which shards and
+    training derive; files: ONNX files, one per teacher; idle_s: the teachers' process ends after so many seconds
+    without a request; stalled_s: it is stopped after so many seconds in which no teacher is loaded or votes."""
 
     kind: str
     seed: int = field(repr=False)

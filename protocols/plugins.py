@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: a table of functions says itself what they are
 
 from protocols.errors import InvalidInput
 
@@ -102,6 +102,17 @@ class Parts(Mapping[str, T]):
                 f"{type(error).__name__}: {error}; allowed: repair or uninstall that plugin, or use one of "
                 f"{', '.join(self._built_in)}"
             ) from error
+
+
+def functions(what: str, built_in: Mapping[str, str], *, group: str, of: str) -> Parts[Callable[..., Any]]:
+    """A table of functions, each imported when it is asked for. of: what they take and return, in words."""
+
+    def check(name: str, loaded: object) -> Callable[..., Any]:
+        if not callable(loaded):
+            raise InvalidInput(f"it is {loaded!r}; allowed: a function of {of}")
+        return loaded
+
+    return Parts(what, built_in, group=group, check=check)
 
 
 def _source(entry: EntryPoint) -> str:

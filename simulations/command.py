@@ -258,13 +258,14 @@ def _reporter(flags: Flags) -> Reporter:
     return Reporter(quiet=bool(flags["quiet"]))
 
 
-def _say_defaults(settings: Experiment, reporter: Reporter) -> None:
-    """Prints the privacy-relevant settings first."""
+def _say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str, ...] = ()) -> None:
+    """Prints the privacy-relevant settings first. varied: what a sweep varies, of which it prints no value."""
     parts = []
     for name in ("unit", "view", "delta"):
         given = "" if name in settings.model_fields_set else " (default)"
-        parts.append(f"{name} {getattr(settings, name)}{given}")
-    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {settings.budgets}")
+        parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
+    budgets = "varied" if "budgets" in varied else settings.budgets
+    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {budgets}")
 
 
 def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:
@@ -325,7 +326,7 @@ def _sweep(flags: Flags) -> None:
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
-    _say_defaults(sweep.settings[0], reporter)
+    _say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
     table = run_sweep(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.csv", table.to_csv(index=False))
     write_atomically(out / "sweep.toml", tomli_w.dumps(sweep.document))
@@ -337,3 +338,5 @@ def _sweep(flags: Flags) -> None:
         hidden = {"unit", "view", "accountant", "note", "answered_ci95"} - set(sweep.varied)
         shown = [column for column in table.columns if column not in hidden]
         print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
+        for note, times in table["note"][table["note"] != ""].value_counts().head(5).items():
+            click.echo(f"{times} settings were not run: {note}")

@@ -12,6 +12,7 @@ import click
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from simulations.datasets import DATASETS
@@ -82,7 +83,7 @@ _SETTINGS = [
           "pools all data: simulation only) [weighting].",
           type=click.Choice(["weighting", "upsampling", "vanishing", "secret-vanishing"])),
     _flag("--weights", "weighting: how much a party's vote counts [exhaustive].",
-          type=click.Choice(["uniform", "proportional", "exhaustive"])),
+          type=click.Choice(list(WEIGHT_RULES))),
     _flag("--privacy-groups/--no-privacy-groups", "Budgets belong to records: every party splits its records by "
           "--budgets and trains teachers for each [off].", default=None),
     _flag("--stop", "An exhausted budget ends the study, or its party stops voting [first-exhausted].",

@@ -86,7 +86,8 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
 def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
     """One row per setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
 
-    A setting in which no budget affords an answer has `answered` 0 and the reason in `note`.
+    A setting in which no budget affords an answer, or with a parameter that its mechanism does not take, is not run: it
+    has `answered` 0 and the reason in `note`.
     """
     sources: dict[str, VoteSource] = {}
     rows = []

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import code_of
+from protocols.levels.level import code_of
 from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.frames import Answer

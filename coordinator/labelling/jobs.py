@@ -29,7 +29,7 @@ from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.labelling.schedule import StopReason
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Counted, ReservedBatch, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of

@@ -29,8 +29,8 @@ from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refu
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import code_of
 from protocols.levels.hidden_queries.querier import PrivateQueries, check_same_queries
+from protocols.levels.level import code_of
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy

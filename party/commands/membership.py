@@ -46,7 +46,7 @@ _TEMPLATE: Final = """\
 
 [teachers]
 # cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one per
-# teacher), entry-point:NAME (group conclave.teachers), or package.module:attribute of a package that you installed.
+# teacher), an installed entry point of the group conclave.teachers, or package.module:attribute of your own package.
 {teacher}
 # Drawn once; shards and training derive from it. Whoever knows it and the data can rebuild the teachers: keep it here.
 seed = {seed}

@@ -35,6 +35,8 @@ TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 _SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
 _STEP_S = 600.0
 
+# One of the examples in `conclave-simulate plan --help`.
+PLAN_OF_MANY = "conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85"
 _SEEN = {
     "clear": ", or votes hidden from the coordinator: here it sees every vote, with --confidentiality "
     "two_server it sees none.",
@@ -133,7 +135,7 @@ def in_words(figures: Mapping[str, Any]) -> str:
         f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
         f"labels (noise hides one vote among few){_SEEN[figures['confidentiality']]} "
         "Epsilon 8 per record is weak; it is chosen so that a demo with four hospitals has labels to show. With 250 "
-        "parties the same number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
+        f"parties more labels cost a fraction: {PLAN_OF_MANY}"
     )
 
 

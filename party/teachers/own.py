@@ -1,9 +1,9 @@
 """A hospital's own teachers: code that it installed itself and names in its settings; none comes from the network.
 
 "package.module:attribute" names a torch module class, called with (input_shape, classes), or a scikit-learn-like
-estimator (a class or function that makes one, or one to copy) with fit(inputs, labels) and predict(inputs);
-"entry-point:NAME" names such an object of the entry-point group `conclave.teachers`. An estimator with save(path),
-whose class has load(path), is stored with these; others with skops, which runs no code when it reads.
+estimator (a class or function that makes one, or one to copy) with fit(inputs, labels) and predict(inputs). An
+estimator with save(path), whose class has load(path), is stored with these; others with skops, which runs no code when
+it reads. A whole kind of teacher is a plugin instead, with a name (docs/how-to/add-a-part.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final  # a hospital's own objects have no types
 
@@ -29,8 +28,6 @@ from protocols.reading import open_file
 from runtime.distribution import install
 from runtime.files import write_atomically
 
-ENTRY_POINTS: Final = "conclave.teachers"
-_PREFIX: Final = "entry-point:"
 # Packages whose types an estimator may contain, besides those of its own package.
 _HARMLESS: Final = ("sklearn", "numpy", "scipy", "builtins", "collections")
 _FILE_BYTES: Final = 2**31
@@ -128,13 +125,10 @@ def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> Teacher
     allowed names."""
     if name in TEACHERS:
         return teacher_kind(name, device="cpu")
-    if name.startswith(_PREFIX):
-        return _kind_from(name, _entry_point(name.removeprefix(_PREFIX)))
     module, colon, attribute = name.partition(":")
     if not (colon and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])):
         raise InvalidInput(
-            f"{setting} is {name[:80]!r}; allowed: {', '.join([*others, *TEACHERS])}, {_PREFIX}NAME or "
-            "package.module:attribute"
+            f"{setting} is {name[:80]!r}; allowed: {', '.join([*others, *TEACHERS])} or package.module:attribute"
         )
     try:
         found: Any = importlib.import_module(module)
@@ -143,13 +137,6 @@ def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> Teacher
     except (ImportError, AttributeError) as error:
         raise InvalidInput(f"{setting} is {name!r}, which cannot be imported: {error}") from error
     return _kind_from(name, found)
-
-
-def _entry_point(name: str) -> Any:
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in installed:
-        raise InvalidInput(f"no entry point {name!r} of {ENTRY_POINTS}; allowed: {', '.join(installed) or 'none'}")
-    return installed[name].load()
 
 
 def _kind_from(name: str, found: Any) -> TeacherKind:

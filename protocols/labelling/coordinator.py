@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.clear.level import Aggregation, ReservedBatch
+from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code

@@ -168,7 +168,7 @@ class Guardian:
         study, ledger, ids = self._study, self._ledger, submission.ids
         seats = submission.seats[~faulty]
         if len(seats) < study.quorum:
-            return self._give_up(submission)
+            return self._below_quorum(submission)
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
@@ -178,7 +178,7 @@ class Guardian:
         )
         valid = whole_seats(study, voters)
         if valid.sum() < study.quorum:
-            return self._give_up(submission)
+            return self._below_quorum(submission)
         self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         seed = ledger.noted(submission.request, _NOISE_SEED)
@@ -201,7 +201,7 @@ class Guardian:
         signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
         send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
 
-    def _give_up(self, submission: Submission) -> None:
+    def _below_quorum(self, submission: Submission) -> None:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
 

@@ -12,10 +12,10 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation, ClearBallot
-from protocols.levels.clear.level import Aggregation, Ballot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.hidden_queries.ballot import PrivateBallot, PrivateModel
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot

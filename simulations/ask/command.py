@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
 from simulations.datasets import DATASETS
@@ -55,7 +56,7 @@ _EPILOG = (
 @click.option("--units", help="Lattice units per vote, a power of two: weights and noise are multiples of a unit [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",
-              type=click.Choice(["uniform", "proportional", "exhaustive"]))  # fmt: skip
+              type=click.Choice(list(WEIGHT_RULES)))  # fmt: skip
 @click.option("--stop", help="An exhausted budget ends the study, or its party stops answering [first-exhausted].",
               type=click.Choice(["first-exhausted", "drop-exhausted"]))  # fmt: skip
 @click.option("--answer-rate", help="Public estimate of the share of queries answered, used to choose orders [1].",

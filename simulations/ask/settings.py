@@ -46,7 +46,7 @@ class AskSettings(BaseModel):
     sigma_threshold: float | None = Field(None, gt=0)
     threshold: float | None = None
     units: int = 64
-    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    weights: str = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int = Field(1, ge=1)

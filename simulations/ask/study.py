@@ -12,6 +12,7 @@ import numpy as np
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
+from protocols.budgets.planned import Planned
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
@@ -53,8 +54,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     )
     charging = accountant("label_only")
     mechanism = kind.build(view="label", given=noise)
-    weight = weights(
-        settings.weights,
+    planned = Planned(
         accountant=charging,
         mechanism=mechanism,
         epsilon=budgets.epsilon,
@@ -66,8 +66,8 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         # Weights only: integer noise needs no delta set aside for float64, so none is reserved here.
         query_limit=0,
         answer_rate=settings.answer_rate,
-        units=units,
     )
+    weight = weights(settings.weights, planned, units=units)
     if (threshold := mechanism.needed(second_round=False)) is not None:
         # On the lattice, as the circuit tests it, and at most the total of all votes.
         noise["threshold"] = float(np.floor(min(threshold, weight.sum()) * units) / units)

@@ -15,7 +15,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import choose, fixed_public_and_test
+from simulations.datasets.split import Parts, choose, fixed_public_and_test
 
 SOURCE = DataSource(
     folder="adult",
@@ -100,16 +100,13 @@ def load(request: DatasetRequest) -> Dataset:
     table = pd.concat([train, held_out], ignore_index=True)
     inputs = encode_published(table, COLUMNS, where="adult")
     labels = table["income"].str.startswith(">50K").to_numpy(dtype=np.int64)
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        Parts(private=private, public=public + len(train), test=test + len(train)),
         name="adult",
         kind="table",
         class_names=("<=50K", ">50K"),
-        private_inputs=inputs[private],
-        private_labels=labels[private],
-        public_inputs=inputs[public + len(train)],
-        public_labels=labels[public + len(train)],
-        test_inputs=inputs[test + len(train)],
-        test_labels=labels[test + len(train)],
         about=(
             "Adult census income. Private: from adult.data; public and test: the first and the last rows of "
             "adult.test, in file order. Missing answers are a category of their own."

@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from simulations.datasets.split import Parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,38 @@ class Dataset:
             if not np.isfinite(inputs).all():
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
                 raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Float32[ndarray, "records ..."],
+        labels: Int64[ndarray, " records"],
+        parts: Parts,
+        *,
+        name: str,
+        kind: Literal["image", "table"],
+        class_names: tuple[str, ...],
+        about: str,
+        sites: Int64[ndarray, " records"] | None = None,
+        site_names: tuple[str, ...] = (),
+        patients: Int64[ndarray, " records"] | None = None,
+    ) -> Dataset:
+        """The data set whose three parts are these records of one pool. Raises DataCorrupt."""
+        return cls(
+            name=name,
+            kind=kind,
+            class_names=class_names,
+            private_inputs=inputs[parts.private],
+            private_labels=labels[parts.private],
+            public_inputs=inputs[parts.public],
+            public_labels=labels[parts.public],
+            test_inputs=inputs[parts.test],
+            test_labels=labels[parts.test],
+            private_sites=None if sites is None else sites[parts.private],
+            site_names=site_names,
+            private_patients=None if patients is None else patients[parts.private],
+            about=about,
+        )
 
     @cached_property
     def private_digest(self) -> str:

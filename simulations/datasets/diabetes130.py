@@ -17,7 +17,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="diabetes130",
@@ -87,21 +87,16 @@ def load(request: DatasetRequest) -> Dataset:
     table = _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"diabetes130 split"])
-    parts = cut(labels, groups=patients, sizes=sizes, name="diabetes130", rng=rng)
+    parts = cut_as_asked(request, labels, groups=patients, sizes=(PUBLIC_SIZE, TEST_SIZE), name="diabetes130")
     inputs = encode_published(table, COLUMNS, where="diabetes130")
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="diabetes130",
         kind="table",
         class_names=("under 5 days", "5 days or more"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
-        private_patients=patients[parts.private],
+        patients=patients,
         about=(
             "Diabetes encounters at 130 US hospitals (the hospital is not given). Split by patient. "
             "Features cover the whole stay, including tests and drugs given during it: the task is "

@@ -9,6 +9,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from simulations.datasets.request import DatasetRequest
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,20 @@ def cut(
         public=np.sort(order[:public_size]),
         test=np.sort(order[test_start : test_start + test_size]),
     )
+
+
+def cut_as_asked(
+    request: DatasetRequest,
+    strata: Int64[ndarray, " records"],
+    *,
+    groups: Int64[ndarray, " records"] | None = None,
+    sizes: tuple[int, int],
+    name: str,
+) -> Parts:
+    """`cut` into the sizes of the request, from its seed. sizes: of the public and test parts where it gives none."""
+    rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
+    wanted = (request.private_size, request.public_size or sizes[0], request.test_size or sizes[1])
+    return cut(strata, groups=groups, sizes=wanted, name=name, rng=rng)
 
 
 def choose(available: int, size: int | None, name: str, rng: np.random.Generator) -> Int64[ndarray, " chosen"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims import not_protected_from
 from protocols.study.protection import protection_of
 from simulations.pipeline import RunResult
@@ -23,12 +24,6 @@ _STOP_RULES = {
     "first-exhausted": "the first budget that is used up ends the study for everyone",
     "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
     "noise and threshold",
-}
-_WEIGHTS = {
-    "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
-    "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
-    "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
-    "budgets run out together if queries are answered at the planned rate",
 }
 _INDIVIDUALIZATION = {
     "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
@@ -105,10 +100,11 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
                 f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
             ),
         ]
+    weighting = f"{settings.weights}: {WEIGHT_RULES[settings.weights].words}"
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
         ("Mechanism", study.mechanism.released_words(total_weight=study.nominal_weight)),
-        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
+        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
         ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import tomli_w
@@ -18,6 +18,7 @@ from protocols import reading
 from protocols.budgets.accountant import Accountant, accountant, default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
+from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
@@ -67,7 +68,7 @@ class Experiment(BaseModel):
     mechanism: str = "confident_gnmax"
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
-    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    weights: str = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int | None = Field(None, ge=1)
@@ -182,32 +183,28 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     lattice = level.lattice(quorum=quorum, classes=classes)
     mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
     account = charging_accountant(settings, mechanism.on_lattice(lattice))
-    common: dict[str, Any] = {  # Any: keyword arguments of two functions
-        "accountant": account,
-        "mechanism": mechanism.on_lattice(lattice),
-        "epsilon": budgets.epsilon,
-        "delta": budgets.delta,
-        "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
-        "view": view,
-        "classes": classes,
-        "query_limit": queries,
-        "answer_rate": settings.answer_rate,
-    }
+    planned = Planned(
+        accountant=account,
+        mechanism=mechanism.on_lattice(lattice),
+        epsilon=budgets.epsilon,
+        delta=budgets.delta,
+        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
+        sigma=mechanism.label_sigma / teachers**0.5,
+        view=view,
+        classes=classes,
+        query_limit=queries,
+        answer_rate=settings.answer_rate,
+    )
     pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
     rate, weight = np.ones(seats), np.ones(seats)
     if ensemble is not None:
         weight = ensemble.copies.astype(float)
     elif pattern != "all":
-        rate, each = vanishing(pattern, **common)
+        rate, each = vanishing(pattern, planned)
         weight = np.full(seats, each)
     else:
-        # Each party casts `teachers` votes: the ceiling is computed for the noise of one vote per party.
-        weight = weights(
-            settings.weights,
-            **common,
-            sigma=mechanism.label_sigma / teachers**0.5,
-            units=level.units or LATTICE,
-        )
+        weight = weights(settings.weights, planned, units=level.units or LATTICE)
     if ensemble is None:
         # Rounding weights down to the lattice must not push a threshold near the maximum above the total.
         mechanism = mechanism.capped(float(teachers * weight.sum()))

@@ -23,9 +23,9 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation, ClearBallot
-from protocols.levels.clear.level import Aggregation, Ballot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.guardian import Guardian
+from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import noise_share

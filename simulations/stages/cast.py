@@ -7,20 +7,17 @@ seed, and the source code of teachers. An interrupted run finds its finished tea
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Int64, Integer
 from numpy import ndarray
 
-import party.teachers
-from party.teachers import teacher_kind
+from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.array_files import parse_array, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
@@ -28,6 +25,7 @@ from protocols.reading import parse_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
+from simulations.stages.source import source_digest
 
 # The most queries in one vote message, so that progress is visible on a large pool.
 VOTE_ROUND = 20_000
@@ -64,9 +62,10 @@ def cast_votes(
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
     """
+    source = source_digest(TEACHERS[teacher], "party.teachers", __name__)
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],
-        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {_source()}",
+        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",
     )
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
@@ -189,16 +188,6 @@ def teacher_seed(seed: int, party: int, teacher: int) -> int:
 def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) -> CastHost:
     """The factory that engines call in a worker."""
     return CastHost(folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool)
-
-
-@cache
-def _source() -> str:
-    """The hash of the source code of teachers and of this file: a changed version trains anew."""
-    assert party.teachers.__file__ is not None
-    digest = hashlib.sha256()
-    for path in sorted(Path(party.teachers.__file__).parent.glob("*.py")) + [Path(__file__)]:
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _all(

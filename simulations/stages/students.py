@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-import coordinator.students
-from coordinator.students import student_kind
+from coordinator.students import STUDENTS, student_kind
 from coordinator.students.student import Student
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -22,6 +20,7 @@ from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
+from simulations.stages.source import source_digest
 
 
 class ReleasedStudent:
@@ -41,7 +40,8 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {_source()}"
+        source = source_digest(STUDENTS[student], "coordinator.students")
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, labels, text=about)
         self._dataset, self._positions, self._labels = dataset, positions, labels
         self._kind, self._seed, self._cache_dir = student, seed, cache_dir
@@ -133,12 +133,3 @@ def _read_accuracy(path: Path) -> float | None:
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
         return None
     return accuracy if 0 <= accuracy <= 1 else None
-
-
-@cache
-def _source() -> str:
-    assert coordinator.students.__file__ is not None
-    digest = hashlib.sha256()
-    for path in sorted(Path(coordinator.students.__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()

@@ -10,7 +10,7 @@ import pytest
 from protocols.crypto.channel import pair
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.hidden_queries import querier as private_queries
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference

@@ -13,7 +13,7 @@ from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.opening import open_sum

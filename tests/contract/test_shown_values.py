@@ -52,7 +52,7 @@ SHOWN = {
     "party.lifetime.StudyCost.nano": "what a study may cost, from its public settings",
     "party.teachers.networks.TeacherNetwork.logits": "a function",
     "party.teachers.trees.TreeKind.model": "a class",
-    "protocols.levels.clear.level.ReservedBatch.takes_part": _STUDY,
+    "protocols.levels.level.ReservedBatch.takes_part": _STUDY,
     "protocols.levels.two_server.conversation.Submission.request": _DIGEST,
     "protocols.levels.two_server.conversation.Submission.ids": _PUBLIC,
     "protocols.levels.two_server.conversation.Submission.members": _NAME,

@@ -19,7 +19,7 @@ from party.party import Party
 from protocols.crypto.identity import new_key
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal

@@ -29,7 +29,7 @@ from protocols.crypto.identity import identify, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.wire.frames import Answer, Ask, seal, unseal

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations.engines import ENGINES, open_engine

@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from protocols.crypto.identity import sign
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
-from protocols.levels.clear.level import Votes
 from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, check_architecture, opened_part
 from protocols.levels.hidden_queries.inference.announced import announced
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
+from protocols.levels.level import Votes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.aggregation import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes, seal

@@ -31,13 +31,13 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE
 from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import check_inputs
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
+from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare

@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Counted, ReservedBatch, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.secure_sum.authenticator import Verify
 from protocols.levels.secure_sum.collecting import (
     Keys,

@@ -12,7 +12,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Ballot, Votes
+from protocols.levels.level import Ballot, Votes
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import PairwiseAuthenticator
 from protocols.levels.secure_sum.context import Context

@@ -19,7 +19,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
@@ -170,7 +170,7 @@ class SharedAggregation(Aggregation):
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
         if len(seats) < study.quorum:
-            return self._give_up(asked, left_out)
+            return self._below_quorum(asked, left_out)
         ballots = ballots_of(study, request.digest, asked.takes_part[seats])
         share = CoordinatorShare.of_all(shares)
         coin_seed = asked.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
@@ -180,7 +180,7 @@ class SharedAggregation(Aggregation):
         valid = whole_seats(study, voters)
         left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
         if valid.sum() < study.quorum:
-            return self._give_up(asked, left_out)
+            return self._below_quorum(asked, left_out)
         sums = coordinator_sums(
             share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
         )
@@ -204,7 +204,7 @@ class SharedAggregation(Aggregation):
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
 
-    def _give_up(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
+    def _below_quorum(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         asked.ledger.forget(asked.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)

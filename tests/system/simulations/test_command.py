@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from party.demo.demo import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from protocols.mechanisms import MECHANISMS
 from simulations.command import run_command
@@ -221,6 +222,16 @@ def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(s
     assert list((tmp_path / "out" / "figures").glob("sweep.*"))
 
 
+def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
+    said = capsys.readouterr()
+    assert "budgets varied" in said.err
+    assert "2 settings were not run: gamma is 0.1; gnmax has no use for it" in said.out
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -373,6 +384,11 @@ def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch
     monkeypatch.setattr("simulations.pipeline.run", raising(KeyboardInterrupt()))
     assert run(*stored, "--out", "c") == 130
     assert "--resume" in capsys.readouterr().err
+
+
+def test_the_plan_that_the_demo_advises_is_an_example_of_the_help(capsys):
+    assert run("plan", "--help") == 0
+    assert PLAN_OF_MANY in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_has_examples_and_exit_codes(capsys):

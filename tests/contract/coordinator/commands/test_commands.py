@@ -12,7 +12,7 @@ from party.party import Party
 from protocols.crypto.identity import to_pem
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from tests.harness.operators import add_study, make_home
 from tests.harness.studies import pool_of, voter

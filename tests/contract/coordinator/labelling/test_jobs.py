@@ -16,7 +16,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Refusal, VoteRequest

@@ -6,7 +6,7 @@ from party.party import Party
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import cryptographic, simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest

@@ -1,7 +1,6 @@
 import io
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -11,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.data import load_records
-from party.data.records import Records
+from party.data import LOADERS, load_records
 from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature, Terms
+from tests.harness.distributions import install, refreshed
 
 FEATURES = (
     Feature(column="age", kind="numeric", centre=50.0, scale=10.0),
@@ -225,13 +224,17 @@ def test_any_table_of_texts_gives_finite_inputs_or_an_error_that_names_the_row(r
 
 
 def test_an_installed_loader_is_found_by_its_name_and_held_to_the_terms(tmp_path, monkeypatch):
-    def load(settings, terms):
-        return Records(
-            np.full((2, *terms.input_shape), 1.0 if settings.patient else np.nan, np.float32), np.array([0, 1])
-        )
+    monkeypatch.syspath_prepend(tmp_path)
+    code = """
+import numpy as np
+from party.data.records import Records
 
-    point = SimpleNamespace(name="warehouse", load=lambda: load)
-    monkeypatch.setattr("party.data.entry_points", lambda group: [point] if group == "conclave.loaders" else [])
+def load(settings, terms):
+    value = 1.0 if settings.patient else np.nan
+    return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]))
+"""
+    install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:load"}, source=code)
+    monkeypatch.setattr("party.data.LOADERS", refreshed(LOADERS))
     assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
     with pytest.raises(DataCorrupt, match="row 1: NaN"):
         load_records(source(tmp_path, "warehouse"), terms())

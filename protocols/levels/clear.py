@@ -7,7 +7,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.levels.clear.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
 from protocols.votes import ABSTAIN, check_votes, count_votes
