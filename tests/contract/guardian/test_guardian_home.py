@@ -67,7 +67,7 @@ def test_keys_are_their_owners_alone_and_come_back_as_they_were_made(home):
 
 def test_a_home_that_holds_a_guardian_gets_no_other_keys(home):
     before = home.public_keys()
-    with pytest.raises(InvalidInput, match="holds a guardian already"):
+    with pytest.raises(InvalidInput, match="already holds a guardian"):
         create_guardian(home, SETTINGS)
     assert home.public_keys() == before
 
