@@ -104,15 +104,15 @@ class Parts(Mapping[str, T]):
             ) from error
 
 
-def functions(what: str, built_in: Mapping[str, str], *, group: str, of: str) -> Parts[Callable[..., Any]]:
-    """A table of functions, each imported when it is asked for. of: what they take and return, in words."""
+def function_of(words: str) -> Callable[[str, object], Callable[..., Any]]:
+    """The check of a table of functions. words: what they take and return."""
 
     def check(name: str, loaded: object) -> Callable[..., Any]:
         if not callable(loaded):
-            raise InvalidInput(f"it is {loaded!r}; allowed: a function of {of}")
+            raise InvalidInput(f"it is {loaded!r}; allowed: a function of {words}")
         return loaded
 
-    return Parts(what, built_in, group=group, check=check)
+    return check
 
 
 def _source(entry: EntryPoint) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from protocols.plugins import Parts, functions
+from protocols.plugins import Parts, function_of
 from runtime.distribution import installed_part
 
 if TYPE_CHECKING:
     from coordinator.students.student import StudentKind
 
 # To add a student: one file and one line, or a plugin (docs/how-to/add-a-part.md).
-STUDENTS: Final[Parts[Callable[..., StudentKind]]] = functions(
+STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     "student",
     {
         "cnn": "coordinator.students.supervised:cnn",
@@ -21,7 +21,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = functions(
         "fixmatch": "coordinator.students.fixmatch:fixmatch",
     },
     group="conclave.students",
-    of="`device` that returns a StudentKind",
+    check=function_of("`device` that returns a StudentKind"),
 )
 
 

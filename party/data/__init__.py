@@ -11,11 +11,11 @@ from typing import Final
 
 from party.data.records import Records, check_records
 from party.data.settings import DataSettings
-from protocols.plugins import Parts, functions
+from protocols.plugins import Parts, function_of
 from protocols.study.terms import Terms
 from runtime.distribution import installed_part
 
-LOADERS: Final[Parts[Callable[[DataSettings, Terms], Records]]] = functions(
+LOADERS: Final[Parts[Callable[[DataSettings, Terms], Records]]] = Parts(
     "data.loader",
     {
         "csv": "party.data.tables:load_csv",
@@ -24,7 +24,7 @@ LOADERS: Final[Parts[Callable[[DataSettings, Terms], Records]]] = functions(
         "images": "party.data.images:load_images",
     },
     group="conclave.loaders",
-    of="DataSettings and Terms that returns Records",
+    check=function_of("DataSettings and Terms that returns Records"),
 )
 
 

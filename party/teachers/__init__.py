@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from protocols.plugins import Parts, functions
+from protocols.plugins import Parts, function_of
 from runtime.distribution import installed_part
 
 if TYPE_CHECKING:
     from party.teachers.teacher import TeacherKind
 
 # To add a teacher: one file and one line, or a plugin (docs/how-to/add-a-part.md).
-TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = functions(
+TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = Parts(
     "teacher",
     {
         "cnn": "party.teachers.torch_teacher:cnn",
@@ -27,7 +27,7 @@ TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = functions(
         "small_cnn": "party.teachers.torch_teacher:small_cnn",
     },
     group="conclave.teachers",
-    of="`device` that returns a TeacherKind",
+    check=function_of("`device` that returns a TeacherKind"),
 )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +21,13 @@ from party.teachers.teacher import PRIVATE
 from protocols.array_files import read_array
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.levels.hidden_queries import inference
 from runtime.files import write_atomically
-from simulations.ask import models as ask_models
 from simulations.ask.models import bounded, fixed_point_votes, precision, quantised_model
 from simulations.ask.settings import AskSettings
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
 from simulations.progress import Reporter
+from simulations.source import source_digest
 from simulations.stages.cast import Cast, OnStage, cast_votes
 from simulations.stages.inputs import Host
 
@@ -174,7 +172,8 @@ def _fixed_point(
     Raises InvalidInput for a model that private inference would refuse.
     """
     images = dataset.kind == "image"
-    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {_source()}"
+    source = source_digest("protocols.levels.hidden_queries.inference", "simulations.ask.models")
+    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {source}"
     folder = cast.folder.parent.parent / "votes" / content_digest(queries, text=about)
     loader = teacher_kind(kind, device="cpu")
     rows = []
@@ -201,13 +200,3 @@ def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
     except (DataUnavailable, DataCorrupt):
         return None
     return row if row.shape == (queries,) and row.dtype == np.int16 else None
-
-
-@cache
-def _source() -> str:
-    """The hash of the source code of private inference and of the conversion: a changed version votes anew."""
-    assert inference.__file__ is not None
-    text = b""
-    for path in sorted(Path(inference.__file__).parent.glob("*.py")) + [Path(ask_models.__file__)]:
-        text += path.name.encode() + path.read_bytes()
-    return content_digest(np.frombuffer(text, dtype=np.uint8))

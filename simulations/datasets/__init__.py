@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
-from protocols.plugins import Parts, functions
+from protocols.plugins import Parts, function_of
 from simulations.datasets.request import DatasetRequest
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "DatasetRequest", "load"]
 
-DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = functions(
+DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
     "dataset",
     {
         "glyphs": "simulations.datasets.glyphs:load",
@@ -30,7 +30,7 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = functions(
         "breastmnist": "simulations.datasets.medmnist:load_breast",
     },
     group="conclave.datasets",
-    of="a DatasetRequest that returns a Dataset",
+    check=function_of("a DatasetRequest that returns a Dataset"),
 )
 
 

@@ -25,7 +25,7 @@ from protocols.reading import parse_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
-from simulations.stages.source import source_digest
+from simulations.source import source_digest
 
 # The most queries in one vote message, so that progress is visible on a large pool.
 VOTE_ROUND = 20_000
@@ -62,7 +62,7 @@ def cast_votes(
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
     """
-    source = source_digest(TEACHERS[teacher], "party.teachers", __name__)
+    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", __name__)
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],
         text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",

@@ -20,7 +20,7 @@ from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
-from simulations.stages.source import source_digest
+from simulations.source import source_digest
 
 
 class ReleasedStudent:
@@ -40,7 +40,7 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        source = source_digest(STUDENTS[student], "coordinator.students")
+        source = source_digest(STUDENTS[student].__module__, "coordinator.students")
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, labels, text=about)
         self._dataset, self._positions, self._labels = dataset, positions, labels

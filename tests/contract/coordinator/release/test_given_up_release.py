@@ -147,7 +147,7 @@ def test_a_receipt_of_it_below_what_it_cost_is_found(made):
     low = replace(opened[at], spent=evidence.charges[0].reserved[opened[at].seat] - 1)
     lied = [*opened[:at], low, *opened[at + 1 :]]
     check_receipts(study, labels, evidence, lied)
-    assert "below the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
+    assert "less than the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
     assert len(confirmed(study, evidence, lied)) == len(opened) - 1
 
 

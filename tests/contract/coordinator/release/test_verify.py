@@ -119,7 +119,7 @@ def test_a_release_dated_before_its_last_log_entry_fails(signed, copy):
     early = (NOW - datetime.timedelta(minutes=4)).isoformat()
     rewrite(copy / "manifest.json", lambda made: made.update(created=early))
     signed[0].sign_again(copy)
-    assert "another time" in failed(copy)["statement"]
+    assert "different times" in failed(copy)["statement"]
 
 
 def test_a_release_of_the_future_fails(signed):
@@ -273,7 +273,7 @@ def test_a_coordinator_that_lied_to_one_party_about_an_outcome_is_caught(signed,
     consortium = signed[0]
     labelled = consortium.label(small_study(name="liar"), tell=told_that_all_were_refused)
     found = failed(consortium.release(labelled, tmp_path / "lie"))
-    assert "another outcome" in found["receipts"]
+    assert "an outcome that differs" in found["receipts"]
     assert "hospital-1" in found["receipts"]
 
 
@@ -292,7 +292,7 @@ def test_it_is_shown_by_a_later_receipt_where_it_hides_the_outcome_itself(signed
     folder = consortium.release(labelled, tmp_path / "hidden")
     check = next(each for each in verify_release(folder, None) if each.name == "receipts")
     assert "hospital-1" in check.message
-    assert "below the" in check.message
+    assert "less than the" in check.message
     assert "told another outcome" in check.next_step
 
 
@@ -340,7 +340,7 @@ def test_a_seat_that_is_stated_as_unproven_without_need_fails(signed, copy):
 def test_our_own_software_does_not_write_such_a_release(signed, tmp_path):
     consortium = signed[0]
     labelled = consortium.label(small_study(name="liar-2"), tell=told_that_all_were_refused)
-    with pytest.raises(Exception, match="another outcome"):
+    with pytest.raises(Exception, match="an outcome that differs"):
         consortium.release(labelled, tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
@@ -351,7 +351,7 @@ def test_a_party_that_lets_reservations_stand_is_stated_and_passes(signed, tmp_p
     folder = consortium.release(labelled, tmp_path / "standing")
     checks = {check.name: check for check in verify_release(folder, None)}
     assert all(check.passed for check in checks.values())
-    assert "stand higher" in checks["receipts"].message
+    assert "that are higher" in checks["receipts"].message
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     assert set(events["ledgers_that_differ_nano"]) == {"hospital-0", "hospital-1", "hospital-2"}
     assert min(events["ledgers_that_differ_nano"].values()) > 0

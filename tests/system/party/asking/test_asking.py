@@ -361,7 +361,7 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
     assert "1 of 1 queries have values outside the allowed -8 to 8" in capsys.readouterr().err
     table.write_text("f0,f1,f2\n1,2,3\n")
     assert command(place, consortium) == 3
-    assert "column 'f3' is there 0 times" in capsys.readouterr().err
+    assert "column 'f3' occurs 0 times" in capsys.readouterr().err
     PartyHome(home.path).certificate.unlink()
     assert command(place, consortium) == 4
     assert "error [not_enrolled]" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_a_value_that_the_study_does_not_allow_is_refused(tmp_path, feature, val
 def test_a_missing_column_is_named(tmp_path):
     file = tmp_path / "pool.csv"
     file.write_text("a\n1\n")
-    with pytest.raises(DataCorrupt, match="column 'age' is there 0 times"):
+    with pytest.raises(DataCorrupt, match="column 'age' occurs 0 times"):
         read_pool(file, features=(Feature(column="age", kind="numeric", centre=0.0, scale=1.0),))
 
 

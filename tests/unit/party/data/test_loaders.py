@@ -103,7 +103,7 @@ def test_a_wrong_value_is_named_with_file_column_row_and_what_is_allowed(tmp_pat
 def test_a_missing_file_column_and_loader_are_named(tmp_path):
     with pytest.raises(DataUnavailable, match=r"nowhere\.csv"):
         load_records(source(tmp_path / "nowhere.csv"), terms())
-    with pytest.raises(DataCorrupt, match="column 'ward' is there 0 times"):
+    with pytest.raises(DataCorrupt, match="column 'ward' occurs 0 times"):
         load_records(source(csv_of(tmp_path, "1,2,ill", header="age,dose,state")), terms())
     with pytest.raises(DataCorrupt, match="column 'age' is there 2 times"):
         load_records(source(csv_of(tmp_path, header="age,age,dose,ward,state")), terms())
