@@ -105,7 +105,7 @@ def test_a_missing_file_column_and_loader_are_named(tmp_path):
         load_records(source(tmp_path / "nowhere.csv"), terms())
     with pytest.raises(DataCorrupt, match="column 'ward' occurs 0 times"):
         load_records(source(csv_of(tmp_path, "1,2,ill", header="age,dose,state")), terms())
-    with pytest.raises(DataCorrupt, match="column 'age' is there 2 times"):
+    with pytest.raises(DataCorrupt, match="column 'age' occurs 2 times"):
         load_records(source(csv_of(tmp_path, header="age,age,dose,ward,state")), terms())
     with pytest.raises(InvalidInput, match="allowed: csv, parquet, npz, images"):
         load_records(source(tmp_path, "pickle"), terms())
