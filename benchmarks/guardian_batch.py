@@ -10,12 +10,10 @@ direction, and the seconds of one small message there and back."""
 from __future__ import annotations
 
 import argparse
-import asyncio
 import datetime
 import io
 import json
 import multiprocessing
-import os
 import tempfile
 import threading
 import time
@@ -25,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from between import run_between
 
 from coordinator.connection.guardian_dialling import GuardianLine, dial
 from coordinator.home import CoordinatorHome, CoordinatorSettings
@@ -161,45 +160,6 @@ def run_guardian(folder: Path, ports: Connection) -> None:
     line.stop()
 
 
-def run_delay(targets: list[int], delay_s: float, ports: Connection) -> None:
-    """A process that forwards connections, every byte `delay_s` late in each direction."""
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def deliver() -> None:
-            while True:
-                due, data = await waiting.get()
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                writer.write(data)
-                if not data:
-                    writer.close()
-                    return
-
-        task = asyncio.ensure_future(deliver())
-        try:
-            while data := await reader.read(2**18):
-                waiting.put_nowait((time.monotonic() + delay_s, data))
-        finally:
-            waiting.put_nowait((time.monotonic() + delay_s, b""))
-            await task
-
-    async def serve() -> None:
-        servers = []
-        for target in targets:
-
-            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target) -> None:
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
-                await asyncio.gather(forward(reader, far_writer), forward(far_reader, writer), return_exceptions=True)
-
-            servers.append(await asyncio.start_server(accept, "127.0.0.1", 0))
-        ports.send([server.sockets[0].getsockname()[1] for server in servers])
-        await asyncio.get_running_loop().run_in_executor(None, ports.poll, None)
-        os._exit(0)  # what is still on its way need not arrive
-
-    asyncio.run(serve())
-
-
 @contextmanager
 def process(target: Callable[..., None], *arguments: object) -> Iterator[Connection]:
     """A process of its own, until the block ends; the connection to it."""
@@ -287,19 +247,19 @@ def main() -> None:
             study = study_of(guardian, parties=given.parties, queries=given.queries, classes=given.classes)
             approve_study(guardian, study, today=NOW.date(), source=system_source)
             with process(run_guardian, guardian.folder) as there:
-                ports = list(there.recv())
-                with process(run_delay, ports, given.rtt_ms / 2000) as between:
+                addresses = [f"127.0.0.1:{port}" for port in there.recv()]
+                with process(run_between, addresses, given.rtt_ms / 2000) as between:
                     if given.rtt_ms:
-                        ports = between.recv()
+                        addresses = between.recv()
                     lines = [
                         GuardianLine(
-                            address=f"127.0.0.1:{port}",
+                            address=address,
                             key=home.key(),
                             certificate=home.certificate(),
                             authority=home.authority(),
                             denied=lambda identity: None,
                         )
-                        for port in ports
+                        for address in addresses
                     ]
                     seconds, megabytes, messages = measure_batch(study, lines[0], run)
                     to, back, ping_ms = measure_line(study, lines[1])

@@ -18,7 +18,7 @@ PROGRAMS = {
     "conclave-party": ("party.commands.group", ["-m", "party"]),
     "conclave-coordinator": ("coordinator.commands.group", ["-m", "coordinator"]),
     "conclave-guardian": ("guardian.commands", ["-m", "guardian"]),
-    "conclave-simulate": ("simulations.command", ["simulations/run.py"]),
+    "conclave-simulate": ("simulations.commands.group", ["simulations/run.py"]),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from protocols.errors import (
     BudgetExceeded,
     ConclaveError,
@@ -28,3 +30,11 @@ EPILOG = (
 )
 # Only a run has a folder to continue in; what other commands trained is in the cache.
 EPILOG_OF_RUN = EPILOG.removesuffix(".") + " (go on with --resume)."
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run whose folder is known."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out = out

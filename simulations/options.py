@@ -20,6 +20,7 @@ from simulations.engines import ENGINES
 from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
 
 if TYPE_CHECKING:
+    from simulations.progress import Reporter
     from simulations.setup.experiment import Experiment
     from simulations.stages.inputs import Host
 
@@ -173,3 +174,20 @@ def host_from(flags: dict[str, object]) -> Host:
         engine=str(flags["engine"]),
         workers=workers if isinstance(workers, int) else None,
     )
+
+
+def reporter_from(flags: dict[str, object]) -> Reporter:
+    """Shows progress on standard error, unless --quiet."""
+    from simulations.progress import Reporter
+
+    return Reporter(quiet=bool(flags["quiet"]))
+
+
+def say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str, ...] = ()) -> None:
+    """Prints the privacy-relevant settings first. varied: what a sweep varies, of which it prints no value."""
+    parts = []
+    for name in ("unit", "view", "delta"):
+        given = "" if name in settings.model_fields_set else " (default)"
+        parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
+    budgets = "varied" if "budgets" in varied else settings.budgets
+    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {budgets}")

@@ -92,16 +92,18 @@ def ask_flags(**flags: Any) -> None:
     settings = settings_from(flags)
     out = _out(flags, settings)
     _say_defaults(settings, reporter)
-    from simulations.ask.plots import write_ask_figures
+    from simulations.ask.plots import ask_drawings
     from simulations.ask.report import write_ask_report
     from simulations.ask.results import write_ask_results
     from simulations.ask.stages import ask, read_ask_inputs
+    from simulations.plots.figures import write_figures
 
     result = ask(read_ask_inputs(settings, host=host, reporter=reporter), host=host, reporter=reporter)
     with reporter.stage("report"):
         figures = write_ask_results(result, out)
-        write_ask_figures(figures, out)
-        write_ask_report(figures, settings, out)
+        drawn = ask_drawings(figures)
+        write_figures(drawn, out)
+        write_ask_report(figures, settings, drawn, out)
     if flags["as_json"]:
         click.echo(json.dumps(figures, indent=2))
     else:

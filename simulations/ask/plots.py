@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from numpy import ndarray
 
 from simulations.ask.results import Summary
-from simulations.plots.figures import write_figure
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
 from simulations.results.text import percent
 
@@ -27,11 +24,6 @@ def ask_drawings(figures: Summary) -> list[Drawing]:
     if len(figures["queriers"][0]["classes"]) <= _MOST_CLASSES:
         drawn.append(by_class(figures))
     return drawn
-
-
-def write_ask_figures(figures: Summary, out: Path) -> list[Path]:
-    """Writes every figure as out/figures/NAME.svg and NAME.png; returns the paths. Raises StorageFailed."""
-    return [path for one in ask_drawings(figures) for path in write_figure(one.figure, out / "figures" / one.name)]
 
 
 def before_and_after(figures: Summary) -> Drawing:

@@ -6,6 +6,7 @@ import io
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 import matplotlib
 import numpy as np
@@ -35,6 +36,8 @@ MARKERS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 WIDTH_INCHES = 6.6
 _DOTS_PER_INCH = 160
+# In an SVG of Matplotlib, the first patch of the figure and of each of its axes is the background.
+_BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,11 @@ class Drawing:
     caption: str
     alt: str
     figure: Figure
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as `svg_text` gives it, drawn once for its file and for a page."""
+        return svg_text(self.figure)
 
 
 def style() -> AbstractContextManager[None]:
@@ -117,12 +125,8 @@ def inline_svg(drawing: Drawing) -> str:
     Its identifiers start with the drawing's name, so that several figures live on one page; it refers to
     nothing outside itself.
     """
-    sink = io.StringIO()
-    with style():
-        drawing.figure.savefig(sink, format="svg", transparent=True)
-    svg = sink.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = drawing.svg[drawing.svg.index("<svg") :]
+    svg = _BACKGROUND.sub(r"\1none", svg)
     svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'\bid="', f'id="{drawing.name}-', svg)

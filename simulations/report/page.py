@@ -5,6 +5,7 @@ All numbers come from the result and its summary. The page loads nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # rows of a template
 
@@ -16,7 +17,7 @@ from protocols.claims import caveats
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
-from simulations.plots.figures import Drawing, drawings, inline_svg
+from simulations.plots.figures import Drawing, inline_svg
 from simulations.report.private_section import attack_drawing, private_section
 from simulations.results.files import Summary, environment
 from simulations.results.text import (
@@ -41,17 +42,17 @@ _GROUPS_OPEN = 16
 Row = dict[str, Any]
 
 
-def write_report(result: RunResult, figures: Summary, out: Path) -> Path:
-    """Writes out/report.html and returns its path. figures: what `summary(result)` gives.
+def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], out: Path) -> Path:
+    """Writes out/report.html and returns its path. figures: what `summary(result)` gives; drawn: what `drawings` gives.
 
     Raises StorageFailed; the file is whole or absent.
     """
     path = out / "report.html"
-    write_atomically(path, render_report(result, figures))
+    write_atomically(path, render_report(result, figures, drawn))
     return path
 
 
-def render_report(result: RunResult, figures: Summary) -> str:
+def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing]) -> str:
     """The page as HTML."""
     pages = jinja2.Environment(
         loader=jinja2.PackageLoader("simulations.report"),
@@ -69,9 +70,7 @@ def render_report(result: RunResult, figures: Summary) -> str:
         terms=terms(result),
         figures=figures,
         stop=stop_words(figures["stop"]),
-        drawings=[
-            {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawings(result, figures)
-        ],
+        drawings=[{"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawn],
         comparisons=_comparisons(result, figures),
         groups=groups[:MOST_GROUPS],
         groups_open=len(groups) <= _GROUPS_OPEN,

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import conclave
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from tests.harness.python_page import PAGE, page
 
 MODULES = ("accounting", "labelling", "studies")

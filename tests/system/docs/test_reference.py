@@ -14,7 +14,7 @@ from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
 from runtime.exits import Exit
 from simulations.audit.command import EXIT_REFUTED
-from simulations.command import cli, run_command
+from simulations.commands.group import run_command
 from simulations.exits import EXIT_CODES
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -25,6 +25,7 @@ from tests.system.docs.flag_tables import (
     HOST,
     PAGE,
     WIRE_PAGE,
+    commands,
     options,
     page_with_accountants,
     page_with_codes,
@@ -39,7 +40,7 @@ SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
 def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text == page_with_tables(text), "run: python tests/system/docs/flag_tables.py"
-    for command in cli.commands:
+    for command in commands("simulate"):
         assert f"`{command}" in text
         for option in options(command):
             for flag in (*option.opts, *option.secondary_opts):

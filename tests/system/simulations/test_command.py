@@ -10,7 +10,7 @@ import pytest
 from party.demo.demo import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from protocols.mechanisms import MECHANISMS
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from simulations.setup.budgets import parse_budgets
 from tests.harness.studies import make_votes
 

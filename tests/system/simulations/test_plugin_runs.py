@@ -19,7 +19,7 @@ from tests.harness.distributions import ROOT, example, install, install_gumbel
 OTHERS = re.compile("gauss|gnmax|lnmax|laplace", re.IGNORECASE)
 RUNNER = """
 import json, sys
-from simulations.command import run_command
+from simulations.commands.group import run_command
 for arguments in json.loads(sys.argv[1]):
     print("exit", run_command(arguments), flush=True)
 """

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
-from simulations.command import cli, run_command
+from simulations.commands.group import run_command
+from simulations.commands.run import run_flags
 from simulations.options import settings_from
 from simulations.planning.batch_costs import batch_costs
 from simulations.planning.frontier_plot import frontier_figure
@@ -271,7 +272,7 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
     assert {path.name for path in Path("plans/figures").iterdir()} == {"frontier.svg", "frontier.png"}
     words = shlex.split(document["command"])
     assert words[:2] == ["conclave-simulate", "run"]
-    context = cli.commands["run"].make_context("run", words[2:])
+    context = run_flags.make_context("run", words[2:])
     wanted = settings_from(context.params)
     assert wanted.queries == document["chosen"]["queries"]
     plan = Planner.of(wanted, AssumedVotes(classes=3, accuracy=0.8, concentration=4.0), OBJECTIVES["information"])

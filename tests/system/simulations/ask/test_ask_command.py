@@ -11,7 +11,7 @@ import pytest
 
 from protocols.reading import read_toml
 from simulations.ask import votes as ask_votes
-from simulations.command import run_command
+from simulations.commands.group import run_command
 
 SMALL = (
     "ask --parties 12 --queriers 2 --unlabelled 20 --turn 5 --skew 5 --private-size 900 --budgets 10:0.5,20:0.5 "

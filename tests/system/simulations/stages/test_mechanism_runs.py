@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from tests.harness.studies import make_votes
 
 DIGITS = [
