@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -182,7 +183,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             )
             start = time.perf_counter()
 
-            def batch_done(asked: int, of: int) -> None:
+            def batch_done(batches: Sequence[tuple[int, int]]) -> None:
                 times.append(time.perf_counter())
 
             coordinator.label(pool[: QUERIES * (ROUNDS + 1)], on_batch=batch_done)
@@ -230,7 +231,7 @@ def in_process(study: DeployedStudy, pool: np.ndarray) -> float:
         aggregation=ClearAggregation(cryptographic(system_source)),
         exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"",
-    ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))
+    ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda batches: times.append(time.perf_counter()))
     return float(np.median(np.diff(times)[1:]))
 
 

@@ -45,7 +45,7 @@ from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import Guarded
+from protocols.wire.guardian.greeting import GuardedStudy
 from protocols.wire.messages import VoteRequest
 from runtime.logs import Log
 
@@ -144,7 +144,7 @@ def run_guardian(folder: Path, ports: Connection) -> None:
         certificate=guardian.certificate(),
         authority=guardian.authority(),
         denied=lambda identity: None,
-        find=lambda digest: Guarded(study, Line(), threading.Lock()),
+        find=lambda digest: GuardedStudy(study, Line(), threading.Lock()),
         on_event=lambda event, fields: None,
     )
     out = io.StringIO()

@@ -22,7 +22,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
 from simulations.stages.label import SeedResult, label_seed
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes
 from simulations.stages.votes_file import check_labels, stored_votes
 
 if TYPE_CHECKING:

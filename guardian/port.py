@@ -26,7 +26,14 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.refusals.code import Code
-from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
+from protocols.wire.guardian.greeting import (
+    CONVERSE_METHOD,
+    OPENING_BYTES,
+    GuardedStudy,
+    Opening,
+    read_opening,
+    welcome,
+)
 from protocols.wire.guardian.line import SILENCE_S
 from protocols.wire.guardian.stream import STREAM_OPTIONS, GuardianStream
 
@@ -59,7 +66,7 @@ class GuardianPort:
         certificate: x509.Certificate,
         authority: x509.Certificate,
         denied: Callable[[Identity], str | None],
-        find: Callable[[bytes], Guarded],
+        find: Callable[[bytes], GuardedStudy],
         on_event: Event,
         silence_s: float = SILENCE_S,
     ) -> None:
@@ -147,7 +154,7 @@ class GuardianPort:
             self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
             stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
 
-    def _serve(self, stream: GuardianStream, opening: Opening, guarded: Guarded, address: str) -> None:
+    def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
         try:
@@ -194,7 +201,7 @@ class GuardianPort:
             raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
         return peer
 
-    def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
+    def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
         """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""
         guarded = self._find(opening.study)
         terms, level = guarded.study.terms, guarded.study.confidentiality

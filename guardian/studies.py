@@ -28,7 +28,7 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import Guarded, check_terms_apart
+from protocols.wire.guardian.greeting import GuardedStudy, check_terms_apart
 from runtime.files import sync_folder, write_atomically
 
 
@@ -127,9 +127,9 @@ class ApprovedStudies:
         self._home = home
         self._source = source
         self._lock = threading.Lock()
-        self._open: dict[bytes, tuple[Guarded, Ledger]] = {}
+        self._open: dict[bytes, tuple[GuardedStudy, Ledger]] = {}
 
-    def find(self, digest: bytes) -> Guarded:
+    def find(self, digest: bytes) -> GuardedStudy:
         """The study with this digest. Raises Refused("unknown_study"), StorageFailed, InvalidInput."""
         with self._lock:
             if digest not in self._open:
@@ -137,7 +137,7 @@ class ApprovedStudies:
                     if study.digest == digest:
                         ledger = Ledger(self._home.studies / study.name / "ledger.sqlite")
                         guardian = _guardian(self._home, study, ledger, self._source)
-                        self._open[digest] = (Guarded(study, guardian, threading.Lock()), ledger)
+                        self._open[digest] = (GuardedStudy(study, guardian, threading.Lock()), ledger)
             if digest not in self._open:
                 raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} is not approved by this guardian")
             return self._open[digest][0]

@@ -15,7 +15,6 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import (
     Experiment,
-    check_parameters,
     experiment,
     experiment_budgets,
     make_study,
@@ -70,7 +69,6 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
         if isinstance(values.get("seeds"), str):
             values["seeds"] = parse_seeds(str(values["seeds"]))
         settings.append(experiment(**values))
-        check_parameters(settings[-1])
         _, analyses = named_accountants(settings[-1].accountant)
         idle = [name for name in ("attack", "retrainings") if name in values]
         if analyses or idle:

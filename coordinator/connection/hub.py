@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.connection.admission import code_of
-from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_standing
+from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_heads
 from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
@@ -191,9 +191,9 @@ class Hub:
             peer = await self._peer(context)
             name = peer.name
             with self._admission.stream(name):
-                session, standings, refused = await self._admit(peer, context)
+                session, heads_of_seats, refused = await self._admit(peer, context)
                 older = await self._sessions.add(session)
-                await self._hold(session, older, standings, refused, context)
+                await self._hold(session, older, heads_of_seats, refused, context)
         except (Refused, MalformedMessage) as error:
             living = self._sessions.open.get(name or "")
             self._admission.turned_away(name, context.peer(), error, rivals=living.rivals if living else 0)
@@ -205,7 +205,7 @@ class Hub:
         self,
         session: Session,
         older: Session | None,
-        standings: list[SeatHeads],
+        heads_of_seats: list[SeatHeads],
         refused: tuple[RefusedSeat, ...],
         context: _Context,
     ) -> None:
@@ -220,7 +220,7 @@ class Hub:
             welcome = Welcome(session.version, session.nonce, time.time_ns() // 1_000_000, refused)
             await session.send(self._seal(welcome))
             self._on_event("connected", {"party": name, "address": session.address})
-            told = self._sessions.tell(session, self._studies, standings, self._in_callback)
+            told = self._sessions.tell(session, self._studies, heads_of_seats, self._in_callback)
             tasks = [asyncio.create_task(self._watch_denials(session)), asyncio.create_task(told)]
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
@@ -263,16 +263,16 @@ class Hub:
 
         session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
         refused = []
-        standings = {(standing.study, standing.seat): standing for standing in hello.standings}
-        for standing in standings.values():
+        heads_of_seats = {(heads.study, heads.seat): heads for heads in hello.seats}
+        for heads in heads_of_seats.values():
             try:
-                opened = self._studies.get(standing.study)
+                opened = self._studies.get(heads.study)
                 if opened is not None:
-                    await self._in_callback(check_standing, opened, peer.name, standing)
+                    await self._in_callback(check_heads, opened, peer.name, heads)
             except Refused as error:
-                session.refused.add((standing.study, standing.seat))
-                refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
-        served = [standing for key, standing in standings.items() if key not in session.refused]
+                session.refused.add((heads.study, heads.seat))
+                refused.append(RefusedSeat(heads.study, heads.seat, error.code, str(error)[:2000]))
+        served = [heads for key, heads in heads_of_seats.items() if key not in session.refused]
         session.serves = bool(served)
         return session, served, tuple(refused)
 

@@ -50,14 +50,14 @@ def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
         )
 
 
-def check_standing(opened: OpenStudy, party: str, standing: SeatHeads) -> None:
+def check_heads(opened: OpenStudy, party: str, heads: SeatHeads) -> None:
     """Raises Refused if the seat is not this party's, or one of the two logs was rolled back."""
-    if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
-        raise Refused(Code.WRONG_SEAT, f"the seat {standing.seat!r} is not one of {party!r} in this study")
+    if heads.seat not in opened.study.seats or party_of(heads.seat) != party:
+        raise Refused(Code.WRONG_SEAT, f"the seat {heads.seat!r} is not one of {party!r} in this study")
     log = opened.ledger.log
     try:
-        log.check_known(standing.coordinator, by=standing.seat)
+        log.check_known(heads.coordinator, by=heads.seat)
     except Refused as error:
         opened.fault = Refused(Code.COORDINATOR_ROLLED_BACK, f"the coordinator's ledger is not the newest: {error}")
         raise opened.fault from None
-    log.check_newer(standing.seat, standing.own)
+    log.check_newer(heads.seat, heads.own)

@@ -53,7 +53,7 @@ class RelayedSeat:
         return self.spent + sum(each.amount for each in self.open.values())
 
 
-def standing(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
+def relayed_seat(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
     """What is known about a seat; all 0 if nothing was relayed to it."""
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
@@ -78,7 +78,7 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
     takes_part = int(study.participation.of(at).votes(ids)[0].sum())
     worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
     with ledger.log.together():
-        known = standing(ledger, study, seat)
+        known = relayed_seat(ledger, study, seat)
         tick, before = known.ticks, known.open.get(number)
         pending = {**known.open, number: Open(worst if before is None else max(worst, before.amount), tick)}
         if len(pending) > _MOST_OPEN:
@@ -98,7 +98,7 @@ def count_receipt(
     one. before_tick: its total includes this batch and the requests before this tick; others may have come later.
     """
     with ledger.log.together():
-        known = standing(ledger, study, seat)
+        known = relayed_seat(ledger, study, seat)
         pending = {batch: each for batch, each in known.open.items() if batch != number and each.tick >= before_tick}
         if entries == known.entries:
             spent = max(spent, known.spent)
@@ -110,7 +110,7 @@ def count_receipt(
 
 def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
     """The most that each seat can have spent, in nano-units; and the numbers of queries and batches asked."""
-    known = [standing(ledger, study, seat.party) for seat in study.roster]
+    known = [relayed_seat(ledger, study, seat.party) for seat in study.roster]
     spent = np.minimum(np.array([min(each.at_most, 2**62) for each in known], np.int64), study.budgets.cap)
     return spent, max(each.asked for each in known), max(each.batches for each in known)
 

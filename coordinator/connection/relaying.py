@@ -19,7 +19,7 @@ from cryptography import x509
 
 from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.receipts import Answered, record
-from coordinator.connection.relayed_budgets import count_receipt, count_request, standing
+from coordinator.connection.relayed_budgets import count_receipt, count_request, relayed_seat
 from coordinator.connection.sessions import Sessions
 from coordinator.store.rows import Job
 from coordinator.store.store import Store, ledger_path
@@ -196,7 +196,7 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[in
             # Requests in flight may arrive after this outcome. Of a repeated request the first tick counts, as either
             # may be
             # answered.
-            before = min(under_way, default=standing(opened.ledger, opened.study, seat).ticks)
+            before = min(under_way, default=relayed_seat(opened.ledger, opened.study, seat).ticks)
             opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
 
 

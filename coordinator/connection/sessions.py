@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any  # the result of a function that is passed in
 
 from coordinator.connection.admission import Admission
-from coordinator.connection.open_study import OpenStudy
+from coordinator.connection.open_study import OpenStudy, OutcomeFor
 from coordinator.connection.places import Places
 from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
 from coordinator.connection.session import Question, Session, SessionEnded
@@ -194,7 +194,7 @@ class Sessions:
         self,
         session: Session,
         studies: Mapping[bytes, OpenStudy],
-        standings: Sequence[SeatHeads],
+        heads_of_seats: Sequence[SeatHeads],
         aside: Callable[..., Awaitable[Any]],
     ) -> None:
         """Tells a party the outcomes that it missed, so that it settles its reservations; then it may be asked.
@@ -206,10 +206,10 @@ class Sessions:
         """
         at_fault = False
         try:
-            for standing in standings:
-                opened = studies.get(standing.study)
+            for heads in heads_of_seats:
+                opened = studies.get(heads.study)
                 if opened is not None and opened.outcome_for is not None and not opened.ended:
-                    at_fault |= await self._tell_seat(session, opened, standing, aside)
+                    at_fault |= await self._tell_seat(session, opened, opened.outcome_for, heads, aside)
             if at_fault and not self.admission.fault(session.party.name):
                 self.remove(session)
         except SessionEnded:
@@ -218,15 +218,19 @@ class Sessions:
             session.told.set()
 
     async def _tell_seat(
-        self, session: Session, opened: OpenStudy, standing: SeatHeads, aside: Callable[..., Awaitable[Any]]
+        self,
+        session: Session,
+        opened: OpenStudy,
+        outcome_for: OutcomeFor,
+        heads: SeatHeads,
+        aside: Callable[..., Awaitable[Any]],
     ) -> bool:
         """Tells one seat its outcomes until it refuses one; returns whether an answer was a fault."""
-        seat, study, ledger = standing.seat, opened.study, opened.ledger
+        seat, study, ledger = heads.seat, opened.study, opened.ledger
         keep = partial(record, on_event=self._on_event)
         unreceipted = await aside(last_without_receipt, ledger, seat)
-        for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
-            assert opened.outcome_for is not None  # checked by the caller
-            outcome = await aside(opened.outcome_for, seat, digest)
+        for digest in dict.fromkeys((*heads.unsettled, *unreceipted)):
+            outcome = await aside(outcome_for, seat, digest)
             if outcome is None:
                 continue
             answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)

@@ -27,7 +27,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
-from protocols.labelling.schedule import StopReason
+from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
@@ -140,7 +140,7 @@ class ServedStudy:
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
-        said = "; ".join(filter(None, (message or _END[labelling.stop.reason], self._late.summary())))
+        said = "; ".join(filter(None, (message or STOP_MEANINGS[labelling.stop.reason], self._late.summary())))
         self._store.end_job(job.number, state, said, labelling)
         self._on_event(
             "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
@@ -152,21 +152,17 @@ class ServedStudy:
         train = self._train(job, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
-            progress = JobProgress(self._store, self._ledger, job)
+            progress = JobProgress(self._store, job)
             labelling = None
             if self._guardian_is_there():
                 labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
-            lost = labelling is None or labelling.stop.reason == "guardian_lost"
-            if (
-                labelling is not None
-                and not lost
-                and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any())
-            ):
-                return labelling, ""
+                stop = labelling.stop
+                if stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any()):
+                    return labelling, ""
             if progress.moved or waited_from is None:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
-            if lost:
+            if labelling is None or labelling.stop.reason == "guardian_lost":
                 guardian = guarded(self.study.confidentiality).guardian
                 if late:
                     said = f"the guardian {guardian} did not answer; {_back_or_never('it is', self.name)}"
@@ -176,7 +172,6 @@ class ServedStudy:
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
-            assert labelling is not None  # the guardian answered
             missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
@@ -277,8 +272,7 @@ class ServedStudy:
 
     def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
         """Records which seats did not settle, and the exact ledger difference of those that did."""
-        number = self._ledger.number_of(outcome.batch_digest)
-        assert number is not None  # an outcome belongs to a batch that was charged
+        number = self._ledger.charged_number(outcome.batch_digest)
         faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
         if self._ledger.given_up(number):
             faults = {}  # its reservations stand here too, so a seat that was not told is not higher
@@ -338,12 +332,3 @@ def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, reque
         sent.set_result(send(requests))
     except BaseException as error:  # noqa: BLE001  # it is raised again where the future is read
         sent.set_exception(error)
-
-
-_END = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a budget cannot pay for one more query",
-    "all_budgets_exhausted": "no budget can pay for one more query",
-    "guardian_lost": "the guardian is gone",
-    "quorum_lost": "too few budgets can pay for one more query",
-}

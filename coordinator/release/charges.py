@@ -188,7 +188,7 @@ def in_words(batches: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
-def standings(
+def charges_by_seat(
     study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]
 ) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.

@@ -164,20 +164,20 @@ def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) ->
 
     Only the opened frame says when it was signed; that time is then compared with its certificate.
     """
-    refusal: Refused | None = None
-    for entry in since:
+    for entry in since[:-1]:
         try:
-            ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+            return _opened(frame, entry, authority)
         except Refused as error:
             if error.code != Code.CERTIFICATE_EXPIRED:
                 raise
-            refusal = error
-            continue
-        if not isinstance(ask, Ask):
-            raise DataCorrupt(f"a {type(ask).__name__} frame is in the place of an outcome")
-        return ask, told_by
-    assert refusal is not None  # the log has at least one entry
-    raise refusal
+    return _opened(frame, since[-1], authority)
+
+
+def _opened(frame: bytes, entry: Entry, authority: x509.Certificate) -> tuple[Ask, Identity]:
+    ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+    if not isinstance(ask, Ask):
+        raise DataCorrupt(f"a {type(ask).__name__} frame is in the place of an outcome")
+    return ask, told_by
 
 
 def _answered(

@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release import wording as words
-from coordinator.release.charges import standings, uncovered
+from coordinator.release.charges import charges_by_seat, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
@@ -25,6 +25,7 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
@@ -68,7 +69,7 @@ def stated_facts(
     return {
         "created": created,
         "software": software,
-        "stop": stop if stop in words.STOP else "unknown",
+        "stop": stop if stop in STOP_MEANINGS else "unknown",
         "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
@@ -128,7 +129,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "reinforced_by_student": int((facts.reinforced >= 0).sum()),
             "batches": len(facts.evidence.charges),
             "stop": facts.stated["stop"],
-            "stop_in_words": words.STOP.get(facts.stated["stop"], "unknown"),
+            "stop_in_words": STOP_MEANINGS.get(facts.stated["stop"], "unknown"),
         },
         "seats": _seats(facts),
         "several_hospitals": _several(facts),
@@ -158,7 +159,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
     budgets = study.budgets
     spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
     used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
-    stand = standings(study, evidence, facts.receipts)
+    stand = charges_by_seat(study, evidence, facts.receipts)
     rows = []
     for position, seat in enumerate(study.roster):
         cap = int(budgets.cap[position])
@@ -231,7 +232,7 @@ def _events(facts: Facts) -> dict[str, Any]:
         for seat, amount in (charge.settled or {}).items():
             if amount == 0 and charge.reserved[seat] > 0:
                 absent[seat] = absent.get(seat, 0) + 1
-    stand = standings(facts.study, facts.evidence, facts.receipts)
+    stand = charges_by_seat(facts.study, facts.evidence, facts.receipts)
     unproven = uncovered(facts.study, facts.evidence, facts.receipts)
     refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {

@@ -16,7 +16,7 @@ from typing import Any, TypeVar  # Any: parsed JSON
 from cryptography import x509
 
 from coordinator.release import folder as layout
-from coordinator.release.charges import check_charges, check_covered, check_receipts, in_words, standings
+from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
@@ -120,7 +120,7 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
 
     def look_at_receipts() -> tuple[dict[str, dict[int, str]], str]:
         check_receipts(released.study, released.labels, evidence, opened)
-        stand = standings(released.study, evidence, opened)
+        stand = charges_by_seat(released.study, evidence, opened)
         differ = {seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]}
         missing = {seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]}
         fine = len(confirmed(released.study, evidence, opened))

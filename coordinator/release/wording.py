@@ -1,4 +1,4 @@
-"""What a privacy statement says about its evidence and how a study ended; protocols/claims.py has the rest."""
+"""What a privacy statement says about its evidence; protocols/claims.py has the rest."""
 
 from __future__ import annotations
 
@@ -18,13 +18,3 @@ def receipt_refused(seat: str, batch: int, *, confirmed: bool) -> str:
     """In words: what a refused receipt means. confirmed: whether a later receipt of the seat covers its charges."""
     after = "a later receipt confirms its ledger" if confirmed else "its ledger's state is not confirmed"
     return f"the receipt of {seat} for batch {batch} was refused, so it proves nothing; {after}"
-
-
-STOP = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a party's budget could not pay for one more query",
-    "all_budgets_exhausted": "no party's budget could pay for one more query",
-    "quorum_lost": "too few parties were left to answer",
-    "guardian_lost": "the guardian did not come back",
-    "failed": "the labelling failed before its end, for a reason known to its operator",
-}

@@ -148,15 +148,17 @@ class Store:
                 "INSERT INTO job (study, student, batches, asked, answered, message) VALUES (?, ?, ?, ?, ?, ?)",
                 (study, student, *done, "waiting for serve"),
             )
-            made = self.job(study)
-            assert made is not None  # it was inserted above
+            (made,) = self._newest_job(study)
             self.trail.append("job_asked", study=study, job=made.number)
             return made
 
     def job(self, study: str) -> Job | None:
         """The newest job of a study, or None."""
+        return next(iter(self._newest_job(study)), None)
+
+    def _newest_job(self, study: str) -> list[Job]:
         rows = self._database.rows(f"{_JOBS} WHERE study = ? ORDER BY number DESC LIMIT 1", (study,))
-        return Job(*rows[0]) if rows else None
+        return [Job(*row) for row in rows]
 
     def open_jobs(self) -> list[Job]:
         """The jobs that are waiting or under way."""

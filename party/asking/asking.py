@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -92,7 +92,7 @@ def ask(
     line: Line,
     *,
     ledger: Path,
-    on_batch: Callable[[int, int], None],
+    on_batch: Callable[[Sequence[tuple[int, int]]], None],
 ) -> Labelling:
     """Asks until all queries are labelled or a budget runs out; returns the labelling, whose `stop` says why it ended.
 

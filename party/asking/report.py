@@ -13,19 +13,13 @@ from numpy import ndarray
 from party.asking.improvement import Improvement
 from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise
 from protocols.labelling.coordinator import Labelling
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
 
 Figures = Mapping[str, Any]
 
-_STOPPED = {
-    "pool_exhausted": "every record was asked about",
-    "budget_exhausted": "a hospital's budget cannot pay for one more query",
-    "all_budgets_exhausted": "no hospital's budget can pay for one more query",
-    "quorum_lost": "too few hospitals answer",
-    "guardian_lost": "the guardian is gone",
-}
 OWN = "Accuracies are measured on this hospital's own records: no study releases them, and they stay here."
 ELSEWHERE = (
     "What the hospitals have spent in other studies is not known here; their own lifetime caps cover all of it. "
@@ -90,7 +84,7 @@ def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
 
 def stopped(figures: Figures) -> str:
     """Why it stopped asking."""
-    return _STOPPED.get(figures["stop"], str(figures["stop"]))
+    return STOP_MEANINGS[figures["stop"]]
 
 
 def cost(figures: Figures) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from party.budget.standing import Forecast
+from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant

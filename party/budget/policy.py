@@ -19,7 +19,7 @@ from typing import Any  # SQLite's values
 
 import numpy as np
 
-from party.budget.standing import Forecast, LifetimeUse, too_much
+from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
 from party.budget.watermarks import Watermarks, check_policy
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
@@ -145,7 +145,6 @@ class Policy:
             )
             for each in forecasts:
                 after, order = each.after, each.after.currency
-                assert order is not None  # chosen by the forecast
                 self._database.execute(
                     "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?, ?)",
                     (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(order), after.noise_room),
@@ -235,10 +234,15 @@ class Policy:
         """The approvals of one home, including withdrawn ones, oldest first: it has ledgers for these only."""
         return [each for each in self.approvals() if each.home == home.identity]
 
-    def standings(self) -> list[LifetimeUse]:
+    def lifetime_uses(self) -> list[LifetimeUse]:
         """How full each lifetime cap is, for every cap that a study was approved under."""
-        rows = self._rows("SELECT data_set, unit, epsilon, delta FROM lifetime ORDER BY data_set, unit", ())
-        return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
+        rows = self._rows(
+            "SELECT data_set, unit, epsilon, delta, currency, noise_room FROM lifetime ORDER BY data_set, unit", ()
+        )
+        return [
+            LifetimeUse(data_set, unit, LifetimeCap(*cap), _order(currency), *self._reserved(data_set, unit), room)
+            for data_set, unit, *cap, currency, room in rows
+        ]
 
     def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
         """A cap added later would miss earlier studies; a removed one would not be enforced."""
@@ -278,24 +282,24 @@ class Policy:
                 )
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
-        before = self._standing(data_set, unit, cap)
-        if before.currency is None:
+        before = self._lifetime_use(data_set, unit, cap)
+        if before is None:
             currency, room = first_order(cap, cost)
             before = LifetimeUse(data_set, unit, cap, currency, noise_room=room)
-        assert before.currency is not None
         nano, distance = self._reserved(data_set, unit)
         added = cost.at(before.currency)
         after = replace(before, reserved=nano + added, noise_used=distance + cost.noise_distance)
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
         return Forecast(before, after, fits=fits)
 
-    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse:
+    def _lifetime_use(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse | None:
+        """How full a cap is; None before the first study under it."""
         rows = self._rows(
             "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",
             (data_set, unit),
         )
         if not rows:
-            return LifetimeUse(data_set, unit, cap, None)
+            return None
         epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(

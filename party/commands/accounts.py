@@ -49,7 +49,7 @@ def show(home: PartyHome, as_json: bool) -> None:
     settings = home.settings()
     with Policy(settings.policy) as policy:
         seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
-        standings = policy.standings()
+        uses = policy.lifetime_uses()
     lifetime: list[dict[str, Any]] = [
         {
             "data_set": each.data_set,
@@ -59,7 +59,7 @@ def show(home: PartyHome, as_json: bool) -> None:
             "share_reserved": each.share,
             "epsilon_reserved": each.epsilon_reserved,
         }
-        for each in standings
+        for each in uses
     ]
     if as_json:
         click.echo(json.dumps({"seats": seats, "lifetime": lifetime}, indent=2))
@@ -166,9 +166,9 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         raise Refused(Code.NOT_CONFIRMED, f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:
         final = end(home, policy, found, data_set=settings.data.name, party=party)
-        standings = [each for each in policy.standings() if each.data_set == settings.data.name]
+        uses = [each for each in policy.lifetime_uses() if each.data_set == settings.data.name]
     if as_json:
-        shares = {each.unit: each.share for each in standings}
+        shares = {each.unit: each.share for each in uses}
         spent = {seat: each.nano for seat, each in final.items()}
         unproven = [seat for seat, each in final.items() if not each.proven]
         figures = {"study": found.digest.hex(), "spent_nano": spent, "unproven": unproven, "share_reserved": shares}
@@ -178,7 +178,7 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     for seat, shown in final.items():
         if not shown.proven:
             click.echo(f"seat {seat}: its ledger is missing or not the newest; all it ever reserved counts as spent")
-    for each in standings:
+    for each in uses:
         click.echo(f"lifetime cap of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
 
 

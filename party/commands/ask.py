@@ -109,7 +109,7 @@ def ask(
             queries,
             line,
             ledger=ledger_path(home, found),
-            on_batch=lambda asked, of: click.echo(f"{asked} of {of} done", err=True),
+            on_batch=lambda batches: click.echo(f"{sum(size for size, _ in batches)} of {len(queries)} done", err=True),
         )
     write_atomically(out, _table(labelling.labels, terms).encode())
     improved = None

@@ -159,7 +159,7 @@ def _families(answering: Answering, policy: Policy, connection: Connection) -> l
         balance = seat.ledger.balance(seat.party.name)
         used.append((labels, balance.spent / balance.cap))
         left.append((labels, float(answers_left(seat.study, seat.party.name, balance.spent))))
-    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.standings()]
+    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.lifetime_uses()]
     return [
         Family("conclave_connected", "Whether the node has a session.", [({}, float(connection.stands))]),
         Family("conclave_answers_left", "Answers that the seat's budget still affords, in the worst case.", left),

@@ -17,7 +17,7 @@ from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
-    from party.budget.standing import Forecast
+    from party.budget.lifetime_use import Forecast
     from party.home import PartyHome
     from protocols.study.deployed import DeployedStudy
 

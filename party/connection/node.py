@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
 from party.connection.replying import reply
-from party.connection.seat import COORDINATOR, ServedSeat, standing
+from party.connection.seat import COORDINATOR, ServedSeat, seat_heads
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -83,16 +83,17 @@ _OPTIONS = [
 
 @dataclass(eq=False)
 class _Session:
-    """One connection: its nonce, when it was welcomed if it was, and the last round."""
+    """One connection: its nonce, when it was welcomed (None before), the last round."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
-    welcomed: bool = False
-    welcomed_at: float = 0.0
+    welcomed_at: float | None = None
     round: int = 0
 
     def served(self) -> bool:
         """Whether the session was useful: something was asked, or it lasted a while."""
-        return self.welcomed and (self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S)
+        if self.welcomed_at is None:
+            return False
+        return self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S
 
 
 class Node:
@@ -164,9 +165,9 @@ class Node:
     def _said_goodbye(self, goodbye: Goodbye, session: _Session) -> None:
         """Logs a goodbye; if the node is turned away repeatedly, only the 1st, 2nd, 4th, 8th ... time."""
         times = 1
-        if not session.welcomed and self._turned_away[0] == goodbye.code:
+        if session.welcomed_at is None and self._turned_away[0] == goodbye.code:
             times = self._turned_away[1] + 1
-        self._turned_away = ("", 0) if session.welcomed else (goodbye.code, times)
+        self._turned_away = (goodbye.code, times) if session.welcomed_at is None else ("", 0)
         if not times & (times - 1):
             self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
 
@@ -212,10 +213,10 @@ class Node:
         open."""
         welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
         while not ended.wait(_LOOK_S):
-            if stop.is_set() or (not session.welcomed and time.monotonic() > welcome_by):
+            if stop.is_set() or (session.welcomed_at is None and time.monotonic() > welcome_by):
                 call.cancel()
                 return
-            if session.welcomed and time.monotonic() > look_at:
+            if session.welcomed_at is not None and time.monotonic() > look_at:
                 look_at = time.monotonic() + _RENEWAL_LOOK_S
                 try:
                     self._renewal.ask(send)
@@ -225,8 +226,8 @@ class Node:
     def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
-        standings = tuple(standing(seat) for seat in seats.values())
-        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
+        heads_of_seats = tuple(seat_heads(seat) for seat in seats.values())
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats))
         for data in frames:
             try:
                 frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
@@ -237,11 +238,11 @@ class Node:
                     return
                 if isinstance(frame, Welcome):
                     self._welcome(frame, session)
-                    session.welcomed, session.welcomed_at = True, time.monotonic()
+                    session.welcomed_at = time.monotonic()
                     self._renewal.ask(send)
                 elif isinstance(frame, Renewed):
                     self._renewal.take(frame)
-                elif isinstance(frame, Ask) and session.welcomed:
+                elif isinstance(frame, Ask) and session.welcomed_at is not None:
                     send(self._answer(frame, data, sender, session, seats))
                 else:
                     raise MalformedMessage(f"{type(frame).__name__} is not allowed here")

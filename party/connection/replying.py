@@ -42,10 +42,8 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     reply = seat.party.handle(request)
     if not isinstance(reply, Refusal | StepReply):  # a step charges nothing: it may come before its batch
         digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
-        number = seat.ledger.number_of(digest)
-        assert number is not None  # a batch that was answered or settled was charged
         kind = "outcome" if isinstance(reply, Settled) else "request"
-        seat.ledger.log.keep(number, COORDINATOR, kind, signed)
+        seat.ledger.log.keep(seat.ledger.charged_number(digest), COORDINATOR, kind, signed)
     return reply
 
 

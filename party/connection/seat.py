@@ -46,17 +46,14 @@ class ServedSeat:
         return said
 
 
-def standing(seat: ServedSeat) -> SeatHeads:
+def seat_heads(seat: ServedSeat) -> SeatHeads:
     """The heads that the seat knows, and the requests whose outcome it still needs.
 
     A request whose outcome arrived but settled nothing, because this node lets reservations stand, is not among them.
     """
     log = seat.ledger.log
     unsettled = []
-    for number in seat.ledger.unsettled():
-        if not seat.party.settles and log.kept(number, COORDINATOR, "outcome"):
-            continue
-        stored = seat.ledger.stored(number)
-        assert stored is not None  # it was listed
-        unsettled.append(stored.digest)
+    for stored in filter(None, map(seat.ledger.stored, seat.ledger.unsettled())):
+        if seat.party.settles or not log.kept(stored.number, COORDINATOR, "outcome"):
+            unsettled.append(stored.digest)
     return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))

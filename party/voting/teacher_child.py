@@ -57,22 +57,23 @@ def main(arguments: list[str]) -> int:
     except ConclaveError as error:
         say(Refusal(Code.TEACHERS_FAILED, str(error)))
         return 1
-    request: VoteRequest | None = None
-    number = 0
+    # The node asks for a batch first, then for the next teacher's votes on it or for another batch.
+    request, number = _batch(orders.get()), 0
     while True:
-        order = orders.get()
-        if order != NEXT:
-            number = 0
-            received = decode(order)
-            assert isinstance(received, VoteRequest)
-            request = received
-        assert request is not None  # the node asks for a batch first
         try:
             votes = teachers[number].predict(request.batch.inputs)
             say(VoteReply(request.digest, votes[None]))
         except ConclaveError as error:
             say(Refusal(Code.TEACHERS_FAILED, str(error)))
         number += 1
+        if (order := orders.get()) != NEXT:
+            request, number = _batch(order), 0
+
+
+def _batch(order: bytes) -> VoteRequest:
+    request = decode(order)
+    assert isinstance(request, VoteRequest)
+    return request
 
 
 def _read(orders: SimpleQueue[bytes]) -> Never:

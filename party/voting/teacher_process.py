@@ -33,11 +33,11 @@ _SAY_LATE_S: Final = 5.0
 
 @dataclass(eq=False)
 class _Task:
-    """A batch that the teachers are asked about. request: None once it was sent; began: by the clock, in seconds."""
+    """A batch that the teachers are asked about. began: by the clock, in seconds."""
 
     digest: bytes
     queries: int
-    request: VoteRequest | None = field(repr=False)
+    request: VoteRequest = field(repr=False)
     began: float
     votes: Votes | None = field(default=None, repr=False)
     refused: Refused | None = None
@@ -242,18 +242,16 @@ class TeacherProcess:
     def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
         """The votes, collected teacher by teacher; None as soon as another batch is wanted, or none at all."""
         rows: list[Votes] = []
-        request, task.request = task.request, None
-        assert request is not None  # it is sent once
         for number in range(self._teachers):
             if self._wishes.task is not task or self._wishes.close:
                 return None
-            pipe.ask(None if number else request, stalled_s=self._stalled_s)
+            pipe.ask(None if number else task.request, stalled_s=self._stalled_s)
             reply = pipe.read(stalled_s=self._stalled_s)
             if isinstance(reply, Refusal):
                 raise self._failed("the teachers cannot be used", reply.reason)
             if (
                 not isinstance(reply, VoteReply)
-                or reply.batch_digest != request.digest
+                or reply.batch_digest != task.request.digest
                 or reply.votes.shape != (1, task.queries)
             ):
                 raise MalformedMessage("the teachers' process answered another request")

@@ -121,23 +121,19 @@ class Garbler:
 class Evaluator:
     """Gates over active labels, one per wire."""
 
-    def __init__(self, hashing: LabelHash) -> None:
+    def __init__(self, hashing: LabelHash, reader: TableReader, *, tweak: int = 0) -> None:
+        """reader: of the circuit's tables; tweak: of its first gate, where the garbler's circuit before this ended."""
         self._hash = hashing
-        self._tweak = 0
-        self._reader: TableReader | None = None
-
-    def take_tables_from(self, reader: TableReader) -> None:
-        """Takes the tables of the next circuit from `reader`; the tweaks continue."""
         self._reader = reader
+        self.tweak = tweak
 
     def negation(self, wires: UInt64[ndarray, "*wires 2"]) -> UInt64[ndarray, "*wires 2"]:
         return wires.copy()
 
     def conjunction(self, left: UInt64[ndarray, "..."], right: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
-        assert self._reader is not None
         shape = np.broadcast_shapes(left.shape, right.shape)
-        tweaks = _tweaks(self._tweak, shape[:-1])
-        self._tweak += 2 * tweaks.size
+        tweaks = _tweaks(self.tweak, shape[:-1])
+        self.tweak += 2 * tweaks.size
         table = self._reader.read(shape[:-1])
         of_left = self._hash.finished(np.broadcast_to(self._hash.permuted(left), shape), tweaks)
         of_right = self._hash.finished(np.broadcast_to(self._hash.permuted(right), shape), tweaks + np.uint64(1))

@@ -6,7 +6,7 @@ stored, and tells the parties which queries were answered so that they settle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -93,9 +93,10 @@ class Coordinator:
         inputs: Float32[ndarray, "queries ..."],
         *,
         train: TrainStudent | None = None,
-        on_batch: Callable[[int, int], None] | None = None,
+        on_batch: Callable[[Sequence[tuple[int, int]]], None] | None = None,
     ) -> Labelling:
-        """Asks the pool's queries in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
+        """Asks the pool's queries in order until budgets or pool run out. on_batch(size and answered queries of
+        each batch so far).
 
         train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
         once, before the first batch of round two, and again after a restart. Stops with "quorum_lost" when too few
@@ -126,7 +127,7 @@ class Coordinator:
             if stored is not None and labels is not None:
                 if self._ledger.noted(stored.digest, _TOLD) is None:
                     self._forget(stored, inputs)
-                    self._tell(number, released)
+                    self._tell(stored, released)
             else:
                 if stored is not None:
                     active = self._members(number)
@@ -147,7 +148,7 @@ class Coordinator:
             asked += size
             released.batches.append((size, int((labels >= 0).sum())))
             if on_batch:
-                on_batch(asked, len(inputs))
+                on_batch(released.batches)
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
         """What was released of a pool of that many queries, without asking anybody and without the labels that a
@@ -226,20 +227,18 @@ class Coordinator:
         answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
-    def _tell(self, number: int, released: Labelling, *, parties: Collection[str] | None = None) -> None:
+    def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
         """Tells the parties of a batch its outcome, and notes that; if it was stopped in between they are told again,
         which
         has no effect.
 
         parties: those that voted; None: those that the ledger names.
         """
-        stored = self._ledger.stored(number)
-        assert stored is not None  # it was charged
         outcome = self._outcome(stored)
         if outcome is None:
             return
-        charged = self._ledger.charged(number)
-        settled = self._ledger.settled(number) if stored.settled else charged
+        charged = self._ledger.charged(stored.number)
+        settled = self._ledger.settled(stored.number) if stored.settled else charged
         if parties is None:
             parties = [party for party, amount in settled.items() if amount]
         for party, reply in self._exchange(dict.fromkeys(parties, outcome)).items():
@@ -323,9 +322,11 @@ class Coordinator:
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
-        self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
+        payload = labels.astype("<i8").tobytes()
+        self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)
-        self._tell(batch.number, released, parties=votes)
+        settled = StoredBatch(batch.number, request.digest, payload, True, len(labels))
+        self._tell(settled, released, parties=votes)
         return labels
 
     def _spent(self) -> Int64[ndarray, " parties"]:

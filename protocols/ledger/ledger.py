@@ -271,6 +271,13 @@ class Ledger:
         rows = self._rows("SELECT number FROM batch WHERE digest = ?", (digest,))
         return int(rows[0][0]) if rows else None
 
+    def charged_number(self, digest: bytes) -> int:
+        """The number of the batch that was charged under this digest. Raises Refused("unknown_batch") if none was."""
+        number = self.number_of(digest)
+        if number is None:
+            raise Refused(Code.UNKNOWN_BATCH, f"no batch was charged under {digest.hex()[:16]}")
+        return number
+
     def queries(self, number: int) -> list[int]:
         """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
         return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]

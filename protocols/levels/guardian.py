@@ -98,14 +98,14 @@ class Guardian:
                 return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
             submission = Submission.read(arrays)
             shares, faulty = self._open(submission)
-            self._accept(submission)
+            noise_seed = self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:
             code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
             send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
         send(channel, (faulty, head_array(self._ledger.log.head())))
-        self._answer(channel, submission, shares, faulty)
+        self._answer(channel, submission, noise_seed, shares, faulty)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
         """The shares of the seats whose seal and form are valid, and the seats whose shares are not."""
@@ -129,8 +129,8 @@ class Guardian:
                 faulty[at] = True
         return shares, faulty
 
-    def _accept(self, submission: Submission) -> None:
-        """Reserves the batch and notes a noise seed, in one transaction; or finds both again.
+    def _accept(self, submission: Submission) -> bytes:
+        """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
 
         Until labels are computed from a submission, another with the same members and queries may replace it: under the
         batch's single coin that reveals nothing more about anybody's votes.
@@ -143,7 +143,7 @@ class Guardian:
                 raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
-            ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+            noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(asked, asked)
             amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
@@ -157,11 +157,13 @@ class Guardian:
                 submission.ids.tolist(),
             ):
                 raise Refused(Code.OTHER_SUBMISSION, "the batch was reserved for other queries or members")
+        return noise_seed
 
     def _answer(
         self,
         channel: Channel,
         submission: Submission,
+        noise_seed: bytes,
         shares: list[GuardianShare],
         faulty: Bool[ndarray, " seats"],
     ) -> None:
@@ -181,9 +183,7 @@ class Guardian:
             return self._below_quorum(submission)
         self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
-        seed = ledger.noted(submission.request, _NOISE_SEED)
-        assert seed is not None  # noted when the submission was accepted
-        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
+        noise = lattice_noise(expanded_source(noise_seed, label=GUARDIAN_NOISE), units=self._units)
         bit, label = server_noise(study, noise, queries=len(ids))
         answered = guardian_side(
             channel,

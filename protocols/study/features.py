@@ -48,14 +48,14 @@ def encode(
     places = {text: place for place, text in enumerate(dict.fromkeys(values))}
     texts = [text.strip() for text in places]
     absent = np.array([text in missing for text in texts], bool)
-    if feature.kind == "categorical":
+    if feature.centre is None or feature.scale is None:  # categorical: Feature
         numbers = {category.strip(): number for number, category in enumerate(feature.categories)}
         found = np.array([numbers.get(text, -1) for text in texts], np.int64)
         read = (found[:, None] == np.arange(len(numbers))).astype(np.float32)
         good, allowed = found >= 0, ", ".join(feature.categories)
         wrong = ~good & ~(absent & feature.may_miss)
     else:
-        read, good = _scaled(feature, read_numbers(texts))
+        read, good = _scaled(read_numbers(texts), centre=feature.centre, scale=feature.scale, log=feature.log)
         allowed = f"a finite number{' above -1' if feature.log else ''}"
         read[absent] = 0.0
         if feature.may_miss:
@@ -97,15 +97,13 @@ def read_numbers(values: Sequence[str]) -> Float64[ndarray, " rows"]:
 
 
 def _scaled(
-    feature: Feature, numbers: Float64[ndarray, " rows"]
+    numbers: Float64[ndarray, " rows"], *, centre: float, scale: float, log: bool
 ) -> tuple[Float32[ndarray, "rows 1"], Bool[ndarray, " rows"]]:
     """The scaled numbers, and which of them are allowed."""
-    assert feature.centre is not None  # terms checked it
-    assert feature.scale is not None
-    good = np.isfinite(numbers) & (numbers > (-1.0 if feature.log else -np.inf))
+    good = np.isfinite(numbers) & (numbers > (-1.0 if log else -np.inf))
     allowed = np.where(good, numbers, 0.0)
     with np.errstate(over="ignore"):
-        scaled = ((np.log1p(allowed) if feature.log else allowed) - feature.centre) / feature.scale
+        scaled = ((np.log1p(allowed) if log else allowed) - centre) / scale
     return np.clip(scaled, -BOUND, BOUND).astype(np.float32)[:, None], good
 
 

@@ -14,21 +14,15 @@ from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
+from simulations.exits import EPILOG_OF_ASK
 from simulations.options import host_from
 
 if TYPE_CHECKING:
     from simulations.ask.settings import AskSettings
     from simulations.progress import Reporter
 
-_EPILOG = (
-    "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 130 interrupted (run the same command again to continue: finished "
-    "models, votes "
-    "and retrained models are in the cache)."
-)
 
-
-@click.command(name="ask", epilog=_EPILOG)
+@click.command(name="ask", epilog=EPILOG_OF_ASK)
 @click.option("--parties", help="Number of parties [250].", type=int)
 @click.option("--queriers", help="How many of them ask the others [3].", type=int)
 @click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs].")

@@ -89,14 +89,13 @@ def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ...
     2^31.
     """
     values = quantised_inputs(model.architecture, inputs).astype(np.float64)
-    for shape, weights in zip(model.architecture.layers, model.weights, strict=True):
-        if isinstance(shape, ReLUShape):
-            values = np.floor(np.maximum(values + shape.half, 0.0) * 2.0**-shape.shift)
-        elif isinstance(shape, PoolShape):
-            values = shape.sums(values)
+    for layer in model.layers:
+        if isinstance(layer, ReLUShape):
+            values = np.floor(np.maximum(values + layer.half, 0.0) * 2.0**-layer.shift)
+        elif isinstance(layer, PoolShape):
+            values = layer.sums(values)
         else:
-            assert weights is not None
-            matrix, bias = weights.matrix.T.astype(np.float64), weights.bias.astype(np.float64)
+            shape, matrix, bias = layer.shape, layer.matrix.T.astype(np.float64), layer.bias.astype(np.float64)
             parts = [
                 shape.gathered(shape.columns(values[start : start + shape.chunk]) @ matrix + bias)
                 for start in range(0, len(values), shape.chunk)

@@ -9,12 +9,13 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from protocols.labelling.schedule import STOP_MEANINGS
 from runtime.files import write_atomically
 from simulations.ask.results import Summary
 from simulations.ask.settings import AskSettings, write_ask_config
 from simulations.plots.figures import Drawing, inline_svg
 from simulations.results.files import environment
-from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text, stop_words
+from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text
 
 _MOST_GROUPS = 300
 
@@ -41,7 +42,7 @@ def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[D
         title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
         figures=figures,
         seeds=seeds,
-        stop=stop_words(figures["stop"]),
+        stop=STOP_MEANINGS[figures["stop"]],
         interval=lambda half, points: interval(half, seeds=seeds, points=points),
         groups=figures["groups"][:_MOST_GROUPS],
         drawings=[{"svg": Markup(inline_svg(one)), "caption": one.caption} for one in drawn],

@@ -20,13 +20,9 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, votes_per_unit
-from simulations.ask.settings import AskSettings
+from simulations.ask.settings import SHARES, AskSettings
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import experiment_budgets
-
-# Shares of the votes cast. Both servers' label noise together is about that of Papernot et al. 2018 (0.16); skewed
-# parties agree less than teachers there, so T is lower, and the threshold test needs less noise to be useful.
-SHARES = {"sigma": 0.12, "sigma_threshold": 0.3, "threshold": 0.4}
 
 
 def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:

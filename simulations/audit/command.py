@@ -13,14 +13,13 @@ from click.core import ParameterSource
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parameters
 from protocols.votes import LATTICE
+from runtime.exits import SimulationExit
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
 
 if TYPE_CHECKING:
     from simulations.audit.audit import AuditResult
-
-EXIT_REFUTED = 8
 
 
 # The parameters that are noise scales, with the mechanisms that take them.
@@ -42,7 +41,9 @@ def _noise_flags(function: F) -> F:
     return function
 
 
-@click.command(name="audit", epilog=f"Exit codes: 0 no claim is refuted; {EXIT_REFUTED} more leakage than claimed.")
+@click.command(
+    name="audit", epilog=f"Exit codes: 0 no claim is refuted; {SimulationExit.REFUTED:d} more leakage than claimed."
+)
 @click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; repeat it, or give a list "
               "with commas [all].")  # fmt: skip
 @click.option("--view", help="What is seen: labels only, or the noisy histogram [both].", type=click.Choice(VIEWS))
@@ -99,7 +100,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     else:
         _print(audit, out)
     if audit.failed:
-        context.exit(EXIT_REFUTED)
+        context.exit(SimulationExit.REFUTED)
 
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:

@@ -86,7 +86,7 @@ def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
 
 def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBound:
     """Chooses pair, direction and t on the first part; computes both limits, with half of alpha each, on the rest."""
-    best, promised = None, -1.0
+    promises = []
     for pair, one in enumerate(samples):
         trials = len(one.before)
         if one.before.shape != one.after.shape or trials < 8:
@@ -99,10 +99,8 @@ def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBo
             ("after", -one.after, -one.before),
         ):
             threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, alpha=alpha)
-            if promise > promised:
-                best, promised = (pair, direction, likely[chosen:], unlikely[chosen:], threshold), promise
-    assert best is not None, "no samples"
-    pair, direction, likely, unlikely, threshold = best
+            promises.append((promise, pair, direction, likely[chosen:], unlikely[chosen:], threshold))
+    _, pair, direction, likely, unlikely, threshold = max(promises, key=lambda each: each[0])
     hits, false_hits = int((likely >= threshold).sum()), int((unlikely >= threshold).sum())
     value = score(
         lower_limit(np.array(float(hits)), len(likely), alpha=alpha / 2),

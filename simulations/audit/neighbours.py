@@ -55,7 +55,7 @@ def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
     if target.classes > 2:
         # The other classes lie some noise scales below the two leaders.
         start[:2] = 3.0
-    if target.threshold_noise is not None:
+    if target.threshold is not None:
         # The threshold is mostly passed.
         start[-1] = 2.0
     tied = pair_at("tied", target, start)
@@ -113,39 +113,31 @@ def _log_law(
     total: Float64[ndarray, " pairs"],
 ) -> Float64[ndarray, "pairs outcomes"]:
     winner = target.mechanism.label_log_law(levels, target.multiplicity)
-    if target.threshold_noise is None:
+    if target.threshold is None:
         return winner
     tested = levels if predictions is None else levels - total[:, None] * predictions
-    threshold = _threshold(target)
-    return with_threshold(winner, (tested.max(axis=1) - threshold) / target.threshold_noise)
-
-
-def _threshold(target: Target) -> float:
-    """The votes that the tested maximum must reach, in the last round."""
-    needed = target.mechanism.needed(second_round=target.mechanism.interactive)
-    assert needed is not None, "noise on a threshold without a threshold"
-    return needed
+    return with_threshold(winner, (tested.max(axis=1) - target.threshold.votes) / target.threshold.noise)
 
 
 def _dimensions(target: Target) -> int:
-    return (1 if target.classes == 2 else 2) + (target.threshold_noise is not None)
+    return (1 if target.classes == 2 else 2) + (target.threshold is not None)
 
 
 def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> Votes:
-    unit, noise = target.scale, target.threshold_noise
+    unit, threshold = target.scale, target.threshold
     last = np.zeros((len(positions), 1))
     gaps = unit * np.concatenate([positions[:, : 1 if target.classes == 2 else 2], last], axis=1)
-    if noise is None:
+    if threshold is None:
         levels = _BASE_NOISES * unit + gaps
         return levels, None, _total(target, levels)
-    margin = noise * positions[:, -1]
+    margin = threshold.noise * positions[:, -1]
     if not target.mechanism.interactive:
-        levels = _threshold(target) + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
+        levels = threshold.votes + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
         return levels, None, _total(target, levels)
     # Round two: the student gives class 0 so little that class 0 alone carries the maximum, at the threshold + margin.
-    levels = _BASE_NOISES * (unit + noise) + gaps
+    levels = _BASE_NOISES * (unit + threshold.noise) + gaps
     total = _total(target, levels)
-    first = (levels[:, 0] - _threshold(target) - margin) / total
+    first = (levels[:, 0] - threshold.votes - margin) / total
     rest = np.repeat(((1 - first) / (target.classes - 1))[:, None], levels.shape[1] - 1, axis=1)
     return levels, np.concatenate([first[:, None], rest], axis=1), total
 

@@ -14,6 +14,14 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
 
 
+@dataclass(frozen=True)
+class NoisyThreshold:
+    """A threshold and the standard deviation of the Gaussian noise on what is held against it, both in votes."""
+
+    votes: float
+    noise: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """One line of the audit.
@@ -40,9 +48,11 @@ class Target:
         return self.mechanism.noise_scale
 
     @property
-    def threshold_noise(self) -> float | None:
-        """The noise on the number that is compared with a threshold, in votes; None if no threshold is tested."""
-        return self.mechanism.threshold_noise if self.view == "label" else None
+    def threshold(self) -> NoisyThreshold | None:
+        """What the tested maximum is compared with in the last round; None if no threshold is tested."""
+        noise = self.mechanism.threshold_noise if self.view == "label" else None
+        votes = self.mechanism.needed(second_round=self.mechanism.interactive)
+        return None if noise is None or votes is None else NoisyThreshold(votes, noise)
 
     @property
     def multiplicity(self) -> Int64[ndarray, " levels"]:

@@ -11,7 +11,8 @@ import click
 from protocols.errors import ConclaveError
 from runtime.cli import CONTEXT, CommandTable
 from runtime.distribution import DISTRIBUTION
-from simulations.exits import EPILOG, EXIT_CODES, INTERRUPTED, Interrupted
+from runtime.exits import SimulationExit, simulation_exit
+from simulations.exits import EPILOG, Interrupted
 
 # Each command, and the first sentence of its help: to list them, none is imported, as flags name the mechanisms and
 # accountants that there are, which need NumPy.
@@ -103,7 +104,7 @@ def run_command(arguments: list[str]) -> int:
         else:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)
-        return INTERRUPTED
+        return SimulationExit.INTERRUPTED
     except ConclaveError as error:
         print(f"error: {error}", file=sys.stderr)
-        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        return simulation_exit(error)

@@ -15,7 +15,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import Parts, choose, fixed_public_and_test
+from simulations.datasets.split import Split, choose, fixed_public_and_test
 
 SOURCE = DataSource(
     folder="adult",
@@ -103,7 +103,7 @@ def load(request: DatasetRequest) -> Dataset:
     return Dataset.of(
         inputs,
         labels,
-        Parts(private=private, public=public + len(train), test=test + len(train)),
+        Split(private=private, public=public + len(train), test=test + len(train)),
         name="adult",
         kind="table",
         class_names=("<=50K", ">50K"),

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from simulations.datasets.split import Parts
+from simulations.datasets.split import Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Dataset:
         cls,
         inputs: Float32[ndarray, "records ..."],
         labels: Int64[ndarray, " records"],
-        parts: Parts,
+        parts: Split,
         *,
         name: str,
         kind: Literal["image", "table"],

@@ -13,7 +13,7 @@ from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, read_npz, row_digests
-from simulations.datasets.split import Parts, cut
+from simulations.datasets.split import Split, cut
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     return Dataset.of(
         images * np.float32(1 / 255),
         labels,
-        Parts(private=pool[parts.private], public=pool[parts.public], test=test),
+        Split(private=pool[parts.private], public=pool[parts.public], test=test),
         name=name,
         kind="image",
         class_names=task.class_names,

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.split import Parts, choose, cut
+from simulations.datasets.split import Split, choose, cut
 
 PARTS = ("private", "public", "test")
 
@@ -39,7 +39,7 @@ def cut_pool(
     shares: tuple[float, float, float],
     sizes: tuple[int | None, int | None, int | None],
     seed: int,
-) -> Parts:
+) -> Split:
     """The file's own split (a given size takes the first public and test records, and a random choice of private
     ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole.
 
@@ -60,7 +60,7 @@ def cut_pool(
     return cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
 
 
-def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Parts) -> Dataset:
+def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split) -> Dataset:
     """The data set of these parts of the pool."""
     sites = patients = None
     names: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def _own_split(
     part: Int64[ndarray, " records"],
     sizes: tuple[int | None, int | None, int | None],
     rng: np.random.Generator,
-) -> Parts:
+) -> Split:
     counts = np.bincount(part, minlength=3)
     if (counts == 0).any():
         raise DataCorrupt(
@@ -115,4 +115,4 @@ def _own_split(
         if size is not None and size > found:
             raise InvalidInput(f"{pool.path}: {name}_size is {size}; allowed: 1 to {found}")
     private = indices[0][choose(len(indices[0]), sizes[0], str(pool.path), rng)]
-    return Parts(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])
+    return Split(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])

@@ -13,7 +13,7 @@ from simulations.datasets.request import DatasetRequest
 
 
 @dataclass(frozen=True)
-class Parts:
+class Split:
     """Indices into one pool of records, disjoint and ascending."""
 
     private: Int64[ndarray, " private"]
@@ -28,8 +28,8 @@ def cut(
     sizes: tuple[int | None, int, int],
     name: str,
     rng: np.random.Generator,
-) -> Parts:
-    """Parts of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
+) -> Split:
+    """A split of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
 
     Records of one group (a patient, or copies of one image) stay in one part; a group belongs to the stratum
     of its first record. Every stratum keeps a group in the private part while the sizes allow it. The public
@@ -57,7 +57,7 @@ def cut(
         )
     if private_size is not None:
         rest = rng.choice(rest, size=private_size, replace=False)
-    return Parts(
+    return Split(
         private=np.sort(rest),
         public=np.sort(order[:public_size]),
         test=np.sort(order[test_start : test_start + test_size]),
@@ -71,7 +71,7 @@ def cut_as_asked(
     groups: Int64[ndarray, " records"] | None = None,
     sizes: tuple[int, int],
     name: str,
-) -> Parts:
+) -> Split:
     """`cut` into the sizes of the request, from its seed. sizes: of the public and test parts where it gives none."""
     rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
     wanted = (request.private_size, request.public_size or sizes[0], request.test_size or sizes[1])

@@ -39,7 +39,7 @@ from simulations.membership.statistics import (
     rates,
 )
 from simulations.setup.record_budgets import upsampling
-from simulations.stages.inputs import Inputs
+from simulations.stages.inputs import DatasetInputs
 
 
 def membership_attack(
@@ -91,14 +91,11 @@ def membership_attack(
     return Private(report)
 
 
-def record_seats(inputs: Inputs) -> Int64[ndarray, " private"]:
+def record_seats(inputs: DatasetInputs) -> Int64[ndarray, " private"]:
     """The seat of each private record of a run: the one whose teachers learned it, -1 where none did.
 
-    With upsampling, whose teachers share records, it is the group of the record's budget. Raises InvalidInput for
-    stored votes, which have no records.
+    With upsampling, whose teachers share records, it is the group of the record's budget.
     """
-    if inputs.dataset is None or inputs.shards is None:
-        raise InvalidInput("votes came from a file, so there are no records; allowed: a run that trains teachers")
     records = len(inputs.dataset.private_labels)
     settings = inputs.settings
     if settings.individualization == "upsampling":

@@ -81,15 +81,15 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
 
     settings = _settings(flags)
     votes = _votes(flags, settings)
-    given = {"classes": votes.classes, "queries": settings.queries or _POOL}
-    settings = settings.model_copy(update=given)
+    pool = settings.queries or _POOL
+    settings = settings.model_copy(update={"classes": votes.classes, "queries": pool})
     low = votes.accuracy if flags["min_accuracy"] is None else float(flags["min_accuracy"])
     if not 0 <= low <= 1:
         raise InvalidInput(f"min_accuracy is {low:g}; allowed: in [0, 1]")
     out = None if flags["out"] is None else Path(flags["out"])
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
-    planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"])
+    planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
     with reporter.stage("optimise") as stage:
         found = optimise(planner, min_accuracy=low)
         stage.result = f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f} expected"
@@ -128,8 +128,7 @@ def _settings(flags: dict[str, Any]) -> Experiment:
     for name, value in settings.parameters.items():
         if name in ConfidentGNMax.parameters():
             raise InvalidInput(
-                f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; "
-                "leave one of them out"
+                f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; leave one of them out"
             )
     for name, only in _PLANNED.items():
         if (value := getattr(settings, name)) != only:

@@ -22,7 +22,7 @@ from numpy import ndarray
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, count_votes, plurality
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 
 RIVALRY = 1.0
 
@@ -72,7 +72,7 @@ class AssumedVotes:
         shares = np.column_stack([right, (1 - right)[:, None] * wrong])
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on `queries` queries in random order, and the true classes, all 0."""
         rng = simulation_rng(_SEED, "planned votes")
         shares = rng.permutation(self.shares(queries))
@@ -95,13 +95,12 @@ class PilotVotes:
     @classmethod
     def of(cls, stored: StoredVotes, truth: Int64[ndarray, " labels"] | None) -> PilotVotes:
         """Pilot votes from stored ones: class ids or counts."""
-        if stored.votes is None:
-            assert stored.counts is not None
-            counts, voters = stored.counts, int(stored.counts.sum(axis=1).max())
+        counts = stored.histogram().astype(np.int64)
+        if isinstance(stored, VoteCounts):
+            voters = int(counts.sum(axis=1).max())
         else:
-            counts = count_votes(stored.votes, np.ones(len(stored.votes)), classes=stored.classes)
             voters = stored.votes.shape[0] * stored.votes.shape[1]
-        return cls(counts=counts.astype(np.int64), voters=voters, truth=truth)
+        return cls(counts=counts, voters=voters, truth=truth)
 
     def __post_init__(self) -> None:
         if not (self.counts.sum(axis=1) >= 1).all():
@@ -143,7 +142,7 @@ class PilotVotes:
             f"mean accuracy {self.accuracy:.3g} against {against}"
         )
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's queries, and the true classes.
 
         For at most as many voters as the pilot has, a random choice of its votes. For more, votes drawn from its
@@ -161,7 +160,6 @@ class PilotVotes:
             counts = rng.multinomial(voters, shares)[:, :-1]
         elif voters < self.voters:
             drawn = _dealt(counts, parties=self.voters, teachers=1, rng=rng).votes
-            assert drawn is not None
             counts = count_votes(drawn[:voters], np.ones(voters), classes=self.classes).astype(np.int64)
         return _dealt(counts, parties=parties, teachers=teachers, rng=rng), self.labels[chosen]
 
@@ -215,7 +213,7 @@ class PlannedHistograms:
         return np.minimum(probability, 1.0)
 
 
-def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
+def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
     """Histograms of stored votes, with these weights per vote of each party.
 
     Counts of parties of equal weight are kept, so that other weights of the same groups cost little.
@@ -224,17 +222,16 @@ def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) 
     groups = stored.group_counts(member, len(distinct))
     if groups is not None:
         return (distinct @ groups).reshape(stored.queries, stored.classes)
-    assert stored.votes is not None
     return count_votes(stored.votes, weights, classes=stored.classes)
 
 
 def _dealt(
     counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
-) -> StoredVotes:
+) -> TeacherVotes:
     """Votes as class ids, in random order of the voters for each query; ABSTAIN where there are too few."""
     queries, classes = counts.shape
     voters = parties * teachers
     ids = np.full((queries, voters), ABSTAIN, dtype=np.int16)
     filled = np.arange(voters) < counts.sum(axis=1)[:, None]
     ids[filled] = np.repeat(np.tile(np.arange(classes, dtype=np.int16), queries), counts.ravel())
-    return StoredVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries), None)
+    return TeacherVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries))

@@ -22,7 +22,7 @@ from simulations.planning.objectives import Objective
 from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 
 # Planned queries, fewer where there are many voters.
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
@@ -68,20 +68,26 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """Predicts what studies of one federation release, for any noise. Deterministic in its arguments."""
+    """Predicts what studies of one federation release, for any noise. Deterministic in its arguments.
+
+    pool: the most queries that there are.
+    """
 
     settings: Experiment
+    pool: int
     votes: PlannedVotes
     objective: Objective
     budgets: Budgets
-    stored: StoredVotes
+    stored: TeacherVotes
     truth: Int64[ndarray, " queries"]
     _known: dict[tuple[Noise, int], Prediction] = field(default_factory=dict, repr=False)
     _correct: dict[tuple[float, bytes], Float64[ndarray, " queries"]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, bank: int = BANK) -> Planner:
-        """A planner; settings.queries is the largest pool; bank: the most queries for which votes are planned.
+    def of(
+        cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, pool: int, bank: int = BANK
+    ) -> Planner:
+        """A planner for pools of at most so many queries; bank: the most queries for which votes are planned.
 
         Raises InvalidInput for settings that it cannot plan.
         """
@@ -89,13 +95,8 @@ class Planner:
         seats, teachers = len(budgets.names), settings.teachers_per_party
         voters = max(seats * teachers, votes.classes)
         size = min(bank, max(_LEAST_BANK, _BANK_VOTES // voters))
-        return cls(settings, votes, objective, budgets, *votes.cast(parties=seats, teachers=teachers, queries=size))
-
-    @property
-    def pool(self) -> int:
-        """The size of the largest pool."""
-        assert self.settings.queries is not None
-        return self.settings.queries
+        stored, truth = votes.cast(parties=seats, teachers=teachers, queries=size)
+        return cls(settings, pool, votes, objective, budgets, stored, truth)
 
     @cached_property
     def total(self) -> float:

@@ -13,9 +13,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy import ndarray
 
 from protocols.budgets.filter import NANO
+from protocols.labelling.schedule import STOP_MEANINGS
 from simulations.pipeline import RunResult
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
-from simulations.results.text import count, parties_words, percent, stop_words
+from simulations.results.text import count, parties_words, percent
 
 # More budget groups than this are shown by representatives (curves) or as a scatter (shares).
 LARGEST_SHOWN = 12
@@ -132,7 +133,7 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
         f"beforehand (seed {seed.seed}). It is an operator's reading of budget used, not a guarantee: what "
         "may be published is the cap, the dashed line. Lines start above zero where the conversion has a "
         f"constant part, however little is spent. The study ended after {count(total)} released labels: "
-        f"{stop_words(seed.labelling.stop.reason)}.{some}",
+        f"{STOP_MEANINGS[seed.labelling.stop.reason]}.{some}",
         f"Line chart of epsilon spent over labels released, {len(shown)} budget groups. The lines end at "
         f"{_list(epsilon[-1])}; their caps are {_list(caps)}.",
         figure,

@@ -26,9 +26,9 @@ from simulations.progress import Reporter
 from simulations.retraining.retraining import Retraining, retraining
 from simulations.setup.accountants import BAYESIAN, named_accountants
 from simulations.stages.asked_votes import AskedVotes
-from simulations.stages.inputs import Host, Inputs
+from simulations.stages.inputs import DatasetInputs, Host, Inputs
 from simulations.stages.label import SeedResult
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes
 from simulations.stages.students import ReleasedStudent, between_rounds
 
 
@@ -78,11 +78,13 @@ def find(
                         refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
-        if BAYESIAN in names:
+        # check_analyses refuses it for votes of a file, whose records are not known.
+        if BAYESIAN in names and isinstance(inputs, DatasetInputs) and isinstance(stored, TeacherVotes):
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
-    return Findings(
-        figures, refused, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
-    )
+    attack = None
+    if isinstance(inputs, DatasetInputs):
+        attack = _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
+    return Findings(figures, refused, retrained, attack)
 
 
 def _predictions(
@@ -90,9 +92,8 @@ def _predictions(
 ) -> Float64[ndarray, "queries classes"] | None:
     """The predictions of the student between the rounds of an interactive mechanism; None if there is none."""
     labels, round_one = first.labelling.labels, study.mechanism.round_one
-    if round_one is None or (labels[round_one:] == NOT_ASKED).all():
+    if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
-    assert inputs.dataset is not None
     train = between_rounds(
         inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
     )
@@ -102,17 +103,14 @@ def _predictions(
 
 
 def _retrained(
-    inputs: Inputs,
+    inputs: DatasetInputs,
     study: Study,
-    stored: StoredVotes,
+    stored: TeacherVotes,
     first: SeedResult,
     predictions: Float64[ndarray, "queries classes"] | None,
     reporter: Reporter,
 ) -> Private[Retraining]:
     settings = inputs.settings
-    assert inputs.dataset is not None
-    assert inputs.shards is not None
-    assert stored.votes is not None
     with reporter.stage("teachers with another record") as stage:
         found = retraining(
             study,
@@ -135,7 +133,7 @@ def _retrained(
 
 
 def _attack(
-    inputs: Inputs,
+    inputs: DatasetInputs,
     study: Study,
     first: SeedResult,
     released: ReleasedStudent | None,
@@ -146,7 +144,7 @@ def _attack(
 ) -> Private[MembershipReport] | None:
     settings, dataset = inputs.settings, inputs.dataset
     answered = len(first.training_set[0])
-    if not settings.attack or released is None or dataset is None or answered == 0:
+    if not settings.attack or released is None or answered == 0:
         return None
     controls = Controls(None, None)
     if pooled is not None:

@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from protocols.claims import caveats
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
@@ -29,7 +30,6 @@ from simulations.results.text import (
     parties_words,
     percent,
     power_of_ten,
-    stop_words,
     terms,
 )
 from simulations.setup.experiment import write_config
@@ -69,7 +69,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         cards=_cards(result, figures),
         terms=terms(result),
         figures=figures,
-        stop=stop_words(figures["stop"]),
+        stop=STOP_MEANINGS[figures["stop"]],
         drawings=[{"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawn],
         comparisons=_comparisons(result, figures),
         groups=groups[:MOST_GROUPS],
@@ -111,7 +111,7 @@ def _lead(result: RunResult, figures: Summary) -> str:
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
         f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "
-        f"until {stop_words(figures['stop'])}.{seeds}"
+        f"until {STOP_MEANINGS[figures['stop']]}.{seeds}"
     )
 
 

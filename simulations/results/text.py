@@ -13,13 +13,8 @@ from protocols.study.protection import protection_of
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
 from simulations.stages.label import LIVE_PARTIES
+from simulations.stages.stored_votes import VoteCounts
 
-_STOPS = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "the first budget was used up",
-    "all_budgets_exhausted": "every budget was used up",
-    "quorum_lost": "too few parties with budget were left",
-}
 _STOP_RULES = {
     "first-exhausted": "the first budget that is used up ends the study for everyone",
     "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
@@ -72,11 +67,6 @@ def interval(half: float | None, *, seeds: int, points: bool) -> str:
     return f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
 
 
-def stop_words(reason: str) -> str:
-    """Why a study ended."""
-    return _STOPS[reason]
-
-
 def terms(result: RunResult) -> list[tuple[str, str]]:
     """What was run: a name and its plain words, line by line."""
     settings, study, source = result.settings, result.study, result.source
@@ -84,7 +74,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     teachers = study.teachers
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
-        kind = "counts of votes per class" if stored.votes is None else "each party's votes"
+        kind = "counts of votes per class" if isinstance(stored, VoteCounts) else "each party's votes"
         lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
     else:
         data = source.dataset
@@ -124,7 +114,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
 def _live(result: RunResult) -> str:
     if result.live_checked:
         return "yes: parties with their own ledgers released and were charged the same"
-    if result.source.stored.votes is None:
+    if isinstance(result.source.stored, VoteCounts):
         return "no: counts of votes do not show parties; the study was only replayed"
     return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
 

@@ -37,7 +37,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.retraining.retrained_teachers import POPULATIONS, Draw, Population, Shards, Votes, draw, retrain
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import SeedResult
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 
 _POWERS = ORDERS - 1
 # Numbers held at a time, of the moved votes' histograms and divergences.
@@ -112,7 +112,7 @@ def retraining(
     chosen = list(range(len(study.roster))) if parties is None else [int(party) for party in parties]
     _check(study, dataset, shards, votes, chosen, retrainings, confidence, population, predictions)
     kind = teacher_kind(teacher)
-    asked = AskedVotes(study, StoredVotes(study.classes, votes, None), result, predictions)
+    asked = AskedVotes(study, TeacherVotes(study.classes, votes), result, predictions)
     if len(asked.positions) == 0:
         raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one query")
     worst = _worst_case(asked)

@@ -102,11 +102,13 @@ def experiment(**values: object) -> Experiment:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
     given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
     try:
-        return Experiment.model_validate(given)
+        settings = Experiment.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "experiment"
         raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
+    _check_parameters(settings)
+    return settings
 
 
 def _allowed(message: str) -> str:
@@ -277,7 +279,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
     return made
 
 
-def check_parameters(settings: Experiment) -> None:
+def _check_parameters(settings: Experiment) -> None:
     """Raises InvalidInput for a parameter of the mechanism that is out of range, however many votes there will be."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
     given = {

@@ -118,8 +118,12 @@ def batch_noise(study: Study, *, seed: int) -> BatchNoise:
         case SecureSum():
             return _all_shares(study, seed)
         case _:
-            noise = _clear_noise(study, seed)
-            return lambda voting: noise
+            return one_stream(_clear_noise(study, seed))
+
+
+def one_stream(noise: Noise) -> BatchNoise:
+    """The noise of a level where it does not matter who voted: all batches draw from one stream, in order."""
+    return lambda voting: noise
 
 
 def _clear_noise(study: Study, seed: int) -> Noise:

@@ -44,4 +44,4 @@ def answered(place, numbers):
 
 
 def reserved(policy):
-    return policy.standings()[0].reserved
+    return policy.lifetime_uses()[0].reserved

@@ -91,18 +91,19 @@ def coordinator_side(
     points, key, seed = np.split(np.frombuffer(answer, np.uint8), [-KEY_BYTES - SEED_BYTES, -SEED_BYTES])
     transfers = CorrelatedReceiver(base.keys(points.tobytes()))
     guardians = _ActiveLabels(seed.tobytes())
-    gates = Evaluator(LabelHash(key.tobytes()))
+    hashing, tweak = LabelHash(key.tobytes()), 0
     passed, labels = np.ones(sizes.queries, dtype=np.bool_), np.zeros(sizes.queries, dtype=np.int64)
     proofs = np.zeros((sizes.queries, 2), dtype=np.uint64)
     for at in sizes.chunks():
         bits = _bits(own[:, at])
         active, message = transfers.extend(bits.reshape(-1))
         channel.send(message)
-        gates.take_tables_from(TableReader(channel, sizes.conjunctions * bits.shape[-1]))
+        gates = Evaluator(hashing, TableReader(channel, sizes.conjunctions * bits.shape[-1]), tweak=tweak)
         found = noisy_argmax(
             gates, active.reshape(*bits.shape, 2), guardians.take(bits.shape), classes=sizes.classes,
             threshold=sizes.threshold,
         )  # fmt: skip
+        tweak = gates.tweak
         opened = _opened(found, receive(channel, sizes.mask_bytes(bits.shape[-1]), "the masks of the outputs"))
         if found.passed is not None:
             passed[at] = opened[-1]

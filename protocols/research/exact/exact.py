@@ -247,8 +247,7 @@ def _outcomes(
     same = np.eye(groups)
     left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
     often = [np.maximum(left, 0.0), np.ones(pair), np.ones(pair)]
-    if setting.threshold is not None:
-        assert setting.sigma_threshold is not None
+    if setting.threshold is not None and setting.sigma_threshold is not None:
         top = histograms.compared.max(axis=1)[:, None, None]
         gap = [(np.broadcast_to(x, (rows, groups, groups)) - setting.threshold) / setting.sigma_threshold
                for x in (top, _largest_after(histograms, s))]  # fmt: skip

@@ -141,11 +141,11 @@ def test_it_is_never_below_what_the_party_spent(batches):
             tick = count_request(relay, STUDY, SEAT, request(number, *ids))
             if there:
                 own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids), limit=2000)
-            assert relayed_budgets.standing(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
+            assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
             if there and told:
                 own.settle(number, bytes([number]) * 32, {SEAT: cost(size, min(answered, size))})
                 receipt(relay, number, own.balance(SEAT).spent, entries=own.log.head().count, before_tick=tick + 1)
-                assert relayed_budgets.standing(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
+                assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.release.charges import check_charges, check_receipts, standings, uncovered
+from coordinator.release.charges import charges_by_seat, check_charges, check_receipts, uncovered
 from coordinator.release.evidence import collect, evidence_in, receipts
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
@@ -155,7 +155,7 @@ def test_receipts_tell_who_was_charged_for_it(made):
     study, _, evidence, opened = open_evidence(made)
     assert {each.seat for each in opened if each.number == 0} == {"hospital-0", "hospital-1"}
     assert uncovered(study, evidence, opened) == {}
-    assert {seat: row["difference_nano"] for seat, row in standings(study, evidence, opened).items()} == {
+    assert {seat: row["difference_nano"] for seat, row in charges_by_seat(study, evidence, opened).items()} == {
         "hospital-0": 0,
         "hospital-1": 0,
         "hospital-2": None,

@@ -213,7 +213,7 @@ def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
     labelling = labelled(refusals={"hospital-2": "absent"})
     figures = ask_figures(replace(study, terms=terms), labelling, None, reserved=NONE, data_set="w")
     lines = report_lines(figures, None)
-    assert lines[0] == "3 of 4 queries answered, 8 in the file: a hospital's budget cannot pay for one more query"
+    assert lines[0] == "3 of 4 queries answered, 8 in the file: a budget cannot pay for one more query"
     assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
     text = markdown(figures, None)
     assert "| a\\|b | 1 |" in text

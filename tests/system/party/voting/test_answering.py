@@ -70,7 +70,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         spent = seat.ledger.balance(SEAT).spent
         assert spent > 0
         assert given == [{SEAT: FinalSpend(spent, proven=True)}]
-        assert policy.standings()[0].reserved > 0
+        assert policy.lifetime_uses()[0].reserved > 0
 
 
 def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):

@@ -12,15 +12,14 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 class LifetimeUse:
     """A lifetime cap and how full it is.
 
-    currency: the filter's order, None before the first study; reserved: nano-units; noise_used: the total variation
-    distance of all studies' float64 noise from ideal noise; noise_room: how much of it is allowed
-    (party.lifetime.first_order).
+    currency: its filter's; reserved: nano-units; noise_used, noise_room: total variation
+    distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
     """
 
     data_set: str
     unit: str
     cap: LifetimeCap
-    currency: float | None
+    currency: float
     reserved: int = 0
     noise_used: float = 0.0
     noise_room: float = 0.0
@@ -28,13 +27,11 @@ class LifetimeUse:
     @property
     def allowed(self) -> int:
         """Nano-units that may be reserved in total."""
-        return 0 if self.currency is None else allowance(self.cap, self.currency, self.noise_room)
+        return allowance(self.cap, self.currency, self.noise_room)
 
     @property
     def epsilon_reserved(self) -> float:
         """The epsilon, at the cap's delta, of what is reserved."""
-        if self.currency is None:
-            return 0.0
         return epsilon_reached(self.reserved, self.currency, delta=self.cap.delta, noise_distance=self.noise_used)
 
     @property
