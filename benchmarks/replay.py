@@ -1,4 +1,4 @@
-"""Replay: milliseconds a setting, a sweep of 1,000 settings, and the memory of 10,000 parties x 10,000 queries.
+"""Replay: milliseconds per setting, a sweep of 1,000 settings, and the memory of 10,000 parties x 10,000 queries.
 
     python benchmarks/replay.py
 

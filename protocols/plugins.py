@@ -2,7 +2,7 @@
 
 A distribution registers a part as an entry point of a group such as `conclave.mechanisms` (the specification of entry
 points: https://packaging.python.org/specifications/entry-points). Its code is imported when the part is first used; a
-plugin that is broken is named then, and nothing else suffers. A plugin never takes the name of a built-in part.
+broken plugin is named then, and does not affect anything else. A plugin never takes the name of a built-in part.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The distribution that these packages come in: its name on the Python index, its version, how an extra is installed.
+"""The distribution of these packages: its name on the Python index, its version, and how to install an extra.
 
-The index has another project called conclave, so that the name to install is not the name to import.
+The index has another project called conclave, so the name to install differs from the name to import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EXTRAS: Final = {
 
 def installed_version() -> str:
     """The version that is installed, as pyproject.toml has it."""
-    from importlib.metadata import version  # slow, and of no use to --help
+    from importlib.metadata import version  # slow to import, and not needed by --help
 
     return version(DISTRIBUTION)
 

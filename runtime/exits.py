@@ -72,14 +72,14 @@ _BUDGET_CODES: Final = frozenset(
 
 
 def show_error(error: ConclaveError) -> Exit:
-    """Says what went wrong and what to do next, on standard error; the exit code."""
-    from protocols.refusals.table import meaning_of  # texts that most commands never need
+    """Prints on standard error what went wrong and what to do next; returns the exit code."""
+    from protocols.refusals.table import meaning_of  # a table that most commands never need
 
     exit_code, known = next((number, code) for kind, number, _, code in _ERRORS if isinstance(error, kind))
     code, text = str(known), str(error)
     if isinstance(error, Refused):
         code, prefix = error.code, f"{error.code}: "
-        while text.startswith(prefix):  # a reason that the other side sent may name its code again
+        while text.startswith(prefix):  # a reason from the other side may repeat its code
             text = text.removeprefix(prefix)
         exit_code = Exit.BUDGET if code in _BUDGET_CODES else exit_code
     click.echo(f"error [{code}]: {text}", err=True)

@@ -76,7 +76,7 @@ class RunResult:
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
-    """The budgets of the parties and the study that they take part in. budgets: None, as the settings say.
+    """The budgets of the parties and the study that they take part in. budgets: None takes those of the settings.
 
     Raises InvalidInput.
     """
@@ -92,7 +92,7 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
 
 
 def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter) -> RunResult:
-    """Everything that takes time. Raises ConclaveError; what was finished before stays cached."""
+    """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings = inputs.settings
     source = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
@@ -126,7 +126,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
             inputs.shards,
             teacher=settings.teacher,
             seed=settings.data_seed,
-            # Opened only if something is not cached: importing Flower takes seconds.
+            # The engine is opened only if something is not cached: importing Flower takes seconds.
             engine=lambda: open_engine(host.engine, workers=host.workers),
             cache_dir=host.cache_dir,
             on_stage=on_stage,
@@ -174,7 +174,7 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
 def _train_between(
     study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host
 ) -> TrainStudent | None:
-    """How the student between two rounds is trained; None where the mechanism has one round."""
+    """The function that trains the student between two rounds; None if the mechanism has one round."""
     if not study.mechanism.interactive or source.dataset is None:
         return None
     return between_rounds(source.dataset, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)
@@ -244,9 +244,9 @@ def _baselines(
     host: Host,
     reporter: Reporter,
 ) -> Baselines:
-    """The non-private model, the mean single party, and the study that binds everyone to the smallest budget.
+    """The non-private model, the mean single party, and the study in which everyone has the smallest budget.
 
-    Upsampled teachers learn records several times, so their votes say nothing about that study: it is left out.
+    Upsampled teachers learn records several times, so their votes cannot serve that study: it is left out.
     """
     single = None if teacher_accuracy is None else float(teacher_accuracy.mean())
     if not settings.baselines:

@@ -1,6 +1,6 @@
 """conclave-simulate: many parties on one host. `python simulations/run.py --parties 250` is the same command.
 
-This file is a shim besides: run as a script, its own folder must not be on the import path, where `datasets` or
+This file is also a shim: when it is run as a script, its own folder must not be on the import path, where `datasets` or
 `plan` would shadow other packages.
 """
 

@@ -9,7 +9,7 @@ from coordinator.store.store import Store
 
 
 class JobProgress:
-    """Counts what a labelling releases, and writes increases to the job."""
+    """Counts what a labelling releases, and records each increase with the job."""
 
     def __init__(self, store: Store, job: Job) -> None:
         self._store = store

@@ -26,7 +26,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
 
 
 def student_kind(name: str, *, device: str = "auto") -> StudentKind:
-    """The kind of student of this name, see STUDENTS; imports what it needs, now.
+    """The kind of student of this name, see STUDENTS; imports the packages that it needs.
 
     `device` is 'auto' (a CUDA device if there is one and the kind can use it), 'cpu', 'cuda' or 'cuda:N'.
     Raises InvalidInput for an unknown name or device, or when the packages of the kind are not installed.

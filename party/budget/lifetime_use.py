@@ -36,7 +36,7 @@ class LifetimeUse:
 
     @property
     def share(self) -> float:
-        """Reserved, as a share of what is allowed."""
+        """The share, at least 0, of the allowed nano-units that is reserved."""
         return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
 
 
@@ -50,15 +50,15 @@ class Forecast:
 
 
 def too_much(forecast: Forecast) -> str:
-    """Shares of the cap, rounded against the study, so that they never look as if it fitted."""
+    """The message that a study does not fit; its shares are rounded so that they never look as if it did."""
     before, after = forecast.before, forecast.after
     cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
     said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
     if not after.noise_used <= after.noise_room:
         return (
-            f"{said}: its share of delta for the rounding of float64 noise, fixed with the first study, bears a "
-            f"distance of {after.noise_room:.3g}, and {after.noise_used:.3g} were needed with this study; allowed: a "
-            "study of integer noise (units in its level), or of fewer queries"
+            f"{said}: the share of delta set aside for float64 rounding of noise, fixed with the first study, allows a "
+            f"distance of {after.noise_room:.3g}, and with this study {after.noise_used:.3g} would be needed; allowed: "
+            "a study with integer noise (units in its level), or with fewer queries"
         )
     wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
     left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10

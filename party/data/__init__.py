@@ -29,9 +29,9 @@ LOADERS: Final[Parts[Callable[[DataSettings, Terms], Records]]] = Parts(
 
 
 def load_records(settings: DataSettings, terms: Terms) -> Records:
-    """The hospital's records, encoded as the study's terms say.
+    """The hospital's records, encoded by the study's terms.
 
     Raises InvalidInput for an unknown loader, DataUnavailable for a missing file, DataCorrupt naming file, column, row,
-    value and what is allowed.
+    value and allowed values.
     """
     return check_records(installed_part(LOADERS, settings.loader)(settings, terms), settings, terms)

@@ -32,7 +32,7 @@ TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = Parts(
 
 
 def teacher_kind(name: str, *, device: str = "auto") -> TeacherKind:
-    """The kind of teacher of this name, see TEACHERS; imports what it needs, now.
+    """The kind of teacher of this name, see TEACHERS; imports the packages that it needs.
 
     `device` is 'auto' (a CUDA device if there is one and the kind can use it), 'cpu', 'cuda' or 'cuda:N'.
     Raises InvalidInput for an unknown name or device, or when the packages of the kind are not installed.

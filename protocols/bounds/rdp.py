@@ -1,6 +1,6 @@
 """Renyi differential privacy: the curve, its composition, and its conversion to (epsilon, delta).
 
-Adjacency is replace-one throughout; whoever makes a curve says for which unit and view it holds.
+Adjacency is replace-one throughout; the code that makes a curve states for which unit and view it holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocols.errors import InvalidInput
 
 @dataclass(frozen=True)
 class RdpCurve:
-    """RDP at each order: the privacy cost of everything added up so far (Mironov 2017).
+    """RDP at each order: the privacy cost of everything composed so far (Mironov 2017).
 
     orders: > 1; values: >= 0, same shape. Curves add per order (Mironov 2017, Prop. 1).
     """
@@ -68,7 +68,7 @@ def epsilon_to_rdp(
 ) -> Float64[ndarray, "..."]:
     """The RDP that (epsilon, delta) affords at each order: the conversion of rdp_to_epsilon solved for R.
 
-    Negative where the order cannot give that epsilon at all.
+    Negative if the order cannot give that epsilon at all.
     """
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
 

@@ -3,7 +3,7 @@
 A rule gives weights of mean 1, so that sigma and the threshold keep their meaning, in whole multiples of
 1/LATTICE votes, rounded DOWN (the rounded weight is what is charged).
 
-- uniform: every vote counts one; the smallest budget binds everyone.
+- uniform: every vote weighs one; the smallest budget binds everyone.
 - proportional: to epsilon (Individualized PATE's heuristic). Assigned party by party: the published code pairs
   sorted unique weights with sorted budgets, which misassigns them where group shares differ.
 - exhaustive: the largest weight that each party's own cap allows for the same planned number of answers, so that
@@ -34,7 +34,7 @@ _BISECTIONS = 60
 _CAP_ROUNDS = 50
 # The variance of one vote for one class is at most 1/4.
 _VOTE_VARIANCE = 0.25
-# Relative; bisections and quotients end this close to what they look for.
+# Relative tolerance of bisections and quotients.
 _DUST = 1e-9
 
 
@@ -97,7 +97,7 @@ WEIGHT_RULES: Final = Parts(
 
 
 def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[ndarray, " parties"]:
-    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero.
+    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput if one becomes zero.
 
     A weight that misses a multiple only by rounding error counts as that multiple; the rounded weight is charged.
     """
@@ -110,7 +110,7 @@ def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[n
 def _exhausting(
     queries: Float64[ndarray, "budgets grid"], sizes: ndarray, *, sigma: float
 ) -> Float64[ndarray, " budgets"]:
-    """Weights of mean 1 at which every budget affords the same number of queries, but for a ceiling.
+    """Weights of mean 1 at which every budget affords the same number of queries, except for a ceiling.
 
     queries: what each budget affords at each weight of the grid, decreasing along the grid.
 

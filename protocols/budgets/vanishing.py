@@ -21,7 +21,7 @@ from protocols.votes import LATTICE
 # Rates between which affordable answers are interpolated for secret coins.
 _RATES = np.geomspace(2.0**-9, 1.0, 28)
 _ROUNDS = 12
-# The weight is settled when it changes by less than this share: the rates then fit it as well.
+# The iteration ends when the weight changes by less than this share: the rates then fit it as well.
 _SETTLED = 1e-3
 
 

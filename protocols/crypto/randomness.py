@@ -1,7 +1,7 @@
 """Where random bytes come from: the operating system on a node, a seeded stream in a simulation.
 
 Randomness is always an argument. A RandomSource returns n fresh bytes at every call; all noise is made from it, so
-whoever passes it in decides whether the noise protects anyone.
+its caller decides whether the noise protects anyone.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The coordinator: asks in batches that every budget can pay for, adds up votes with noise, publishes labels.
+"""The coordinator: asks in batches that every budget can pay for, counts votes with noise, and publishes labels.
 
-It charges its own ledger (one account per party) before it asks, releases labels after noise was added and they were
+It charges its own ledger (one account per party) before it asks, releases labels once noise was added and they were
 stored, and tells the parties which queries were answered so that they settle.
 """
 
@@ -45,11 +45,11 @@ _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
 class Labelling:
     """What a study released, and how it ended.
 
-    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and answered
+    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one per query of the pool; batches: size and answered
     queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
-    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that stand;
-    refusals: for each party whose votes were left out last, why; ledger_differences: parties whose own ledger is, or
-    may be, higher than the coordinator's, by how much, at the batch that caused it (where their reservation stands).
+    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, including reservations that
+    stand; refusals: party to the reason why its votes were left out of the last batch; ledger_differences: parties
+    whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -72,7 +72,9 @@ class Coordinator:
     def __init__(
         self, study: Study, *, ledger: Ledger, aggregation: Aggregation, exchange: Transport, run: bytes
     ) -> None:
-        """Opens an account a seat. Raises InvalidInput for a ledger of another study, or a study to simulate only."""
+        """Opens one account per seat. Raises InvalidInput for a ledger of another study, or a study for simulation
+        only.
+        """
         if study.pooled_teachers is not None:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         self._study = study
@@ -107,7 +109,7 @@ class Coordinator:
             raise InvalidInput(f"the pool has {len(inputs)} queries; allowed: at most {study.query_limit}")
         if (train is None) == study.mechanism.interactive:
             raise InvalidInput(
-                f"{study.mechanism.name} {'needs' if train is None else 'has no use for'} a student to be trained "
+                f"{study.mechanism.name} {'needs' if train is None else 'does not use'} a student trained "
                 "between two rounds"
             )
         round_one = study.mechanism.round_one
@@ -149,8 +151,9 @@ class Coordinator:
                 on_batch(released.batches)
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
-        """What was released of a pool of that many queries, without asking anybody; without labels reinforced by a
-        student."""
+        """What was released of a pool of that many queries, without asking anybody and without the labels that a
+        student
+        reinforced."""
         released, asked = self._nothing(queries), 0
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
@@ -170,9 +173,10 @@ class Coordinator:
         """Ends a reserved batch for ever, without labels. inputs: the pool. Calling it again changes nothing.
 
         Its charges stand, here and at the parties: what they sent may have been opened, and nobody can prove that it
-        was not. Its queries are never asked again: noise is never drawn twice for one query. If that lowers no
-        reservation, parties are told when `label` continues, or when they connect: they then forget their secrets, and
-        nobody can open the batch any more. Raises Refused for a batch that was never charged, or was released.
+        was not. Its queries are never asked again: noise is never drawn twice for one query. If telling the
+        parties lowers no reservation, they are told when `label` continues, or when they connect: they then forget
+        their secrets, and nobody can open the batch any more. Raises Refused for a batch that was never charged, or was
+        released.
         """
         stored = self._ledger.stored(number)
         if stored is None:
@@ -203,9 +207,9 @@ class Coordinator:
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
     def _unanswered(self, stored: StoredBatch) -> Outcome | None:
-        """The outcome that nothing was answered; None where it would lower a reservation or needs a guardian.
+        """The outcome that nothing was answered; None if it would lower a reservation or needs a guardian.
 
-        What was sent may have been opened, so no reservation is given back.
+        What was sent may have been opened, so no reservation may be lowered.
         """
         study, charged = self._study, self._ledger.charged(stored.number)
         takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
@@ -217,15 +221,16 @@ class Coordinator:
         return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
 
     def _outcome(self, stored: StoredBatch) -> Outcome | None:
-        """What the parties of a batch are told, released or given up; None where there is nothing to tell."""
+        """The outcome that the parties of a batch are told, released or given up; None if there is nothing to tell."""
         if not stored.settled:
             return self._unanswered(stored)
         answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
     def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
-        """Tells the parties of a batch its outcome, and notes that; after a stop in between they are told again, to no
-        effect.
+        """Tells the parties of a batch its outcome, and notes that; if it was stopped in between they are told again,
+        which
+        has no effect.
 
         parties: those that voted; None: those that the ledger names.
         """
@@ -313,7 +318,7 @@ class Coordinator:
         answered = labels != ABSTAIN
         amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
         final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
-        # A party whose vote did not enter pays nothing: its data had no influence on what was released.
+        # A party whose vote was not counted pays nothing: its data had no influence on what was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)

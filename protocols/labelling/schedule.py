@@ -61,9 +61,9 @@ def next_batch(
 ) -> Batch | Stop:
     """The next batch, sized so that its worst case fits every active party's remaining cap; or the end.
 
-    spent: nano-units settled so far (reservations that were never settled included); asked, left: queries of the pool
-    that were asked and that were not; participation: who takes part in which query, in public; quorum: parties needed.
-    Noise and threshold stay as they are when parties leave.
+    spent: nano-units settled so far (reservations that were never settled included); asked, left: numbers of queries
+    of the pool that were asked and that were not; participation: who takes part in which query, as far as it is public;
+    quorum: parties needed. Noise and threshold do not change when parties leave.
     """
     if left == 0:
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))

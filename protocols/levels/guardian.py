@@ -55,8 +55,8 @@ _ATTEMPTS = 16
 class Guardian:
     """The guardian of one study. serve() holds one conversation with the coordinator, about one batch.
 
-    ledger: of this study, at the guardian alone; sealing_key, signing_key: of the study's terms; source: must be the
-    operating system's where labels are released for real. Raises InvalidInput for keys that are not the study's.
+    ledger: the guardian's own, of this study; sealing_key, signing_key: those that the study names; source: must be the
+    operating system's if real labels are released. Raises InvalidInput for keys that are not the study's.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Guardian:
         source: RandomSource,
         noise_source: RandomSource | None = None,
     ) -> None:
-        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
+        """noise_source: of only the seeds of noise, for simulations that draw them again; `source` if None."""
         terms = guarded(study.confidentiality)
         public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
         if public != (terms.sealing_key, terms.signing_key):
@@ -90,7 +90,7 @@ class Guardian:
         """One batch, up to its signed outcome; or, for hidden queries, the dealing that precedes a batch.
 
         Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
-        the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
+        the coordinator is gone. Reservations then stand, and the same submission continues where it stopped.
         """
         try:
             arrays = receive(channel)
@@ -116,7 +116,7 @@ class Guardian:
             raise Refused(Code.QUERY_LIMIT, "a seat or query is beyond the study's roster or limit")
         round_one = study.mechanism.round_one
         if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
-            raise Refused(Code.OTHER_ROUND, "the batch is not of the round that it is submitted for")
+            raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
@@ -132,8 +132,8 @@ class Guardian:
     def _accept(self, submission: Submission) -> bytes:
         """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
 
-        Until labels were computed from a submission, another may replace it, with the same members and queries: under
-        the batch's one coin that opens nothing more about anybody's votes.
+        Until labels are computed from a submission, another with the same members and queries may replace it: under the
+        batch's single coin that reveals nothing more about anybody's votes.
         """
         study, ledger, digest = self._study, self._ledger, submission.request
         with ledger.log.together():
@@ -208,7 +208,7 @@ class Guardian:
     def _begin(self, submission: Submission) -> None:
         """Fixes the submission from which labels are computed, and counts how often they are.
 
-        A coordinator that shifted its sums and started again would learn more about the counts each time.
+        Otherwise a coordinator that shifted its sums and started again would learn more about the counts each time.
         """
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():

@@ -19,7 +19,7 @@ class Reader(Flag):
 
     @property
     def words(self) -> str:
-        """In the order of the class, with commas between."""
+        """The readers in words, in the order of the class, separated by commas."""
         return ", ".join(_WORDS[each] for each in self)
 
 
@@ -38,7 +38,7 @@ ANSWERED: Final = NODE | OPERATOR | ASKER
 
 
 class Cost(StrEnum):
-    """What it cost the budgets of those concerned."""
+    """What an error cost the budgets of those concerned."""
 
     NOTHING = "nothing"
     STANDS = "nothing new; what was reserved stands"
@@ -49,7 +49,9 @@ class Cost(StrEnum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """means: in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it appears."""
+    """What a code means, in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it
+    appears.
+    """
 
     means: str
     next_step: str

@@ -1,4 +1,4 @@
-"""The settings of `ask`: everything that repeats a run, as one validated value, and its TOML file."""
+"""The settings of `ask`: everything needed to repeat a run, as one validated value, and its TOML file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from simulations.setup.partition import parse_partition
 # parties agree less than their teachers, so T is lower, and the test needs less noise to tell anything.
 SHARES = {"sigma": 0.12, "sigma_threshold": 0.3, "threshold": 0.4}
 
-# Settings of data and budgets, which mean the same in a run.
+# Settings of data and budgets that mean the same in `run`.
 _SHARED = (
     "parties", "dataset", "schema_file", "private_size", "classes", "budgets", "delta", "unit", "seeds", "data_seed",
 )  # fmt: skip
@@ -25,7 +25,7 @@ _SHARED = (
 class AskSettings(BaseModel):
     """The parameters of one run of `ask`; see `conclave-simulate ask --help` for what each means.
 
-    None stands for "as the data set or the number of parties gives it". Raises InvalidInput through `ask_settings`.
+    None means "as the data set or the number of parties determines". `ask_settings` raises InvalidInput.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +60,7 @@ class AskSettings(BaseModel):
 
     @property
     def common(self) -> Experiment:
-        """What it has in common with a run, for the stages that both go through."""
+        """The settings that `run` has too, for the stages that both share."""
         return experiment(
             **{name: getattr(self, name) for name in _SHARED},
             partition="iid" if self.skew is None else f"dirichlet:{self.skew!r}",

@@ -1,4 +1,4 @@
-"""The study of `ask`: level two_server, label view, integer noise of both servers; and what its budgets are for.
+"""The study of `ask`: level two_server, label view, integer noise from both servers; and what its budgets cover.
 
 The querying party takes the coordinator's place, with the guardian. The terms are the same for every querying party, so
 one study, and one cap per party, covers what all of them ask together.
@@ -28,8 +28,8 @@ from simulations.setup.experiment import experiment_budgets
 def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     """Every party's budget and the study that all querying parties ask under.
 
-    Raises InvalidInput, before anything is trained or shared, for settings that do not go together, a ring that they
-    would overflow, or a budget that affords nothing.
+    Raises InvalidInput, before anything is trained or shared, for settings that do not go together, that would overflow
+    the ring, or a budget that affords nothing.
     """
     budgets = experiment_budgets(settings.common)
     parties, units = settings.parties, settings.units
@@ -65,7 +65,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     )
     weight = weights(settings.weights, planned, units=units)
     if (threshold := mechanism.needed(second_round=False)) is not None:
-        # On the lattice, as the circuit tests it, and not above all votes together.
+        # On the lattice, as the circuit tests it, and at most the total of all votes.
         noise["threshold"] = float(np.floor(min(threshold, weight.sum()) * units) / units)
     queries = settings.queriers * settings.unlabelled
     rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
@@ -90,12 +90,14 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
 
 
 def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
-    """The sum of what querying party and guardian add, each the full noise of the study; seeded, it protects nobody."""
+    """The sum of the noise of querying party and guardian, each the study's full noise; it is seeded and protects
+    nobody.
+    """
     units = guarded(study.confidentiality).units
     one, other = (lattice_noise(simulation_rng(seed, f"noise {who}").bytes, units=units) for who in ("one", "other"))
     return LatticeNoise(units, lambda count, sigma: one.draw(count, sigma) + other.draw(count, sigma))
 
 
 def _stand_in(purpose: str) -> str:
-    """Stands for a key of the guardian, which a simulation does not have."""
+    """A stand-in for a key of the guardian, which a simulation does not have."""
     return hashlib.sha256(f"simulated guardian, {purpose}".encode()).hexdigest()

@@ -1,8 +1,8 @@
 """The votes of all parties on all querying parties' records: heterogeneous teachers, answering as in private inference.
 
-Teachers are trained through an engine and cached, one casting a kind (`cast.py`). The cast holds each model's answers
-in floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
-(protocols/levels/hidden_queries/inference/fixed_point.py), and are cached too, one file a party.
+Teachers are trained by an engine and cached, with one cast per kind (`cast.py`). The cast holds each model's answers in
+floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
+(protocols/levels/hidden_queries/inference/fixed_point.py). They are cached too, in one file per party.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ class Consortium:
 class HeterogeneousVotes:
     """Votes on each querying party's records, in fixed point, and other outputs of the trained models.
 
-    agreement: by kind, the share of votes that floating point gives too; own_on_test: each querying party's own model,
-    in floating point, on the test part, before it asked anybody; test_accuracy: of every party's model there.
+    agreement: by kind, the share of votes that floating point gives too; own_on_test: the classes that each querying
+    party's own model predicts, in floating point, on the test part before it asked anybody; test_accuracy: that of
+    every
+    party's model on the test part.
     """
 
     votes: Integer[ndarray, "parties queriers records"]
@@ -62,10 +64,11 @@ class HeterogeneousVotes:
 
 
 def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> Consortium:
-    """Assigns kinds of models and chooses the querying parties, from the data seed: public, and independent of the
-    data.
+    """Assigns kinds of models and chooses the querying parties, both from the data seed, so publicly and independently
+    of
+    the data.
 
-    Both come from one shuffled roster, so that querying parties have kinds in turn.
+    Both come from one shuffled roster, so querying parties have different kinds in turn.
     """
     models = settings.models or tuple(
         kind for kind in PRIVATE if dataset.kind == "image" or not teacher_kind(kind).needs_images
@@ -164,7 +167,7 @@ def _fixed_point(
     *,
     on_party: Callable[[int, int], None],
 ) -> Integer[ndarray, "parties queries"]:
-    """The votes of the cast's teachers in fixed point; each party's are kept as soon as they are there.
+    """The votes of the cast's teachers in fixed point; each party's are cached as soon as they are computed.
 
     Raises InvalidInput for a model that private inference would refuse.
     """
@@ -191,7 +194,7 @@ def _fixed_point(
 
 
 def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
-    """A party's cached votes; None if there are no readable ones, so that they are made again."""
+    """A party's cached votes; None if there are no readable ones, so that they are computed again."""
     try:
         row = read_array(path)
     except (DataUnavailable, DataCorrupt):

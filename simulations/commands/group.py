@@ -100,7 +100,7 @@ def run_command(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort) as stopped:
         # click makes an Abort of every KeyboardInterrupt.
         if isinstance(stopped.__cause__, Interrupted):
-            rest = f"what was finished is kept: go on with --resume --out {stopped.__cause__.out}"
+            rest = f"what was finished is kept: continue with --resume --out {stopped.__cause__.out}"
         else:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)

@@ -106,7 +106,7 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
     if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to go on in it")
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
     record = out / "started_from.json"
     if flags["resume"] and record.exists():
         before = read_json(record)
@@ -126,7 +126,7 @@ def _resumed(flags: Flags) -> Experiment:
     from simulations.setup.experiment import read_config
 
     if not flags["out"]:
-        raise InvalidInput("--resume needs --out, the folder of the run to go on with")
+        raise InvalidInput("--resume needs --out, the folder of the run to continue")
     stored = read_config(Path(flags["out"]) / "config.toml")
     wanted = given_settings(flags)
     for key, value in wanted.items():

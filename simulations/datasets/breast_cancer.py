@@ -1,4 +1,4 @@
-"""The `breast_cancer` data set: 569 tumours, 30 measurements each, that scikit-learn carries (no file
+"""The `breast_cancer` data set: 569 tumours, 30 measurements each, shipped with scikit-learn (no file
 needed).
 
 Wolberg, Mangasarian, Street, Street, Breast Cancer Wisconsin (Diagnostic), UCI 1995; CC BY 4.0.
@@ -40,5 +40,5 @@ def load(request: DatasetRequest) -> Dataset:
         name="breast_cancer",
         kind="table",
         class_names=("malignant", "benign"),
-        about="Breast tumours, 30 measurements, from scikit-learn; one row a patient, stratified by diagnosis.",
+        about="Breast tumours, 30 measurements, from scikit-learn; one row per patient, stratified by diagnosis.",
     )

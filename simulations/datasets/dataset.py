@@ -95,17 +95,17 @@ class Dataset:
 
     @cached_property
     def private_digest(self) -> str:
-        """A name of the private part's content, for caches."""
+        """A digest of the private part's content, which names it in caches."""
         return content_digest(self.private_inputs, self.private_labels)
 
     @cached_property
     def public_digest(self) -> str:
-        """A name of the public inputs, for caches."""
+        """A digest of the public inputs, which names them in caches."""
         return content_digest(self.public_inputs)
 
     @cached_property
     def test_digest(self) -> str:
-        """A name of the test part's content, for caches."""
+        """A digest of the test part's content, which names it in caches."""
         return content_digest(self.test_inputs, self.test_labels)
 
     @property
@@ -115,7 +115,7 @@ class Dataset:
 
 
 def content_digest(*arrays: ndarray, text: str = "") -> str:
-    """32 hexadecimal digits that name the arrays' dtypes, shapes and bytes, and a text (BLAKE2b, 16 bytes)."""
+    """32 hexadecimal digits, a digest of the arrays' dtypes, shapes and bytes, and of `text` (BLAKE2b, 16 bytes)."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for array in arrays:
         digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())

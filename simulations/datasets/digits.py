@@ -1,4 +1,4 @@
-"""The `digits` data set: 1,797 handwritten digits of 8 x 8 pixels that scikit-learn carries (no file needed).
+"""The `digits` data set: 1,797 handwritten digits of 8 x 8 pixels shipped with scikit-learn (no file needed).
 
 Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998, its test part; CC BY 4.0.
 """

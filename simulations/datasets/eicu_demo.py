@@ -81,7 +81,7 @@ def load(request: DatasetRequest) -> Dataset:
         patients=patients,
         about=(
             "Intensive care stays at 174 hospitals (sites) of 3 to 18 stays, 8 % of them fatal. Split by "
-            "patient, stratified by hospital. Too small and too one-sided to measure accuracy on."
+            "patient, stratified by hospital. Too small and too unbalanced to measure accuracy on."
         ),
     )
 
@@ -96,8 +96,7 @@ def _read(name: str, checksum: str, data_dir: Path | None) -> pd.DataFrame:
 
 
 def _join(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row a stay that has APACHE variables and an APACHE IVa result, in the order of the stay's
-    number."""
+    """One row per stay that has APACHE variables and an APACHE IVa result, in the order of the stay's number."""
     result = tables["apachePatientResult"]
     outcome = result.loc[result["apacheversion"] == "IVa", [_STAY, "actualhospitalmortality"]]
     history = tables["apachePredVar"][[_STAY, *(set(_FLAGS) - {"intubated", "vent", "dialysis"})]]

@@ -29,8 +29,8 @@ CHECKSUMS = {
 }
 PUBLIC_SIZE, TEST_SIZE = 250, 170
 
-# Codes as in heart-disease.names; centres and scales are round clinical constants, so that no row shapes a
-# feature. Missing numbers become the centre and say so; a missing code is none of the categories.
+# Codes as in heart-disease.names; centres and scales are round clinical constants, so that no row influences
+# a feature's encoding. Missing numbers become the centre and are flagged; a missing code is in no category.
 COLUMNS: tuple[Feature, ...] = (
     numeric("age", centre=55, scale=10),
     categorical("sex", ("0", "1")),
@@ -78,7 +78,7 @@ def load(request: DatasetRequest) -> Dataset:
         site_names=tuple(CHECKSUMS),
         about=(
             "Heart disease at four hospitals (sites). Split by patient, stratified by hospital and "
-            "diagnosis. The hospitals differ: what they measured, what they left out, and how many of their "
+            "diagnosis. The hospitals differ in what they measured, what they left out, and how many of their "
             "patients are ill."
         ),
     )

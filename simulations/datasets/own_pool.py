@@ -1,4 +1,4 @@
-"""The records of a person's own file before and after they are cut into private, public and test parts."""
+"""The records of the user's own file, before and after they are cut into private, public and test parts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PARTS = ("private", "public", "test")
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """What a file says of its records beside their features; `part` indexes PARTS where the file has a split.
+    """What a file says about its records besides their features; `part` indexes PARTS if the file has a split.
 
-    Sites and patients are names; of public and test records the sites do not matter.
+    Sites and patients are names; the sites of public and test records do not matter.
     """
 
     path: Path
@@ -40,10 +40,10 @@ def cut_pool(
     sizes: tuple[int | None, int | None, int | None],
     seed: int,
 ) -> Split:
-    """The file's own split (a size takes the first public and test records and a random choice of the private
-    ones), else a split by shares or sizes, stratified by class and site, patients whole.
+    """The file's own split (a given size takes the first public and test records, and a random choice of private
+    ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole.
 
-    Raises DataCorrupt when a part is empty or a patient is in two, InvalidInput when a size does not fit.
+    Raises DataCorrupt if a part is empty or a patient is in two parts, InvalidInput if a size does not fit.
     """
     rng = np.random.default_rng([seed, *b"own file split"])
     if pool.part is not None:
@@ -88,7 +88,7 @@ def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split
 
 def _manner(pool: Pool) -> str:
     if pool.part is not None:
-        return "as it says itself"
+        return "as the file says"
     return "by row" if pool.patients is None else "by patient"
 
 

@@ -1,7 +1,7 @@
 """A cache of data sets that are computed rather than read: the arrays as .npy files, mapped into memory.
 
 A folder is named by everything that the data depend on: the request, the source code of the data set, and the
-versions of what draws it. A folder that cannot be read is made again.
+versions of the packages that draw it. A folder that cannot be read is made again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ARRAYS = ("private_inputs", "private_labels", "public_inputs", "public_labels",
 def rendered(
     name: str, request: DatasetRequest, *, load: Callable[[str, DatasetRequest], Dataset], cache_dir: Path
 ) -> Dataset:
-    """load(name, request), from the cache if it is there. The data set must have neither sites nor patients.
+    """load(name, request), from the cache if possible. The data set must have neither sites nor patients.
 
     Raises what `load` raises, and StorageFailed.
     """
@@ -53,7 +53,7 @@ def rendered(
             test_labels=arrays["test_labels"],
         )
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
-        # None there, or none that can be read: it is made again.
+        # Missing or unreadable: it is made again.
         pass
     dataset = load(name, request)
     for part in _ARRAYS:
@@ -61,6 +61,6 @@ def rendered(
         np.save(buffer, getattr(dataset, part), allow_pickle=False)
         write_atomically(folder / f"{part}.npy", buffer.getvalue())
     words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
-    # Last, so that a folder with it is complete.
+    # Written last, so that a folder with it is complete.
     write_atomically(folder / "about.json", json.dumps(words))
     return dataset

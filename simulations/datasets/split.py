@@ -106,7 +106,7 @@ def fixed_public_and_test(
 
 
 def _spread(strata: Int64[ndarray, " units"], rng: np.random.Generator) -> ndarray:
-    """A position a unit such that any range of positions holds the strata in proportion.
+    """One position per unit, such that any range of positions holds the strata in proportion.
 
     The last unit of each stratum comes after all others, so that a prefix never uses a stratum up.
     """

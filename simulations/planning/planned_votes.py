@@ -26,10 +26,10 @@ from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCount
 
 RIVALRY = 1.0
 
-# The seed of planned votes is public and fixed: a plan depends on its arguments alone.
+# The seed of planned votes is public and fixed: a plan depends only on its arguments.
 _SEED = 0
-# Trapezoids over the noise of the true class, in standard deviations; the rest of its law is 1e-16. The rule
-# converges geometrically on such smooth integrands: a step of 0.35 is off by less than 1e-6.
+# Trapezoids over the noise of the true class, in standard deviations; the neglected tails have mass 1e-16. The rule
+# converges geometrically on such smooth integrands: with a step of 0.35 the error is below 1e-6.
 _NODES = np.arange(-24, 25) * 0.35
 _MASS = np.exp(-(_NODES**2) / 2) * (0.35 / np.sqrt(2 * np.pi))
 _CHUNK = 2_000_000
@@ -37,7 +37,7 @@ _CHUNK = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class AssumedVotes:
-    """Votes of teachers with an assumed mean accuracy; see the top of the file.
+    """Votes of teachers with an assumed mean accuracy; see the module's docstring.
 
     accuracy: above 1/classes, at most 1, the mean over teachers and queries; concentration: in [0.01, 1e6].
     Raises InvalidInput.
@@ -61,7 +61,9 @@ class AssumedVotes:
         return f"assumed teacher accuracy {self.accuracy:g}, concentration {self.concentration:g}"
 
     def shares(self, queries: int) -> Float64[ndarray, "queries classes"]:
-        """Each query's probabilities of a vote per class; the true class is 0. Stratified in difficulty."""
+        """For each query the probability that a vote is for each class; the true class is 0. Stratified by
+        difficulty.
+        """
         middle = (np.arange(queries) + 0.5) / queries
         a, b = self.concentration * self.accuracy, self.concentration * (1 - self.accuracy)
         right = np.ones(queries) if self.accuracy == 1 else scipy.special.betaincinv(a, b, middle)
@@ -80,10 +82,10 @@ class AssumedVotes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PilotVotes:
-    """Votes of teachers of public data on public data: no privacy is at stake, so they may be used to choose noise.
+    """Votes of teachers trained on public data, on public queries: no privacy is at stake, so they may guide the noise.
 
-    counts: votes per class, each vote one; voters: how many could vote, the rest abstained. truth None: the plurality
-    of the votes stands for the truth, and accuracies mean agreement with it. Raises InvalidInput.
+    counts: unweighted votes per class; voters: how many could vote, the others abstained. truth None: the plurality of
+    the votes is taken as the truth, and accuracies mean agreement with it. Raises InvalidInput.
     """
 
     counts: Int64[ndarray, "queries classes"]
@@ -103,7 +105,7 @@ class PilotVotes:
     def __post_init__(self) -> None:
         if not (self.counts.sum(axis=1) >= 1).all():
             row = int((self.counts.sum(axis=1) < 1).argmax())
-            raise InvalidInput(f"pilot query {row} has no vote; allowed: at least one vote a query")
+            raise InvalidInput(f"pilot query {row} has no vote; allowed: at least one vote per query")
         if self.truth is not None and len(self.truth) != len(self.counts):
             raise InvalidInput(f"{len(self.truth)} labels for {len(self.counts)} pilot queries; allowed: one each")
 
@@ -114,12 +116,12 @@ class PilotVotes:
 
     @property
     def labels(self) -> Int64[ndarray, " queries"]:
-        """What counts as right."""
+        """The class that counts as right for each query."""
         return plurality(self.counts.astype(np.float64)) if self.truth is None else self.truth
 
     @property
     def _leads(self) -> Int64[ndarray, " queries"]:
-        """How many votes the true class is ahead of the strongest other."""
+        """By how many votes the true class leads the strongest other class."""
         row = np.arange(len(self.counts))
         others = self.counts.copy()
         others[row, self.labels] = -1
@@ -141,14 +143,14 @@ class PilotVotes:
         )
 
     def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
-        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's; true classes.
+        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's queries, and the true classes.
 
-        For at most as many voters as the pilot has: a random choice of its votes. For more: votes drawn from its
+        For at most as many voters as the pilot has, a random choice of its votes. For more, votes drawn from its
         shares, which makes queries look more different than they are, by the pilot's own sampling error.
         """
         rng = simulation_rng(_SEED, "planned votes")
         size = min(queries, len(self.counts))
-        # Evenly spaced by clarity, so that a few represent all.
+        # Evenly spaced in the order of the leads, so that a few represent all.
         every = np.argsort(self._leads, kind="stable")[((np.arange(size) + 0.5) * len(self.counts) / size).astype(int)]
         chosen = rng.permutation(every)
         counts, voters = self.counts[chosen], parties * teachers
@@ -167,7 +169,7 @@ PlannedVotes = AssumedVotes | PilotVotes
 
 @dataclass(frozen=True, eq=False)
 class PlannedHistograms:
-    """Weighted histograms of planned queries, as far as the mechanism's law depends on them. All in votes.
+    """Weighted histograms of planned queries, reduced to what the mechanism's law depends on. All in votes.
 
     top: the largest count; right: the true class's; others: positive counts of the other classes, padded with -inf;
     empty: how many other classes have no vote.
@@ -180,7 +182,7 @@ class PlannedHistograms:
 
     @classmethod
     def of(cls, counts: Float64[ndarray, "queries classes"], truth: Int64[ndarray, " queries"]) -> PlannedHistograms:
-        """From weighted counts and the true classes."""
+        """The histograms of weighted counts, given the true classes."""
         row = np.arange(len(truth))
         rest = counts.copy()
         rest[row, truth] = 0.0
@@ -212,9 +214,9 @@ class PlannedHistograms:
 
 
 def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
-    """Histograms of stored votes of parties with these weights a vote.
+    """Histograms of stored votes, with these weights per vote of each party.
 
-    Parties of equal weight are counted once and kept, so that other weights of the same groups cost little.
+    Counts of parties of equal weight are kept, so that other weights of the same groups cost little.
     """
     distinct, member = np.unique(weights, return_inverse=True)
     groups = stored.group_counts(member, len(distinct))

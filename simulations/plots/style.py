@@ -1,4 +1,4 @@
-"""The style of all figures, and figures as SVG or PNG. Without pyplot, so without global state."""
+"""The style of all figures, and figures as SVG or PNG. Does not use pyplot, which has global state."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Drawing:
 
 
 def style() -> AbstractContextManager[None]:
-    """The settings under which figures are made and written."""
+    """The matplotlib settings under which figures are made and written."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
@@ -92,7 +92,7 @@ def style() -> AbstractContextManager[None]:
 
 
 def new_figure(*, height: float) -> Figure:
-    """An empty figure of the common width, inches high. Call under `style`."""
+    """An empty figure of the common width; height: inches. Call within `style()`."""
     figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -161,7 +161,7 @@ def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[nda
 
 
 def percent_axis(axis: Axis) -> None:
-    """Shares in [0, 1] along an axis, read as percentages."""
+    """Labels an axis of shares in [0, 1] with percentages."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
 
 

@@ -1,4 +1,4 @@
-"""Findings: what a run reveals about its private votes and records, all Private, computed after the labels.
+"""Findings: figures computed from a run's private votes and records, all Private, computed after the labels.
 
 Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
 membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
@@ -34,7 +34,7 @@ from simulations.stages.students import ReleasedStudent, between_rounds
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """None and empty where nothing was requested, or there is nothing to analyse.
+    """All findings of a run; None or empty if not requested, or if there is nothing to analyse.
 
     refused: why an accountant has no figure for these votes; private too, because it depends on them.
     """
@@ -56,7 +56,7 @@ def find(
     host: Host,
     reporter: Reporter,
 ) -> Findings:
-    """Everything that the settings ask for.
+    """Computes all findings that the settings request.
 
     first: the labelling of the first seed; released: its student; pooled: the model without privacy, as a control.
     """
@@ -74,7 +74,7 @@ def find(
                     try:
                         figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
                     except InvalidInput as error:
-                        # Refusals that do not depend on the votes came earlier; one that does must not end the run.
+                        # Refusals that do not depend on votes were raised earlier; one that does must not end the run.
                         refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
@@ -90,7 +90,7 @@ def find(
 def _predictions(
     inputs: Inputs, study: Study, first: SeedResult, host: Host
 ) -> Float64[ndarray, "queries classes"] | None:
-    """What the student between the rounds of an interactive mechanism predicted; None where there is none."""
+    """The predictions of the student between the rounds of an interactive mechanism; None if there is none."""
     labels, round_one = first.labelling.labels, study.mechanism.round_one
     if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None

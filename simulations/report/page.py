@@ -1,4 +1,4 @@
-"""report.html: one self-contained page that tells a colleague what was run, with which result and budget.
+"""report.html: one self-contained page that shows a colleague what was run, with which results and budgets.
 
 All numbers come from the result and its summary. The page loads nothing.
 """
@@ -34,7 +34,7 @@ from simulations.results.text import (
 )
 from simulations.setup.experiment import write_config
 
-# Rows on a page; the rest is in parties.csv and summary.json.
+# Rows shown on the page; the rest is in parties.csv and summary.json.
 MOST_PARTIES = 300
 MOST_GROUPS = 300
 _GROUPS_OPEN = 16
@@ -107,7 +107,7 @@ def _title(result: RunResult) -> str:
 
 def _lead(result: RunResult, figures: Summary) -> str:
     parties = parties_words(figures["parties"])
-    did = "voted" if result.source.dataset is None else "trained teachers on their own records and let them vote"
+    did = "voted" if result.source.dataset is None else "trained teachers on their own records, which voted"
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
         f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "
@@ -176,7 +176,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
                 uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percent
             ),
             "model": cell(uniform["student_accuracy"], student, percent),
-            "private": "yes, as a study of its own; not for release beside this one",
+            "private": "yes, as a separate study; not for release beside this one",
         },
         {
             "name": "A single party alone, mean",
@@ -203,7 +203,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
 
 
 def _spread(groups: list[Summary]) -> list[Row]:
-    """Least, median and largest of what many budget groups have, for a table that is too long to read."""
+    """Minimum, median and maximum over many budget groups, instead of a table that is too long to read."""
     names = {
         "budget": "budget ε",
         "epsilon_guaranteed": "ε that may be published",

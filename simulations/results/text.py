@@ -22,11 +22,11 @@ _STOP_RULES = {
 }
 _INDIVIDUALIZATION = {
     "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
-    "allows, in a public pattern; a query it takes no part in costs it nothing",
+    "allows, in a public pattern; other queries cost it nothing",
     "secret-vanishing": "vanishing by secret coins: every vote weighs the same and enters a query by a coin that only "
-    "its party sees; every query costs, less than a vote that always enters",
-    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
-    "that, which no federation can do: simulation only",
+    "its party sees; every query costs something, but less than a vote that always enters",
+    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. That needs pooled data, "
+    "which no federation has: simulation only",
 }
 
 
@@ -74,7 +74,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     teachers = study.teachers
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
-        kind = "counts of votes a class" if isinstance(stored, VoteCounts) else "each party's votes"
+        kind = "counts of votes per class" if isinstance(stored, VoteCounts) else "each party's votes"
         lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
     else:
         data = source.dataset
@@ -87,7 +87,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             ),
             (
                 "Teachers",
-                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards of its data",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
             ),
         ]
     weighting = f"{settings.weights}: {WEIGHT_RULES[settings.weights].words}"
@@ -97,7 +97,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
-        ("From whom", f"{study.view}: whoever sees {about.view_in_words}"),
+        ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),
         ("Not protected from", not_protected_from(about)),
         ("Neighbours", "replace-one: that unit's data replaced by any other"),
         ("δ", deltas_words(result)),
@@ -108,14 +108,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         lines.append(("Drop-out", f"each party misses a batch with probability {settings.dropout:g}"))
     if study.quorum > 1:
         lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
-    return [*lines, ("Held against live parties", _live(result))]
+    return [*lines, ("Compared with live parties", _live(result))]
 
 
 def _live(result: RunResult) -> str:
     if result.live_checked:
-        return "yes: parties with ledgers of their own released and were charged the same"
+        return "yes: parties with their own ledgers released and were charged the same"
     if isinstance(result.source.stored, VoteCounts):
-        return "no: counts of votes hold no parties; the study was replayed"
+        return "no: counts of votes do not show parties; the study was only replayed"
     return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
 
 

@@ -1,7 +1,7 @@
-"""Experiment: everything that repeats a run, as one validated value; its TOML file; and the study it makes.
+"""Experiment: everything needed to repeat a run, as one validated value; its TOML file; and the study it describes.
 
-The simulator's command line, and it alone, has defaults for unit, view and delta; they stand here and are printed
-first. Noise and threshold scale with the number of votes unless they are given.
+Only the simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise
+and threshold scale with the number of votes unless they are given.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "s
 class Experiment(BaseModel):
     """The parameters of one run; see `conclave-simulate run --help` for what each means.
 
-    None stands for "as the data set or the number of parties gives it"; `parameters` holds what is said of the
-    mechanism, which lies beside the other settings in a file. Raises InvalidInput through `experiment`.
+    None means "as the data set or the number of parties determines"; `parameters` are those of the mechanism, which a
+    file
+    holds beside the other settings. `experiment` raises InvalidInput.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -92,7 +93,9 @@ def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
     taken = mechanism_parameters()
     if clash := next((name for name in taken if name in Experiment.model_fields), None):
-        raise InvalidInput(f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: no name of a setting")
+        raise InvalidInput(
+            f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: a name that no setting has"
+        )
     known = [*Experiment.model_fields, *taken]
     unknown = [name for name in values if name not in known]
     if unknown:
@@ -149,13 +152,13 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
-    """Every seat's budget; names: what the parties are called, if they have names.
+    """Every seat's budget; names: of the parties, if they have names.
 
-    A seat is a party, its budget assigned from the data seed; with privacy groups one for each party and budget;
-    with upsampling a group of all records.
+    A seat is a party, with its budget assigned from the data seed; with privacy groups, a party and one budget; with
+    upsampling, a group of all records.
     """
     if settings.privacy_groups and settings.individualization == "upsampling":
-        raise InvalidInput("upsampling pools all data, so there are no parties with groups; leave out --privacy-groups")
+        raise InvalidInput("upsampling pools all data, so parties have no groups; leave out --privacy-groups")
     if settings.individualization == "upsampling":
         return upsampling(settings.budgets, teachers=settings.parties).budgets(settings.delta)
     if settings.privacy_groups:
@@ -166,7 +169,7 @@ def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = Non
 
 
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
-    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat a budget.
+    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat per budget.
 
     Raises InvalidInput for settings that do not go together.
     """
@@ -205,7 +208,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     else:
         weight = weights(settings.weights, planned, units=level.units or LATTICE)
     if ensemble is None:
-        # Rounding weights down to the lattice must not push a threshold at the very top above the total.
+        # Rounding weights down to the lattice must not push a threshold near the maximum above the total.
         mechanism = mechanism.capped(float(teachers * weight.sum()))
     rows = zip(
         budgets.names,
@@ -242,7 +245,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
 
 
 def _check_individualization(settings: Experiment) -> None:
-    """Raises InvalidInput for settings that do not go with the way in which budgets differ."""
+    """Raises InvalidInput for settings that do not fit the kind of individualization."""
     if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
         raise InvalidInput(
             f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
@@ -257,7 +260,7 @@ def _check_individualization(settings: Experiment) -> None:
 
 
 def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
-    """The mechanism with its parameters: as given, times `scale`, or its defaults for the `total` votes cast."""
+    """The mechanism with its parameters: the given ones times `scale`, or its defaults for the `total` votes cast."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
     given: dict[str, int | float | None] = dict(settings.parameters)
     for name, each in kind.parameters(view=view).items():
@@ -266,7 +269,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
         elif each.default is not None:
             given[name] = each.scaled(each.default, total)
         elif each.unit == "queries":
-            given[name] = 1  # worked out once the study is known
+            given[name] = 1  # computed once the study is known
     made = kind.build(view=view, given=given)
     needed = made.needed(second_round=False)
     if needed is not None and not needed <= total:
@@ -288,7 +291,7 @@ def _check_parameters(settings: Experiment) -> None:
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
-    """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
+    """The worst-case accountant that charges budgets. Raises InvalidInput if it is not valid for the study."""
     view = check_view(settings.view)
     charging, _ = named_accountants(settings.accountant)
     coins = settings.individualization == "secret-vanishing"

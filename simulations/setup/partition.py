@@ -133,7 +133,7 @@ def teacher_shards(
     teachers: int,
     seed: int | Sequence[int],
 ) -> list[Int64[ndarray, " shard"]]:
-    """One party's records in `teachers` disjoint shards, none empty, patients whole, each ascending.
+    """One party's records in `teachers` disjoint shards, each ascending and none empty; patients are kept whole.
 
     `patients[i]` is the patient of record indices[i]; None where each record is a patient of its own.
     Raises InvalidInput when there are more teachers than patients (or records).
@@ -163,7 +163,7 @@ def _units(
 
 
 def _groups(group: Int64[ndarray, " records"], groups: int) -> list[Int64[ndarray, " members"]]:
-    """The ascending places of each group's members."""
+    """The positions of each group's members, ascending."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.cumsum(np.bincount(group, minlength=groups))[:-1])
 
@@ -175,7 +175,7 @@ def _deal(
     parties: int,
     rng: np.random.Generator,
 ) -> Int64[ndarray, " units"]:
-    """Each unit's party, no party empty (parties <= units)."""
+    """Each unit's party; no party is empty (parties <= units)."""
     party = np.empty(len(labels), dtype=np.int64)
     if isinstance(scheme, Iid):
         party[rng.permutation(len(labels))] = np.arange(len(labels)) % parties
@@ -230,7 +230,7 @@ def _round(exact: Float64[ndarray, " parties"], total: int) -> Int64[ndarray, " 
 
 
 def _fill_empty(party: Int64[ndarray, " units"], parties: int) -> Int64[ndarray, " units"]:
-    """Every empty party is given one unit of the largest parties."""
+    """Gives every empty party one unit of the largest parties."""
     counts = np.bincount(party, minlength=parties)
     empty = np.flatnonzero(counts == 0)
     if len(empty) == 0:

@@ -27,9 +27,9 @@ from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.source import source_digest
 
-# Queries that one vote message covers at most, so that progress is seen on a large pool.
+# The most queries in one vote message, so that progress is visible on a large pool.
 VOTE_ROUND = 20_000
-# Parties whose teachers are trained at once where a kind stacks them on a GPU.
+# Parties whose teachers are trained at once if their kind stacks them on a GPU.
 _STACKED_PARTIES = 250
 
 Shard = Int64[ndarray, " records"]
@@ -115,7 +115,7 @@ def vote_rounds(
 
 
 class CastHost:
-    """The parties of one worker in the casting stages; everything it keeps lies in the folder or can be reread."""
+    """The parties of one worker in the casting stages; all of its state is in the folder or can be read again."""
 
     def __init__(self, *, folder: Path, teacher: str, classes: int, seed: int, pool: str) -> None:
         self._folder = folder
@@ -181,7 +181,7 @@ class CastHost:
 
 
 def teacher_seed(seed: int, party: int, teacher: int) -> int:
-    """A teacher's training seed: a function of (seed, party, teacher) alone."""
+    """A teacher's training seed: a function of only (seed, party, teacher)."""
     return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])
 
 
@@ -202,7 +202,7 @@ def _all(
 
 
 def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], pool: str) -> None:
-    """What the workers read: written once, named by content, and memory-mapped, never sent in messages."""
+    """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
     flat = [shard for of_party in shards for shard in of_party]
     ends = np.cumsum([len(shard) for shard in flat])
     bounds = np.stack([ends - [len(shard) for shard in flat], ends], axis=1).reshape(len(shards), -1, 2)
@@ -220,7 +220,7 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
 
 
 def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
-    """A cached array; None if there is no readable one, so that it is made again."""
+    """A cached array; None if there is no readable one, so that it is computed again."""
     try:
         return read_array(path, mapped=mmap)
     except (DataUnavailable, DataCorrupt):

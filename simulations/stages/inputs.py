@@ -28,7 +28,7 @@ from simulations.stages.votes_file import read_labels, read_votes
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a run uses without being part of its settings: paths of data and caches, engine and workers."""
+    """What a run uses that is not part of its settings: paths of data and caches, engine and workers."""
 
     data_dir: Path | None
     cache_dir: Path
@@ -50,7 +50,7 @@ class DatasetInputs:
 
     @property
     def party_names(self) -> tuple[str, ...] | None:
-        """The sites' names where each party is one site of the data set."""
+        """The names of the sites if each party is one site of the data set, otherwise None."""
         if not isinstance(parse_partition(self.settings.partition), BySite):
             return None
         sites = self.dataset.site_names
@@ -174,7 +174,7 @@ def party_count(settings: Experiment, dataset: Dataset) -> int:
 
 
 def load_dataset(settings: Experiment, host: Host) -> Dataset:
-    """The data set of an experiment; private part as large as asked."""
+    """The data set of an experiment, with a private part of the requested size."""
     request = DatasetRequest(
         seed=settings.data_seed,
         data_dir=host.data_dir,
@@ -191,7 +191,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
 
 
 def _stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
-    """Votes from a file; the number of parties is what the file holds."""
+    """Inputs with votes from a file, which determines the number of parties."""
     given = settings.parties if "parties" in settings.model_fields_set else None
     stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)
     queries = settings.queries or stored.queries
@@ -208,14 +208,18 @@ def _stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
 def inputs_of_votes(
     settings: Experiment, stored: StoredVotes, *, parties: int, truth: Int64[ndarray, " queries"] | None
 ) -> VoteInputs:
-    """What a replay starts from: votes of so many parties, and the true labels where they are known.
+    """What a replay starts from: votes of `parties` parties, and the true labels if they are known.
 
     Raises InvalidInput for settings that need teachers.
     """
     if settings.individualization == "upsampling":
-        raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
+        raise InvalidInput(
+            "individualization is 'upsampling', which trains its own teachers; it cannot replay stored votes"
+        )
     if MECHANISMS[settings.mechanism].interactive:
-        raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
+        raise InvalidInput(
+            f"mechanism is {settings.mechanism!r}, which trains a student; it cannot replay stored votes"
+        )
     teachers = 1 if isinstance(stored, VoteCounts) else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
     if "weights" not in settings.model_fields_set and isinstance(stored, VoteCounts):

@@ -50,7 +50,7 @@ class SeedResult:
 
     @property
     def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
-        """Positions and labels for training a student: what was released, and what was reinforced for free."""
+        """Positions and labels for training a student: those released, and those reinforced for free."""
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
@@ -161,7 +161,7 @@ def _absent(study: Study, presence: Presence) -> Callable[[Mapping[str, Request]
 
 
 def mean_and_interval(values: Float64[ndarray, " seeds"]) -> tuple[float, float | None]:
-    """The mean and the half-width of its 95 % confidence interval (Student's t); None for one value."""
+    """The mean and the half-width of its 95 % confidence interval (Student's t); no half-width for one value."""
     if len(values) < 2:
         return float(values.mean()), None
     half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))

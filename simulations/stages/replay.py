@@ -1,7 +1,7 @@
 """Replay: aggregate stored votes under a study, without parties, data or training.
 
 Follows the same schedule as a live study (protocols.labelling.schedule), draws its noise in the same order, and so
-gives the same labels and the same ledgers; vectorised over queries, parties and orders, it takes milliseconds a
+gives the same labels and the same ledgers; vectorised over queries, parties and orders, it takes milliseconds per
 setting."""
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def replay(
     entering: Coins | None = None,
     train: TrainStudent | None = None,
 ) -> ReplayedLabelling:
-    """What the study would have released had these votes been cast live.
+    """The labels and charges that the study would have released had these votes been cast live.
 
     noise(voting parties): that of the next batch; presence(batch number): which parties answer that batch (None: all);
     entering: the secret coins, for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when
@@ -89,7 +89,7 @@ def replay(
         often = taking.among(asked, asked + step.size)
         voting = step.active if presence is None else step.active & presence(len(batches))
         if voting.sum() < study.quorum:
-            # As a coordinator does: nothing is released, the reservations stand.
+            # As with a coordinator, nothing is released and the reservations stand.
             spent = spent + np.where(step.active, budgets.amount(often, often), 0)
             stop = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
@@ -116,9 +116,9 @@ def replay(
 
 
 def secret_coins(study: Study, *, seed: int) -> Coins | None:
-    """The coins that the parties of `live_study` throw, batch by batch in order; None where there are none.
+    """The coins that the parties of `live_study` toss, batch by batch in order; None if there are none.
 
-    A party that misses a batch throws none for it, so each has its own stream, advanced only by its own votes.
+    A party that misses a batch tosses none for it, so each has its own stream, advanced only by its own votes.
     """
     if study.participation_name != "secret":
         return None
@@ -139,7 +139,7 @@ def coin_source(seed: int, seat: int) -> RandomSource:
 
 
 def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
-    """Each party is absent from each batch with probability `rate`, as a function of (seed, batch) alone."""
+    """Each party is absent from each batch with probability `rate`, as a function of only (seed, batch)."""
 
     def present(number: int) -> Bool[ndarray, " parties"]:
         return simulation_rng(seed, "dropout", number).random(parties) >= rate
@@ -148,7 +148,7 @@ def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
 
 
 def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries"]) -> Int64[ndarray, " parties"]:
-    """In how many of the answered queries of a batch each party takes part; in chunks of queries."""
+    """The number of answered queries of a batch in which each party takes part; computed in chunks of queries."""
     ids = batch.start + np.flatnonzero(answered)
     step = max(1, _MASKED_CELLS // len(study.roster))
     parts = [study.participation.votes(ids[at : at + step]).sum(axis=1) for at in range(0, len(ids), step)]
@@ -238,7 +238,9 @@ def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
     if study.participation_name != "all":
         raise InvalidInput("vote counts hold no parties, so all must take part; give votes as class ids instead")
     if len(np.unique(study.weights)) > 1:
-        raise InvalidInput("vote counts hold no parties, so weights must be uniform; give votes as class ids instead")
+        raise InvalidInput(
+            "vote counts do not show parties, so weights must be uniform; give votes as class ids instead"
+        )
     uneven = len(np.unique(study.budgets.cap)) > 1 or len(np.unique(study.budgets.order)) > 1
     if drops or (study.stop == "drop-exhausted" and uneven):
-        raise InvalidInput("vote counts hold no parties, so none can drop out; give votes as class ids instead")
+        raise InvalidInput("vote counts do not show parties, so none can drop out; give votes as class ids instead")

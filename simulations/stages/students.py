@@ -68,7 +68,7 @@ class ReleasedStudent:
             if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
                 return known
         except (DataUnavailable, DataCorrupt):
-            # None there, or none that can be read: it is made again.
+            # Missing or unreadable: it is computed again.
             pass
         made = self._trained.predict_proba(inputs)
         buffer = io.BytesIO()
@@ -90,7 +90,7 @@ class ReleasedStudent:
 
 
 def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
-    """Trains the student of round one and predicts the pool, for Interactive-GNMax.
+    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
 
     If round one released no label, its predictions are uniform, and round two works as a plain threshold.
     """
@@ -127,7 +127,7 @@ def check_student(name: str | None) -> None:
 
 
 def _read_accuracy(path: Path) -> float | None:
-    """A cached accuracy; None if there is no readable one, so that it is made again."""
+    """A cached accuracy; None if there is no readable one, so that it is measured again."""
     try:
         accuracy = float(read_json(path)["accuracy"])
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Stored votes and labels, from arrays or .npy and .npz files, so that a study is replayed without data or training."""
+"""Stored votes and labels, from arrays or .npy and .npz files, to replay a study without data or training."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: in
 def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str) -> tuple[StoredVotes, int]:
     """The votes in an array, checked, and the number of parties that cast them; the arguments are as in read_votes.
 
-    called: what messages call the array. Raises InvalidInput.
+    called: the array's name in messages. Raises InvalidInput.
     """
     return (_counts if kind == "counts" else _ids)(called, array, classes)
 

@@ -435,7 +435,8 @@ def test_a_study_with_a_number_too_long_to_be_written_down_is_refused(key, tmp_p
 
 def test_the_evidence_that_is_altered_above_is_read_when_it_is_not(tmp_path):
     read = evidence("evidence/ledger.json", "run")
-    with pytest.raises(DataCorrupt, match="not written as a release writes it"):  # spaces, where it was written anew
+    # Written anew with other spaces.
+    with pytest.raises(DataCorrupt, match="differs from the form in which a release is written"):
         read("00", tmp_path)
     for name, text in files_of(EVIDENCE).items():
         (tmp_path / name).write_text(text)

@@ -99,14 +99,14 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
         (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
         (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
-        (["--mechanism", "gnmax", "--threshold", "3"], 2, "gnmax has no use for it"),
+        (["--mechanism", "gnmax", "--threshold", "3"], 2, "which gnmax does not use"),
         (["--seeds", "3-1"], 2, "seeds are '3-1'"),
         (["--seeds", "0,0"], 2, "each seed once"),
         (["--workers", "0"], 2, "workers is 0; allowed: at least 1"),
         (["--quorum", "61"], 2, "quorum is 61; allowed: at most the 60 parties"),
         (["--dropout", "1"], 2, "dropout is 1.0; allowed: less than 1"),
         (["--votes", "absent.npy"], 3, "absent.npy does not exist"),
-        (["--votes", "broken.npy"], 4, "is no array of numbers"),
+        (["--votes", "broken.npy"], 4, "is not an array of numbers"),
         (["--budgets", "1", "--sigma", "0.5"], 5, "affords no query"),
         (["--surprise"], 2, "--surprise"),
     ],
@@ -229,7 +229,7 @@ def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(st
     assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
     said = capsys.readouterr()
     assert "budgets varied" in said.err
-    assert "2 settings were not run: gamma is 0.1; gnmax has no use for it" in said.out
+    assert "2 settings were not run: gamma is 0.1, which gnmax does not use" in said.out
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(st
         ("[grid]\nsigma = []\n", "a list of at least one value"),
         ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
         ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact is about private votes"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings is about private"),
+        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
+        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
         ("[grid\n", "is not TOML"),
     ],
 )

@@ -190,7 +190,7 @@ def test_what_a_plugin_has_no_bound_for_and_a_plugin_that_is_broken_are_refused_
         "accountant 'gaussian' does not hold for view 'label' of gumbel_max; allowed: renyi",
         "no accountant holds for view 'label' of gumbel_max with secret coins",
         "gumbel_max has no integer noise",
-        "sigma is 3.0; gumbel_max has no use for it; allowed: scale",
+        "sigma is 3.0, which gumbel_max does not use; allowed: scale",
         "mechanism 'torn', which the distribution torn registers as torn:Torn, cannot be loaded: ZeroDivisionError",
     ]
     assert len(lines) == len(wanted)

@@ -28,7 +28,7 @@ from protocols.votes import ABSTAIN
 
 
 class Answerer:
-    """Answers one batch, as one voter. At the end the guardian is sent `guardian_share` and nothing else."""
+    """Answers one batch, as one voter. At the end, only `guardian_share` is sent to the guardian."""
 
     def __init__(
         self, model: QuantisedModel, queries: int, dealt: Arrays, *, context: bytes, source: RandomSource

@@ -3,7 +3,7 @@
 Weights are rounded to multiples of 2^-weight_bits, inputs to multiples of 2^-input_bits; sums are exact; a ReLU drops
 the fraction bits that the weights brought, rounding half up. A pool sums, and the weights after it are divided by the
 size of its squares before they are rounded. Nothing overflows: intervals (Moore 1966) for every sum,
-over all inputs of size input_bound, are held against accumulator_bits before anything is shared.
+over all inputs up to input_bound, are checked against accumulator_bits before anything is shared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from protocols.levels.hidden_queries.inference.model import Convolution, Dense, 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """One layer with weights, in integers. bias: one a output or filter, at the scale of the sums."""
+    """One layer with weights, in integers. bias: one per output or filter, at the scale of the sums."""
 
     shape: LinearShape
     matrix: Int64[ndarray, "outputs terms"] = field(repr=False)
@@ -59,7 +59,7 @@ def quantise(model: Model, precision: Precision) -> QuantisedModel:
     accumulators; nothing was shared then.
     """
     layers: list[Weights | PoolShape | ReLUShape] = []
-    # What a number stands for: number * factor / 2^bits.
+    # A number represents the value number * factor / 2^bits.
     bits, factor = precision.input_bits, 1.0
     for layer, shape in zip(model.layers, model.shapes(), strict=True):
         if isinstance(layer, Dense | Convolution) and isinstance(shape, LinearShape):
@@ -82,7 +82,7 @@ def quantise(model: Model, precision: Precision) -> QuantisedModel:
 def quantised_inputs(
     architecture: Architecture, inputs: Float[ndarray, "queries ..."]
 ) -> Int64[ndarray, "queries features"]:
-    """Inputs in fixed point, one row a query. Raises InvalidInput above input_bound, without giving the value."""
+    """Inputs in fixed point, one row per query. Raises InvalidInput above input_bound, without giving the value."""
     values = inputs.reshape(len(inputs), -1).astype(np.float64)
     if values.shape[1] != architecture.features:
         raise InvalidInput(f"queries have {values.shape[1]} values; the model takes {architecture.features}")

@@ -51,13 +51,13 @@ class Querier:
 
     @property
     def unfinished(self) -> Arrays:
-        """After the last request: all that `finish` needs besides its reply, to be stored against a crash."""
+        """After the last request: all that `finish` needs besides its reply, to be stored in case of a crash."""
         if self._unfinished is None:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
         return self._unfinished
 
     def start(self) -> Request:
-        """The first request; it carries nothing, and could be made before there are inputs."""
+        """The first request; it is empty, and could be made before there are inputs."""
         return self._waiting[0].name, ()
 
     def step(self, reply: Arrays) -> Request | None:

@@ -61,7 +61,7 @@ def test_charges_without_receipts_are_released_only_where_it_is_stated(home, tmp
     assert run_command([*arguments, *UNPROVEN]) == 0
     assert run_command(["verify", str(out)]) == 0
     said = capsys.readouterr()
-    assert "receipts cover every charge: all but those that the coordinator states as unproven" in said.out
+    assert "receipts cover every charge: all except those that the coordinator states as unproven" in said.out
     assert "next: do not rely on the figures of these seats" in said.err
     assert "but see the next step" in said.out
 

@@ -179,7 +179,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
     out = capsys.readouterr().out
     assert "study heart: relayed; 8 of 20 queries asked in 1 rounds, asked by asker; quorum 2" in out
     assert (
-        "asker's ledger has these budgets: here they are counted at their worst case, until a receipt says less" in out
+        "asker's ledger holds these budgets: they are shown here at their worst case, until a receipt says less" in out
     )
     assert run_command(["status", "--json", "--home", str(home.folder)]) == 0
     assert json.loads(capsys.readouterr().out)["studies"][0]["asked_by"] == "asker"

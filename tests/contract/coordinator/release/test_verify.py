@@ -69,7 +69,7 @@ def test_a_release_dated_before_its_last_log_entry_fails(signed, copy):
     early = (NOW - datetime.timedelta(minutes=4)).isoformat()
     rewrite(copy / "manifest.json", lambda made: made.update(created=early))
     signed[0].sign_again(copy)
-    assert "another time" in failed(copy)["statement"]
+    assert "different times" in failed(copy)["statement"]
 
 
 def test_a_release_of_the_future_fails(signed):
@@ -231,7 +231,7 @@ def test_a_party_that_lets_reservations_stand_is_stated_and_passes(signed, tmp_p
     folder = consortium.release(labelled, tmp_path / "standing")
     checks = {check.name: check for check in verify_release(folder, None)}
     assert all(check.passed for check in checks.values())
-    assert "stand higher" in checks["receipts"].message
+    assert "that are higher" in checks["receipts"].message
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     assert set(events["ledgers_that_differ_nano"]) == {"hospital-0", "hospital-1", "hospital-2"}
     assert min(events["ledgers_that_differ_nano"].values()) > 0

@@ -173,7 +173,7 @@ def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at,
     votes = at.seats[STUDY.digest, NAME].party._voter
 
     def late(batch):
-        raise Refused("teachers_late", "predicting 5 queries has taken 25 s and goes on")
+        raise Refused("teachers_late", "predicting 5 queries has taken 25 s and continues")
 
     at.seats[STUDY.digest, NAME].party._voter = late
     for _ in range(10):

@@ -51,7 +51,7 @@ def place(tmp_path):
     home.keep_study(STUDY)
     said: list[str] = []
     train(home, settings, STUDY, SEAT, say=said.append)
-    assert any("in fixed point the model says the same as the teacher of" in line for line in said)
+    assert any("in fixed point the model gives the teacher's label to" in line for line in said)
     with Policy(settings.policy) as policy:
         policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         remember_approval(home, STUDY, SEAT, policy.log)

@@ -50,7 +50,7 @@ def test_noise_of_two_servers_is_twice_the_variance_of_one():
         ("secure_sum", {"stop": "drop-exhausted"}, "first-exhausted"),
         ("secure_sum", {"quorum": 8}, "allowed: at least"),
         ("secure_sum", {"colluders": 14}, "below the quorum"),
-        ("two_server", {"colluders": 3}, "has no use for it"),
+        ("two_server", {"colluders": 3}, "does not use it"),
         ("two_server", {"mechanism": "lnmax"}, "no integer noise"),
         ("two_server", {"units": 100}, "power of two"),
         ("two_server", {"units": 2}, "allowed"),

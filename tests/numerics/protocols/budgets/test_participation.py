@@ -67,7 +67,7 @@ def test_rates_follow_what_budgets_afford_and_are_refused_off_the_lattice():
         check_rate("periodic", np.array([0.3]))
     with pytest.raises(InvalidInput, match="span"):
         check_rate("secret", np.array([0.0, 1.0]))
-    with pytest.raises(InvalidInput, match="allowed: 1 where participation is 'all'"):
+    with pytest.raises(InvalidInput, match="allowed: 1 with participation 'all'"):
         check_rate("all", np.array([0.5]))
     with pytest.raises(InvalidInput, match="allowed: all, periodic, secret"):
         check_pattern("often")

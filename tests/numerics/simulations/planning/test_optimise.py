@@ -236,9 +236,7 @@ def test_every_objective_chooses_best_by_its_own_measure(objective, found):
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
-    with pytest.raises(
-        InvalidInput, match=r"labels of accuracy 0.9999 cannot be had from budgets '4' \(at best 0\.\d+"
-    ):
+    with pytest.raises(InvalidInput, match=r"budgets '4' cannot give labels of accuracy 0.9999 \(at best 0\.\d+"):
         optimise(planner(accuracy=0.4), min_accuracy=0.9999)
     with pytest.raises(InvalidInput, match=r"epsilon 0.001 cannot be guaranteed at delta 1e-05"):
         optimise(planner(budgets="0.001"), min_accuracy=0.0)
@@ -249,7 +247,7 @@ def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
 def test_a_frontier_is_drawn_with_the_chosen_and_the_default_noise(found):
     figure = frontier_figure(found.frontier, chosen=found.chosen, common=found.common, min_accuracy=0.75)
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend == ["most labels at each accuracy", "default noise", "chosen", "least accuracy"]
+    assert legend == ["most labels at each accuracy", "default noise", "chosen", "minimum accuracy"]
     line = figure.axes[0].lines[0]
     assert sorted(line.get_xdata()) == sorted(p.answered for p in found.frontier)
     with pytest.raises(InvalidInput, match="0 points"):
@@ -313,10 +311,10 @@ def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch)
         (["--accuracy", "0.8", "--mechanism", "lnmax"], "--mechanism is 'lnmax'; allowed with --optimise: 'confident"),
         (["--accuracy", "0.8", "--stop", "drop-exhausted"], "allowed with --optimise: 'first-exhausted'"),
         (["--accuracy", "0.8", "--dropout", "0.1"], "--dropout is 0.1; allowed with --optimise: 0.0"),
-        (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs one of --accuracy"),
+        (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs either --accuracy"),
         (["--accuracy", "0.8", "--pilot-kind", "ids"], "--pilot-kind has no effect without --pilot"),
         (["--pilot", "absent.npy", "--concentration", "3"], "--concentration has no effect with --pilot"),
-        ([], "--optimise needs one of --accuracy"),
+        ([], "--optimise needs either --accuracy"),
     ],
 )
 def test_flags_that_cannot_be_are_refused_in_one_line(flags, reason, capsys):

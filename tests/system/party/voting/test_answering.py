@@ -182,7 +182,7 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     strange = load_records(
         replace(data, path=with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)])), study.terms
     )
-    with pytest.raises(InvalidInput, match=r"row 11: .c. is no privacy group"):
+    with pytest.raises(InvalidInput, match=r"row 11: .c. is not a privacy group"):
         deals_of(strange, study, SEAT, seed=1)
 
 

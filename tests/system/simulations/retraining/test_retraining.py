@@ -291,7 +291,7 @@ def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
     other = case.votes.copy()
     other[3] = (other[3] + 1) % 10
     result = label_seed(case.study, TeacherVotes(10, other), seed=0, dropout=0.0, truth=None)
-    with pytest.raises(InvalidInput, match="otherwise than the votes given"):
+    with pytest.raises(InvalidInput, match="votes differently; allowed"):
         case.retraining(votes=other, result=result)
 
 
