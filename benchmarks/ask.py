@@ -5,10 +5,10 @@
 Operator, guardian and every hospital are processes that their own commands started, with ledgers on disk and mutual
 TLS. The one that asks is this process, which runs the command itself.
 
-`dealing` is its conversation with the guardian before the votes, `counting` that after them; `inference` is the steps
-that the operator passes on, with the arithmetic between them, `votes` the last ones, which are charged; `outcomes` is
-telling the parties, `training` the own model, before and after. The rest is the first look for the guardian, files and
-ledgers. The start of Python and of its packages is not in it.
+`dealing` is its conversation with the guardian before the votes, `counting` the one after them; `inference` is the
+steps that the operator relays, with the arithmetic between them, `votes` the last steps, which are charged; `outcomes`
+is telling the parties, `training` the hospital's own model, before and after. The rest is the first contact with the
+guardian, files and ledgers. Starting Python and its packages is not included.
 
 A process in between delivers every byte half of the round trip later: between the operator and each party, the operator
 and the one that asks, the guardian and the one that asks. So a step to a party takes two round trips, and without one

@@ -1,4 +1,4 @@
-"""A consortium in which `clinic` asks: every one of it a process that people's own commands set up, on loopback."""
+"""A consortium in which `clinic` asks: all members are processes on loopback, set up by the real commands."""
 
 from __future__ import annotations
 

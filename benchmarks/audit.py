@@ -1,4 +1,4 @@
-"""The audit: what is shown of what is claimed, and releases a second, honest and broken, side by side in one run.
+"""The audit: lower bounds against claims, and releases per second, honest and broken, side by side in one run.
 
     python benchmarks/audit.py
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 
 def run_between(targets: list[str], delay_s: float, told: Connection) -> None:
     """Tells an address for each target, HOST:PORT, and for each true value that it gets, bytes up and down of each.
 
-    It ends at the first false one. Every byte comes `delay_s` late in each direction; what is sent later does not wait
-    for what was sent before. A target that is not there yet closes the connection.
+    It ends at the first false one, or when the other end is closed. Every byte comes `delay_s` late in each direction;
+    what is sent later does not wait for what was sent before. A target that is not there yet closes the connection.
     """
     moved = [[0, 0] for _ in targets]
 
@@ -59,8 +60,9 @@ def run_between(targets: list[str], delay_s: float, told: Connection) -> None:
             server = await asyncio.start_server(accept, "127.0.0.1", 0)
             ports.append(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
         told.send(ports)
-        while await asyncio.get_running_loop().run_in_executor(None, told.recv):
-            told.send(moved)
+        with suppress(EOFError):
+            while await asyncio.get_running_loop().run_in_executor(None, told.recv):
+                told.send(moved)
         os._exit(0)  # what is still on its way need not arrive
 
     asyncio.run(serve())

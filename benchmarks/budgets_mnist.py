@@ -21,7 +21,7 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.votes_file import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 
 
 def main() -> None:
@@ -40,8 +40,8 @@ def main() -> None:
     inputs = read_inputs(experiment(**base), host=host, reporter=reporter)
     source = votes_source(inputs, host=host, reporter=reporter)
     print(f"votes in {time.perf_counter() - start:.0f} s")
-    stored: StoredVotes = source.stored
-    assert stored.votes is not None
+    stored = source.stored
+    assert isinstance(stored, TeacherVotes)
     assert source.truth is not None
     print(f"mean teacher accuracy {(stored.votes == source.truth).mean():.4f}")
     plural = np.stack([(stored.votes[:, 0] == c).sum(axis=0) for c in range(10)], axis=1).argmax(axis=1)

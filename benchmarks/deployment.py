@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -42,7 +43,7 @@ from protocols.crypto.identity import (
 from protocols.crypto.randomness import system_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.mechanisms import ConfidentGNMax
 from protocols.noise import cryptographic
 from protocols.study.deployed import DeployedStudy
@@ -182,7 +183,7 @@ def measure(parties: int, processes: int) -> dict[str, float]:
             )
             start = time.perf_counter()
 
-            def batch_done(asked: int, of: int) -> None:
+            def batch_done(batches: Sequence[tuple[int, int]]) -> None:
                 times.append(time.perf_counter())
 
             coordinator.label(pool[: QUERIES * (ROUNDS + 1)], on_batch=batch_done)
@@ -230,7 +231,7 @@ def in_process(study: DeployedStudy, pool: np.ndarray) -> float:
         aggregation=ClearAggregation(cryptographic(system_source)),
         exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
         run=b"",
-    ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda asked, of: times.append(time.perf_counter()))
+    ).label(pool[: QUERIES * (ROUNDS + 1)], on_batch=lambda batches: times.append(time.perf_counter()))
     return float(np.median(np.diff(times)[1:]))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
+from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.research.exact.exact import QuerySetting, total_rdp
 from protocols.research.published.papernot2018 import answer_probability, threshold_rdp, total_label_rdp
 
@@ -71,8 +71,12 @@ def main() -> None:
     answers = answer_probability(votes.max(axis=1), threshold=200.0, sigma_threshold=150.0).for_research()
     label = total_label_rdp(votes, ORDERS, sigma=40.0, sensitivity=one, times=answers).for_research()[0]
     papernot = label + QUERIES * threshold_rdp(ORDERS, sigma_threshold=150.0, sensitivity=one)[0]
-    for name, convert in (("Mironov 2017", rdp_to_epsilon_mironov), ("Canonne et al. 2020", rdp_to_epsilon)):
-        pair = [convert(rdp, ORDERS, delta=DELTA) for rdp in (exact, papernot)]
+    for name in ("Mironov 2017", "Canonne et al. 2020"):
+        older = name == "Mironov 2017"
+        pair = [
+            rdp - np.log(DELTA) / (ORDERS - 1) if older else rdp_to_epsilon(rdp, ORDERS, delta=DELTA)
+            for rdp in (exact, papernot)
+        ]
         best = [e.min() for e in pair]
         orders = [ORDERS[e.argmin()] for e in pair]
         print(

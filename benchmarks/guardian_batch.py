@@ -10,12 +10,10 @@ direction, and the seconds of one small message there and back."""
 from __future__ import annotations
 
 import argparse
-import asyncio
 import datetime
 import io
 import json
 import multiprocessing
-import os
 import tempfile
 import threading
 import time
@@ -25,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+from between import run_between
 
 from coordinator.connection.guardian_dialling import GuardianLine, dial
 from coordinator.home import CoordinatorHome, CoordinatorSettings
@@ -37,7 +36,7 @@ from guardian.studies import approve_study
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import ReservedBatch
+from protocols.levels.level import ReservedBatch
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
@@ -46,7 +45,7 @@ from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import Guarded
+from protocols.wire.guardian.greeting import GuardedStudy
 from protocols.wire.messages import VoteRequest
 from runtime.logs import Log
 
@@ -145,7 +144,7 @@ def run_guardian(folder: Path, ports: Connection) -> None:
         certificate=guardian.certificate(),
         authority=guardian.authority(),
         denied=lambda identity: None,
-        find=lambda digest: Guarded(study, Line(), threading.Lock()),
+        find=lambda digest: GuardedStudy(study, Line(), threading.Lock()),
         on_event=lambda event, fields: None,
     )
     out = io.StringIO()
@@ -159,45 +158,6 @@ def run_guardian(folder: Path, ports: Connection) -> None:
     stop.set()
     thread.join()
     line.stop()
-
-
-def run_delay(targets: list[int], delay_s: float, ports: Connection) -> None:
-    """A process that forwards connections, every byte `delay_s` late in each direction."""
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-        async def deliver() -> None:
-            while True:
-                due, data = await waiting.get()
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
-                writer.write(data)
-                if not data:
-                    writer.close()
-                    return
-
-        task = asyncio.ensure_future(deliver())
-        try:
-            while data := await reader.read(2**18):
-                waiting.put_nowait((time.monotonic() + delay_s, data))
-        finally:
-            waiting.put_nowait((time.monotonic() + delay_s, b""))
-            await task
-
-    async def serve() -> None:
-        servers = []
-        for target in targets:
-
-            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target) -> None:
-                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", target)
-                await asyncio.gather(forward(reader, far_writer), forward(far_reader, writer), return_exceptions=True)
-
-            servers.append(await asyncio.start_server(accept, "127.0.0.1", 0))
-        ports.send([server.sockets[0].getsockname()[1] for server in servers])
-        await asyncio.get_running_loop().run_in_executor(None, ports.poll, None)
-        os._exit(0)  # what is still on its way need not arrive
-
-    asyncio.run(serve())
 
 
 @contextmanager
@@ -287,19 +247,19 @@ def main() -> None:
             study = study_of(guardian, parties=given.parties, queries=given.queries, classes=given.classes)
             approve_study(guardian, study, today=NOW.date(), source=system_source)
             with process(run_guardian, guardian.folder) as there:
-                ports = list(there.recv())
-                with process(run_delay, ports, given.rtt_ms / 2000) as between:
+                addresses = [f"127.0.0.1:{port}" for port in there.recv()]
+                with process(run_between, addresses, given.rtt_ms / 2000) as between:
                     if given.rtt_ms:
-                        ports = between.recv()
+                        addresses = between.recv()
                     lines = [
                         GuardianLine(
-                            address=f"127.0.0.1:{port}",
+                            address=address,
                             key=home.key(),
                             certificate=home.certificate(),
                             authority=home.authority(),
                             denied=lambda identity: None,
                         )
-                        for port in ports
+                        for address in addresses
                     ]
                     seconds, megabytes, messages = measure_batch(study, lines[0], run)
                     to, back, ping_ms = measure_line(study, lines[1])

@@ -1,4 +1,4 @@
-"""Processor time of --help of every command, in seconds: the least of some runs, each a process of its own.
+"""Processor time of --help of every command, in seconds: the minimum over some runs, each in its own process.
 
 python benchmarks/help_times.py [--runs 3]     prints one line a program: the slowest command and its time
 """
@@ -18,7 +18,7 @@ PROGRAMS = {
     "conclave-party": ("party.commands.group", ["-m", "party"]),
     "conclave-coordinator": ("coordinator.commands.group", ["-m", "coordinator"]),
     "conclave-guardian": ("guardian.commands", ["-m", "guardian"]),
-    "conclave-simulate": ("simulations.command", ["simulations/run.py"]),
+    "conclave-simulate": ("simulations.commands.group", ["simulations/run.py"]),
 }
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/label_only.py
 
-The straightforward way is one supremum for each pair, by branch and bound; it is timed on some and scaled up.
+The straightforward way is one supremum per pair, by branch and bound; it is timed on some pairs and scaled up.
 """
 
 from __future__ import annotations

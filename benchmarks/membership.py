@@ -28,7 +28,7 @@ from simulations.pipeline import run, study_of
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from simulations.setup.partition import parse_partition, partition
-from simulations.stages.inputs import Host, Inputs, load_dataset
+from simulations.stages.inputs import DatasetInputs, Host, load_dataset
 
 EPSILON, DELTA = 8.0, 1e-5
 PARTIES, STUDENT = 40, "random_forest"
@@ -89,7 +89,7 @@ def shadow_scores(shadows: int) -> tuple[dict[str, np.ndarray], np.ndarray, floa
             half = replace(whole, private_inputs=records[mine], private_labels=labels[mine])
             holdings = partition(half, parties=PARTIES, scheme=parse_partition("iid"), seed=number)
             own = settings.model_copy(update={"seeds": (number,), "data_seed": number})
-            inputs = Inputs(own, half, [[held] for held in holdings], None, half.public_labels)
+            inputs = DatasetInputs(own, half, [[held] for held in holdings])
             budgets, study = study_of(inputs)
             result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
             epsilon = float(study.budgets.epsilon_guaranteed.max())

@@ -1,8 +1,8 @@
 """The likelihood-ratio attack with shadow models (LiRA, Carlini et al. 2022, Algorithm 1).
 
 A shadow of a released student is a whole run, teachers, votes and noise, on a random half of the records, so this
-attack costs as much as its shadows and is no part of a run's report. It is for `benchmarks/membership.py`, and for
-whoever has the time.
+attack costs as much as its shadows and is not part of a run's report. It is for `benchmarks/membership.py`, and for
+anyone who has the time.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ from protocols.levels.hidden_queries.inference.model import (
     ReLU,
     float_inference,
 )
+from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.hidden_queries.inference.querier import Querier
 from protocols.levels.two_server.shares import expand_guardian
 from protocols.wire.messages import decode_arrays, encode_arrays
@@ -207,7 +208,8 @@ def measure(names: list[str], queries: int, repeats: int, rtt_s: float) -> dict[
         columns = ("dealt", "prepared", "online", "dealing", "answering", "to_answerer", "asked", "answered")
         medians = [statistics.median(column) for column in zip(*rows[1:], strict=True)]
         found[name] = dict(zip(columns, medians, strict=True)) | {
-            "trips": model.architecture.round_trips, "agreement": agreement(model_of(name), model, inputs)
+            "trips": len(InferencePlan.of(model.architecture, len(inputs)).exchanges),
+            "agreement": agreement(model_of(name), model, inputs),
         }  # fmt: skip
     for process in others:
         process.join(timeout=10)

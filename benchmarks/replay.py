@@ -1,4 +1,4 @@
-"""Replay: milliseconds a setting, a sweep of 1,000 settings, and the memory of 10,000 parties x 10,000 queries.
+"""Replay: milliseconds per setting, a sweep of 1,000 settings, and the memory of 10,000 parties x 10,000 queries.
 
     python benchmarks/replay.py
 
@@ -18,30 +18,30 @@ from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.stages.replay import StoredVotes, replay
+from simulations.setup.levels import one_stream
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import TeacherVotes
 
 
-def make_votes(parties: int, queries: int, classes: int = 10) -> StoredVotes:
+def make_votes(parties: int, queries: int, classes: int = 10) -> TeacherVotes:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, classes, queries).astype(np.int8)
     votes = np.empty((parties, 1, queries), dtype=np.int8)
     for party in range(parties):
         right = rng.random(queries) < 0.8
         votes[party, 0] = np.where(right, truth, rng.integers(0, classes, queries))
-    return StoredVotes(classes, votes, None)
+    return TeacherVotes(classes, votes)
 
 
-def setting(stored: StoredVotes, **changes: object) -> Study:
-    assert stored.votes is not None
+def setting(stored: TeacherVotes, **changes: object) -> Study:
     values: dict[str, object] = {"parties": len(stored.votes), "weights": "exhaustive", **changes}
     settings = experiment(**values)
     return make_study(settings, experiment_budgets(settings), classes=stored.classes, queries=stored.queries)
 
 
-def straightforward(study: Study, stored: StoredVotes, seed: int, asked: list[int]) -> list[int]:
+def straightforward(study: Study, stored: TeacherVotes, seed: int, asked: list[int]) -> list[int]:
     """One query, one party and one class at a time; the batches are those that the replay asked."""
     rng = np.random.default_rng(seed)
-    assert stored.votes is not None
     mechanism = study.mechanism
     assert isinstance(mechanism, ConfidentGNMax)
     bit_sigma = mechanism.bit_sigma("label")
@@ -71,7 +71,7 @@ def main() -> None:
     for index in range(20):
         start = time.perf_counter()
         study = setting(stored, **{**everything, "sigma": 400.0 + index})
-        result = replay(study, stored, noise=simulated(np.random.default_rng(index)), presence=None)
+        result = replay(study, stored, noise=one_stream(simulated(np.random.default_rng(index))), presence=None)
         times.append(time.perf_counter() - start)
         asked = sum(size for size, _ in result.labelling.batches)
     print(
@@ -81,7 +81,7 @@ def main() -> None:
 
     study = setting(stored, **everything)
     start = time.perf_counter()
-    result = replay(study, stored, noise=simulated(np.random.default_rng(7)), presence=None)
+    result = replay(study, stored, noise=one_stream(simulated(np.random.default_rng(7))), presence=None)
     fast = time.perf_counter() - start
     sizes = [size for size, _ in result.labelling.batches]
     start = time.perf_counter()
@@ -101,7 +101,7 @@ def main() -> None:
             budgets=f"{1 + index % 7 / 4}:0.34,2:0.43,{3 + index % 11 / 3}:0.23",
         )
         noise = simulated(np.random.default_rng(index))
-        released += int((replay(study, stored, noise=noise, presence=None).labelling.labels >= 0).sum())
+        released += int((replay(study, stored, noise=one_stream(noise), presence=None).labelling.labels >= 0).sum())
     print(f"sweep of 1,000 settings: {time.perf_counter() - start:.1f} s ({released / 1000:.0f} labels a setting)")
 
     start = time.perf_counter()
@@ -110,7 +110,7 @@ def main() -> None:
     start = time.perf_counter()
     for budgets in ("1:0.34,2:0.43,3:0.23", "lognormal:2,0.3"):
         study = setting(large, budgets=budgets)
-        result = replay(study, large, noise=simulated(np.random.default_rng(0)), presence=None)
+        result = replay(study, large, noise=one_stream(simulated(np.random.default_rng(0))), presence=None)
         took = time.perf_counter() - start
         print(
             f"10,000 parties x 10,000 queries, budgets {budgets}: {(result.labelling.labels >= 0).sum()} labels, "

@@ -22,8 +22,9 @@ from simulations.pipeline import study_of, votes_source
 from simulations.progress import Reporter
 from simulations.retraining.retraining import retraining
 from simulations.setup.experiment import experiment
-from simulations.stages.inputs import Host, read_inputs
+from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
+from simulations.stages.stored_votes import TeacherVotes
 
 CONFIDENCE = 1 - 1e-6
 
@@ -44,9 +45,8 @@ def typical_case(folder: Path, parties: int, retrainings: int) -> None:
     _, study = study_of(inputs)
     source = votes_source(inputs, host=host, reporter=reporter)
     result = label_seed(study, source.stored, seed=0, dropout=0.0, truth=source.truth)
-    assert inputs.dataset is not None
-    assert inputs.shards is not None
-    assert source.stored.votes is not None
+    assert isinstance(inputs, DatasetInputs)
+    assert isinstance(source.stored, TeacherVotes)
     start = time.perf_counter()
     found = retraining(
         study,

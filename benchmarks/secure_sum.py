@@ -4,14 +4,13 @@
         [--queries 1000] [--classes 10] [--round-trip-ms 0 40] [--batches 3] [--hosts 2]
 
 One process is the coordinator (SummedAggregation), the others host the parties (Party, SummedBallot, a ledger in
-memory), over
-TCP. A message is read half a round trip after it was sent. Drop-outs leave before their masked votes, which costs the
-coordinator most. Milliseconds of a step are of the processor. "level" is what secure_sum does for a party, on average,
-for the least and for the most; "noise" the drawing of its share of the noise; "rest" messages, charge and ledger, which
-every level has. The first batch is apart: in it the key of each pair is agreed on, once a process. "X25519" is the mean
-of one agreement in microseconds, timed between requests; a party makes two a neighbour, and a machine that does other
-things takes longer for all of it. Each opened sum must be the plain sum of what its survivors masked. Half a minute a
-case.
+memory), over TCP. A message is read half a round trip after it was sent. Drop-outs leave before their masked votes,
+which costs the coordinator most. Milliseconds of a step are of the processor. "level" is what secure_sum does for a
+party, on average, for the least and for the most; "noise" the drawing of its share of the noise; "rest" messages,
+charge and ledger, which every level has. The first batch is apart: in it the key of each pair is agreed on, once a
+process. "X25519" is the mean of one agreement in microseconds, timed between requests; a party makes two a neighbour,
+and a machine that does other things takes longer for all of it. Each opened sum must be the plain sum of what its
+survivors masked. Half a minute a case.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from party.party import Party
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Ballot, ReservedBatch
+from protocols.levels.level import Ballot, ReservedBatch
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum import ballot as summed_ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
@@ -199,7 +198,7 @@ def host(case: Case, number: int, port: int) -> None:
             member, ballot = parties[position]
             ballot.seconds = listening.noise = 0.0
             start = time.thread_time()
-            replies[position] = member.handle_bytes(data)
+            replies[position] = encode(member.handle(decode(data)))
             took, start = time.thread_time() - start, time.thread_time()
             for _ in range(AGREEMENTS):
                 yardstick.exchange(public)

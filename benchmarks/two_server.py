@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from protocols.crypto.counting_ring import check_ring
-from protocols.crypto.randomness import seeded_source, system_source
+from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
@@ -114,7 +114,7 @@ def threshold_of(case: Case) -> int:
 
 def shares_of(case: Case, votes: np.ndarray) -> tuple[CoordinatorShare, GuardianShare]:
     """Both servers derive what the parties sent, so that no array need be passed between processes."""
-    source = seeded_source(3)
+    source = np.random.default_rng(3).bytes
     pairs = [share_votes(row[None], classes=case.classes, context=CONTEXT, source=source) for row in votes]
     return CoordinatorShare.of_all([pair[0] for pair in pairs]), GuardianShare.of_all([pair[1] for pair in pairs])
 
@@ -145,7 +145,7 @@ def coordinator(case: Case, port: int, report: Connection) -> None:
 def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     votes, weights = votes_and_weights(case)
     ballots = Ballots(np.ones(votes.shape, dtype=bool), case.classes, False, CONTEXT)
-    source = seeded_source(3)
+    source = np.random.default_rng(3).bytes
     # As share_votes draws them: the guardian's seed, then the coordinator's.
     share = GuardianShare(np.stack([np.frombuffer(source(32), np.uint8)[:16] for _ in range(case.parties)]))
     connected, _ = listening.accept()

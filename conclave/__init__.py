@@ -1,6 +1,6 @@
 """Conclave for researchers: private labels from votes, under each party's own budget, and what they cost.
 
-    own votes and budgets      label, replay, Labels, Replay
+    your votes and budgets     label, replay, Labels, Replay
     a study                    define_study, run, plan, read_study, write_study, Study, Run, StudyPlan
     accounting alone           rdp_curve, epsilon_after, queries_afforded, mechanisms, accountants, RdpCurve
     errors                     ConclaveError, InvalidInput, BudgetExceeded, DataUnavailable, DataCorrupt

@@ -1,7 +1,7 @@
 """Accounting alone: what queries cost and what budgets afford, without votes, data or a study.
 
-Every figure is data-independent, for adjacency replace-one. Whose data moves enters as `sensitivity`: the votes that it
-moves in a query (a record's one vote times its weight; a party's teachers together).
+Every figure is data-independent, for adjacency replace-one. The protected unit enters as `sensitivity`: the votes that
+it moves in a query (a record's one vote times its weight; a party's teachers together).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Labels from votes and budgets of one's own: what a study would release of them, and what each party would spend."""
+"""Labels from your own votes and budgets: what a study would release, and what each party would spend."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
 from simulations.stages.label import SeedResult, label_seed
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes
 from simulations.stages.votes_file import check_labels, stored_votes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Settings that the arguments give, or that say how votes come about; votes of one's own have come about.
+# Settings that the arguments give, or that say how votes are made, which does not apply to given votes.
 _TAKEN = {*DATA_SETTINGS, "parties", "votes", "votes_kind", "labels", "budgets", "queries", "seeds", "data_seed"}
 
 

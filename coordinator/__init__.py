@@ -1,1 +1,1 @@
-"""The coordinator: adds up votes with noise under every party's budget and trains a student."""
+"""The coordinator: counts votes with noise within every party's budget, and trains a student."""

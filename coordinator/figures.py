@@ -1,4 +1,4 @@
-"""The figures of a status, as whatever watches the machine asks for them."""
+"""The figures of a status as metrics for a monitoring system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runtime.metrics import Family
 
 
 def families(status: Mapping[str, Any]) -> list[Family]:
-    """The figures of coordinator.status.read_status."""
+    """The figures of coordinator.status.read_status, as metrics."""
     studies = status["studies"]
     seats = [({"study": study["study"], "seat": seat["seat"]}, seat) for study in studies for seat in study["seats"]]
     requests, days = status["pending_requests"], status["parties"]
@@ -18,7 +18,7 @@ def families(status: Mapping[str, Any]) -> list[Family]:
         Family("conclave_requests_pending", "Certificate requests that wait for approval.", [({}, len(requests))]),
         Family(
             "conclave_certificate_days_left",
-            "Days until a party's newest certificate ends.",
+            "Days until a party's newest certificate expires.",
             [({"party": each["party"]}, each["days_left"]) for each in days],
         ),
     ]
@@ -27,10 +27,10 @@ def families(status: Mapping[str, Any]) -> list[Family]:
         made.append(Family(f"conclave_study_{key}", text, known))
     for key, text in (
         ("connected", "Whether the seat's party has an open stream."),
-        ("answers_left", "Answers that the seat's budget still bears, in the worst case."),
-        ("epsilon_used", "The ledger at the seat's own order: a reading, not a guarantee."),
+        ("answers_left", "Answers that the seat's budget still affords, in the worst case."),
+        ("epsilon_used", "The ledger's epsilon at the seat's own order: for monitoring, not a guarantee."),
         ("epsilon_guaranteed", "The epsilon that the seat's cap guarantees."),
-        ("left_out", "Batches of which the seat was left out."),
+        ("left_out", "Batches from which the seat was left out."),
     ):
         made.append(Family(f"conclave_seat_{key}", text, [(labels, float(seat[key])) for labels, seat in seats]))
     return made

@@ -15,18 +15,18 @@ from runtime.files import read
 from runtime.settings import read_settings, write_settings
 
 _COMMENTS = {
-    "consortium": "Name of the consortium; it stands in the authority's certificate.",
+    "consortium": "Name of the consortium, as in the authority's certificate.",
     "coordinator": "Name in this coordinator's certificate; studies name it in [terms].",
     "listen": "Where hospitals' nodes dial in (mutual TLS), HOST:PORT.",
     "enrol_listen": "Where new hospitals ask for their certificate (server TLS), HOST:PORT.",
-    "address": "How hospitals reach `listen`: the public HOST:PORT; it stands in invitations.",
+    "address": "How hospitals reach `listen`: the public HOST:PORT, which invitations name.",
     "enrol_address": "How hospitals reach `enrol_listen`: the public HOST:PORT.",
     "guardian": "How this coordinator reaches the guardian of studies of level two_server, HOST:PORT; empty for none.",
-    "certificate_days": "Validity of a hospital's certificate; its node renews it by itself.",
+    "certificate_days": "Validity of a hospital's certificate in days; its node renews it by itself.",
     "invitation_days": "Days within which an invitation must be used.",
     "metrics_port": "Port on 127.0.0.1 of /healthz and /metrics; 0 for none.",
     "patience_s": "Seconds that a labelling waits for parties without which there is no quorum, before it stops; "
-    "and in all for each late party, of which five deadlines in a row where the others are a quorum.",
+    "also the total for each late party, of which at most five deadlines in a row while the others are a quorum.",
 }
 
 

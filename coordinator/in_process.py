@@ -13,9 +13,10 @@ from protocols.wire.messages import Reply, Request
 
 
 class InProcessTransport:
-    """exchange({party: request}) by calling each party's handler; no bytes are made.
+    """exchange({party: request}) by calling each party's handler; messages are not encoded.
 
-    `absent`: which parties do not answer a round, given its requests (drop-outs of a simulation); None for nobody.
+    `absent`: returns the parties that do not answer a round, given its requests (a simulation's drop-outs); None if all
+    answer.
     """
 
     def __init__(
@@ -35,9 +36,9 @@ class InProcessTransport:
 
 
 class GuardianInProcess:
-    """A guardian in threads of this process. dial: for an aggregation; faults: how conversations ended.
+    """A guardian in threads of this process. dial: for an aggregation; faults: errors with which conversations ended.
 
-    wrap: around the guardian's end of each channel, for tests.
+    wrap: wraps the guardian's end of each channel, for tests.
     """
 
     def __init__(self, guardian: Guardian, *, wrap: Callable[[Channel], Channel] = lambda channel: channel) -> None:
@@ -54,7 +55,7 @@ class GuardianInProcess:
             fault: ConclaveError | None = None
             try:
                 self.guardian.serve(self._wrap(there))
-            except ConclaveError as error:  # the other end is told, or sees the closed channel
+            except ConclaveError as error:  # the other end is told, or notices the closed channel
                 fault = error
             finally:
                 there.close()

@@ -1,6 +1,6 @@
 """Serve: runs the hub, the jobs and the deny list of one home until it is stopped.
 
-Other commands write to the store; serve reads it twice a second for jobs, studies and revocations.
+Other commands write to the store; serve reads it twice per second for jobs, studies and revocations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _HEALTHY_S = 10.0
 
 
 class Serves(OpensStudies, Protocol):
-    """What serve needs of a hub; implemented by Hub."""
+    """The part of a hub that serve needs; implemented by Hub."""
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         """Opens the ports."""
@@ -49,8 +49,8 @@ class Serves(OpensStudies, Protocol):
 
 
 class DenyList:
-    """Who is denied, read from the store at most a moment ago. A certificate that was never recorded is denied too: a
-    store that was restored from a backup has forgotten whom it denied."""
+    """Who is denied, as read from the store a moment ago. A certificate that the store does not know is denied too: a
+    store restored from a backup may have forgotten whom it denied."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,7 +64,7 @@ class DenyList:
         self._known = self._store.members.serials()
 
     def __call__(self, identity: Identity) -> str | None:
-        """Why this certificate is denied, or None."""
+        """The reason why this certificate is denied, or None."""
         serial = str(identity.serial)
         if serial not in self._known:
             self.look()
@@ -85,8 +85,8 @@ def serve(
     """Serves until `stop` is set, and renews the coordinator's certificate in time; nodes then reconnect.
 
     clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises Refused("already_serving"), InvalidInput
-    for a port that is taken, and StorageFailed when the store or a ledger can no longer be written: all that was
-    charged is on disk.
+    for a port that is taken, and StorageFailed if the store or a ledger can no longer be written: every charge is on
+    disk then.
     """
     settings = home.settings()
     with ExitStack() as held:
@@ -116,7 +116,7 @@ def _serve_one_certificate(
     log: Log,
     hub_of: Callable[..., Serves],
 ) -> tuple[str, str]:
-    """Serves until `stop` is set or the certificate is due; returns the addresses on which it listened."""
+    """Serves until `stop` is set or the certificate is due for renewal; returns the addresses on which it listened."""
     settings, certificate, denied = home.settings(), authority.own_certificate(), DenyList(store)
     hub = hub_of(
         key=home.key(),
@@ -164,12 +164,12 @@ def _serve_one_certificate(
 
 
 def _at(address: str, port: int) -> str:
-    """The address with the actual port, for an address that left it open."""
+    """The address with the port that was actually opened."""
     return f"{address.rpartition(':')[0]}:{port}"
 
 
 class _Guardians:
-    """How guardians are reached."""
+    """Reaches the guardians of studies."""
 
     def __init__(self, line: GuardianLine) -> None:
         self._line = line
@@ -182,7 +182,7 @@ class _Guardians:
 
 
 class _Running:
-    """What serve has open: studies, and a thread for each job."""
+    """The studies that serve has open, and a thread for each job."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class _Running:
         self._guardians = guardians
         self._patience_s = patience_s
         self._stop = stop
-        # Ends the jobs: when serve stops, when one of them fails, and when the certificate is renewed.
+        # Set to end the jobs: when serve stops, one of them fails, or the certificate is renewed.
         self._ended = threading.Event()
         self._studies: dict[str, ServedStudy | RelayedStudy] = {}
         self._broken: set[str] = set()
@@ -211,11 +211,11 @@ class _Running:
         self._looked = time.monotonic()
 
     def healthy(self) -> bool:
-        """Whether serve read its store a moment ago."""
+        """Whether serve has read its store within the last moments."""
         return time.monotonic() - self._looked < _HEALTHY_S and not self._stop.is_set()
 
     def until_stopped(self, ports: tuple[int, int, int], *, due: Callable[[], bool]) -> None:
-        """Reads the store twice a second, until serve stops, or `due`."""
+        """Reads the store twice per second, until serve stops or `due()` is true."""
         while True:
             self._denied.look()
             self._open_studies()
@@ -233,13 +233,14 @@ class _Running:
             if stopped:
                 return
             if due():
-                # A job may be training and not react at once: until it ends, parties are still served and revoked.
+                # A job may be training and not react at once: until it ends, parties are still served, and can be
+                # revoked.
                 self._ended.set()
                 if not any(thread.is_alive() for thread in self._threads.values()):
                     return
 
     def end(self) -> None:
-        """Waits for the jobs, which notice the end."""
+        """Ends the jobs and waits for them."""
         self._ended.set()
         for thread in self._threads.values():
             thread.join()

@@ -19,7 +19,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 
-# Serve writes every half second; a slow disk may add to that.
+# Serve writes every half second; a slow disk may delay that.
 _ALIVE_S = 10.0
 _DAY_S = 86_400
 
@@ -42,7 +42,7 @@ def read_status(store: Store) -> dict[str, Any]:
 
 
 def alive(store: Store) -> Serving | None:
-    """The serve that runs now, or None."""
+    """The serve that is running now, or None."""
     serving = store.serving()
     return serving if serving is not None and abs(time.time() - serving.seen_s) < _ALIVE_S else None
 
@@ -50,8 +50,8 @@ def alive(store: Store) -> Serving | None:
 def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
     """One study: its job, its rounds, and what each seat has left.
 
-    For a study in which a hospital asks: what was relayed, at its worst case. Only that hospital (`asked_by`) has the
-    ledger and knows which queries were answered.
+    For a study with a querying hospital, these are the relayed requests at their worst case: only that hospital
+    (`asked_by`) has the ledger and knows which queries were answered.
     """
     study = store.study(name)
     job, level = store.job(name), study.confidentiality
@@ -78,7 +78,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
 
 
 def job_line(job: Job, pool: int) -> str:
-    """A job's progress, in one line."""
+    """A job's progress as one line of text."""
     released = f"{job.asked} of {pool} queries asked in {job.batches} batches, {job.answered} answered"
     line = f"{job.study}: {job.state}, {released}"
     return f"{line} ({job.message})" if job.message else line
@@ -97,7 +97,9 @@ def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
 
 
 def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
-    """What was relayed: the most that each seat has spent in nano-units, queries, and batches."""
+    """What was relayed: the most that each seat can have spent, in nano-units; the numbers of queries and of
+    batches.
+    """
     path = ledger_path(store.home, study.name)
     if not path.exists():
         return np.zeros(len(study.roster), dtype=np.int64), 0, 0
@@ -130,7 +132,7 @@ def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected:
 
 
 def _parties(store: Store, connected: set[str], denied: dict[str, str]) -> list[dict[str, Any]]:
-    """Each party by its newest certificate."""
+    """Each party, with its newest certificate."""
     newest = {each.name: each for each in store.members.certificates() if each.role == "party"}
     return [
         {

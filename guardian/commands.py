@@ -39,7 +39,7 @@ _guardian_home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT
 @click.group(epilog=EPILOG, context_settings=CONTEXT)
 @click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
-    """Hold the second share of every vote, for a coordinator of another organisation.
+    """Hold the second share of every vote, for the coordinator of another organisation.
 
     \b
     Example, from nothing to a study:
@@ -60,7 +60,7 @@ def cli() -> None:
 @_guardian_home_option
 @json_option
 def init(name: str, coordinator: str, listen: str, metrics_port: int, home: GuardianHome, as_json: bool) -> None:
-    """Make a guardian's keys and its request for a certificate.
+    """Create a guardian's keys and its certificate request.
 
     \b
     Example:
@@ -130,7 +130,7 @@ def show(home: GuardianHome, as_json: bool) -> None:
 @_guardian_home_option
 @json_option
 def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> None:
-    """Say in plain words what a study asks of this guardian, ask, and open a ledger for it.
+    """Say in plain words what a study asks of this guardian, ask for approval, and open a ledger for it.
 
     \b
     Example:
@@ -149,7 +149,7 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     if as_json:
         print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
         return
-    click.echo(f"approved: {study.name}" if new else f"{study.name} was approved before; nothing was changed")
+    click.echo(f"approved: {study.name}" if new else f"{study.name} was already approved; nothing was changed")
     click.echo("next: conclave-guardian serve")
 
 
@@ -207,7 +207,7 @@ def status(home: GuardianHome, as_json: bool) -> None:
         print_json(figures)
         return
     click.echo(
-        f"guardian {figures['guardian']!r} for coordinator {figures['coordinator']!r}; its certificate ends in "
+        f"guardian {figures['guardian']!r} for coordinator {figures['coordinator']!r}; its certificate expires in "
         f"{figures['days_left']:.0f} days"
     )
     columns = ["seat", "answers left", "epsilon used", "epsilon guaranteed", "delta"]
@@ -220,5 +220,5 @@ def status(home: GuardianHome, as_json: bool) -> None:
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     return run_group(cli, arguments, program=PROGRAM)

@@ -124,8 +124,8 @@ class GuardianHome:
     def identity(self, *, now: datetime.datetime) -> Identity:
         """This guardian's identity by its certificate. now: UTC.
 
-        Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role", and
-        "bad_certificate" for one of another name or key.
+        Raises DataUnavailable before `accept`; Refused: "wrong_authority", "certificate_expired", "wrong_role",
+        and "bad_certificate" for one with another name or key.
         """
         return check_certificate(self, self.certificate(), self.authority(), now=now)
 
@@ -136,14 +136,14 @@ class GuardianHome:
         return denied
 
     def denied(self) -> frozenset[str]:
-        """The fingerprints of the denied keys. Raises DataCorrupt: then nobody is served."""
+        """The fingerprints of the denied keys. Raises DataCorrupt; nobody is served then."""
         try:
             lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
             return frozenset(normal_fingerprint(line) for line in lines)
         except DataUnavailable:
             return frozenset()
         except ValueError as error:
-            raise DataCorrupt(f"{self.denied_file} is no list of fingerprints: {error}") from None
+            raise DataCorrupt(f"{self.denied_file} is not a list of fingerprints: {error}") from None
 
     def _check_accepted(self) -> None:
         if not self.certificate_file.exists() or not self.authority_file.exists():
@@ -155,18 +155,20 @@ class GuardianHome:
     def _raw(self, path: Path) -> bytes:
         data = read(path)
         if len(data) != KEY_BYTES:
-            raise DataCorrupt(f"{path} has {len(data)} bytes; allowed: a key of {KEY_BYTES}, restore it from a backup")
+            raise DataCorrupt(
+                f"{path} has {len(data)} bytes; allowed: a key of {KEY_BYTES} bytes; restore it from a backup"
+            )
         return data
 
 
 def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
-    """Makes keys and a certificate request in a new home; returns the fingerprint to read out by telephone.
+    """Creates keys and a certificate request in a new home; returns the fingerprint to read out by telephone.
 
-    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is from an
+    Raises InvalidInput if the home holds a guardian. guardian.toml is written last: a home without it is left from an
     interrupted init, which may be run again.
     """
     if home.settings_file.exists():
-        raise InvalidInput(f"{home.folder} holds a guardian already; allowed: another --home")
+        raise InvalidInput(f"{home.folder} already holds a guardian; allowed: another --home")
     key = new_key()
     write_atomically(home.key_file, key_to_pem(key))
     write_atomically(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())

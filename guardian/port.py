@@ -1,6 +1,6 @@
 """The guardian's port: conversations with the one certified coordinator, over gRPC with mutual TLS.
 
-One bidirectional stream is one conversation, about one study; each has its own thread, which runs the study's guardian.
+One bidirectional stream is one conversation about one study; each has its own thread, which runs the study's guardian.
 A second conversation about the same study is refused while one is open.
 """
 
@@ -26,7 +26,14 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.refusals.code import Code
-from protocols.wire.guardian.greeting import CONVERSE_METHOD, OPENING_BYTES, Guarded, Opening, read_opening, welcome
+from protocols.wire.guardian.greeting import (
+    CONVERSE_METHOD,
+    OPENING_BYTES,
+    GuardedStudy,
+    Opening,
+    read_opening,
+    welcome,
+)
 from protocols.wire.guardian.line import SILENCE_S
 from protocols.wire.guardian.stream import STREAM_OPTIONS, GuardianStream
 
@@ -48,7 +55,7 @@ class GuardianPort:
     """Listens for the coordinator.
 
     key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the approved
-    study, or Refused; on_event(event, fields): for logs, with only names, codes and counts; silence_s: how long the
+    study, or Refused; on_event(event, fields): for logs, holds only names, codes and counts; silence_s: how long the
     coordinator may be silent.
     """
 
@@ -59,7 +66,7 @@ class GuardianPort:
         certificate: x509.Certificate,
         authority: x509.Certificate,
         denied: Callable[[Identity], str | None],
-        find: Callable[[bytes], Guarded],
+        find: Callable[[bytes], GuardedStudy],
         on_event: Event,
         silence_s: float = SILENCE_S,
     ) -> None:
@@ -78,24 +85,24 @@ class GuardianPort:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
     def start(self, listen: str) -> int:
-        """Opens the port ("127.0.0.1:0" takes a free one); returns it. Raises InvalidInput for one that is taken."""
+        """Opens the port ("127.0.0.1:0" takes a free one); returns it. Raises InvalidInput if it is taken."""
         pair = [(key_to_pem(self._key), to_pem(self._certificate))]
         mutual = grpc.ssl_server_credentials(pair, to_pem(self._authority), require_client_auth=True)
         try:
             port = self._server.add_secure_port(listen, mutual)
         except RuntimeError:
-            raise InvalidInput(f"cannot listen at {listen!r}; allowed: HOST:PORT that is free") from None
+            raise InvalidInput(f"cannot listen on {listen!r}; allowed: a HOST:PORT that is free") from None
         self._server.start()
         return port
 
     def stop(self) -> None:
-        """Ends every conversation and closes the port: what was reserved stands, and a coordinator asks again.
+        """Ends every conversation and closes the port: reservations stand, and a coordinator asks again.
 
-        A computing conversation notices at its next message, and is waited for.
+        A conversation that is computing notices at its next message; this waits for it.
         """
         open_now = dict(self._open)
         for stream in open_now:
-            stream.say_goodbye(Code.GOING_AWAY, "the guardian stops; ask again when it is back")
+            stream.say_goodbye(Code.GOING_AWAY, "the guardian is stopping; ask again when it is back")
         self._server.stop(grace=1.0).wait()
         for holder in open_now.values():
             holder.join(_LAST_WORDS_S)
@@ -117,7 +124,7 @@ class GuardianPort:
             self._greet_and_serve(stream, context)
         finally:
             stream.close()
-            # A client that does not read the last message is not waited for.
+            # Does not wait for a client that does not read the last message.
             if not stream.carried(timeout_s=_LAST_WORDS_S):
                 context.cancel()
             self._open.pop(stream, None)
@@ -147,7 +154,7 @@ class GuardianPort:
             self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
             stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
 
-    def _serve(self, stream: GuardianStream, opening: Opening, guarded: Guarded, address: str) -> None:
+    def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
         try:
@@ -158,14 +165,14 @@ class GuardianPort:
         except (Refused, BudgetExceeded) as error:
             self._on_event("conversation_refused", about | {"code": code_of(error), "reason": str(error)[:200]})
         except MalformedMessage:
-            # What a check of shares says may quote them.
+            # The message of a failed check of shares may quote them.
             self._on_event("conversation_refused", about | {"code": Code.MALFORMED})
         except StorageFailed as error:
             self._on_event("storage_failed", about | {"reason": str(error)[:300]})
             stream.say_goodbye(Code.STORAGE_FAILED, _said(error))
         except Exception as error:  # noqa: BLE001  # its text may hold shares: only its kind is told, to anybody
             self._on_event("conversation_failed", about | {"code": type(error).__name__})
-            stream.say_goodbye(Code.ERROR, "something unexpected happened at the guardian; its log says what kind")
+            stream.say_goodbye(Code.ERROR, "an unexpected error occurred at the guardian; its log says of what kind")
         else:
             self._on_event("conversation_ended", about)
 
@@ -175,7 +182,7 @@ class GuardianPort:
     def _identify(self, context: grpc.ServicerContext) -> Identity:
         """Who dials, by the certificate of the connection. Raises Refused if not allowed."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
-        assert isinstance(pem, bytes)  # the stubs do not say so
+        assert isinstance(pem, bytes)  # which the type stubs do not say
         certificate = certificate_from_pem(pem)
         now = datetime.datetime.now(datetime.UTC)
         try:
@@ -183,19 +190,19 @@ class GuardianPort:
         except Refused as refused:
             if refused.code != Code.WRONG_ROLE:
                 raise
-            # A party may be the querier of a study.
+            # A party's certificate is allowed too: a party may be the querier of a study.
             peer = identify(certificate, authority=self._authority, now=now, role="party")
         if peer.fingerprint == fingerprint(self._key.public_key()):
             raise Refused(
-                Code.SAME_ORGANISATION, "the coordinator has this guardian's own key; allowed: two that are apart"
+                Code.SAME_ORGANISATION, "the coordinator uses this guardian's own key; allowed: a key of its own"
             )
         reason = self._denied(peer)
         if reason is not None:
             raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
         return peer
 
-    def _find_for(self, peer: Identity, opening: Opening) -> Guarded:
-        """The study in question. Raises Refused unless this caller may ask about it now."""
+    def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
+        """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""
         guarded = self._find(opening.study)
         terms, level = guarded.study.terms, guarded.study.confidentiality
         role = "party" if level.hides_queries else "coordinator"
@@ -203,7 +210,7 @@ class GuardianPort:
             raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
         if peer.name != guarded.study.who_asks:
             raise Refused(
-                Code.OTHER_COORDINATOR, f"{peer.name!r} asks; allowed: {guarded.study.who_asks!r}, as the study says"
+                Code.OTHER_COORDINATOR, f"{peer.name!r} asks; allowed: {guarded.study.who_asks!r}, named in the study"
             )
         if terms.ended(datetime.datetime.now(datetime.UTC).date()):
             raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}")
@@ -226,18 +233,18 @@ def code_of(error: ConclaveError) -> str:
 
 
 def _said(error: ConclaveError) -> str:
-    """What the coordinator is told, without names of files on this machine."""
+    """The message for the coordinator, which names no file on this machine."""
     match error:
         case StorageFailed():
             return "the guardian's disk cannot be written; nothing was released"
         case Refused() | MalformedMessage():
             return str(error).removeprefix(f"{code_of(error)}: ")
         case _:
-            return "something is wrong with the study at the guardian; its operator's log says what"
+            return "the study cannot be used at the guardian; its operator's log says why"
 
 
 def _carried(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The messages of a gRPC stream; ChannelClosed when it breaks."""
+    """The messages of a gRPC stream. Raises ChannelClosed when it breaks."""
     try:
         yield from pieces
     except grpc.RpcError:

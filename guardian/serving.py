@@ -60,7 +60,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
                 on_event=log,
             )
             number = port.start(address)
-            # A free port, once chosen, is kept.
+            # Once a free port was chosen, keep it.
             address = f"{address.rpartition(':')[0]}:{number}"
             log(
                 "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
@@ -74,7 +74,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
 
 
 def guardian_status(home: GuardianHome) -> dict[str, Any]:
-    """Everything that `guardian status` shows, also after the certificate expired. Raises DataUnavailable before
+    """Everything that `guardian status` shows, also after the certificate has expired. Raises DataUnavailable before
     `accept`, and as study_figures does."""
     studies = ApprovedStudies(home, source=system_source)
     settings, now = home.settings(), datetime.datetime.now(datetime.UTC)
@@ -94,12 +94,12 @@ def _denied(home: GuardianHome, identity: Identity) -> str | None:
 
 
 def _families(status: Mapping[str, Any]) -> list[Family]:
-    """The figures of a status."""
-    ends = "Days until the guardian's certificate ends."
+    """The figures of a status as metrics."""
+    ends = "Days until the guardian's certificate expires."
     made = [Family("conclave_guardian_certificate_days_left", ends, [({}, status["days_left"])])]
     for key, text in (
         ("batches", "Batches that were submitted."),
-        ("unsettled", "Batches that were submitted and have no outcome."),
+        ("unsettled", "Batches that were submitted but have no outcome."),
         ("asked", "Queries asked."),
         ("answered", "Queries answered."),
     ):

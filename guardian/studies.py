@@ -1,4 +1,4 @@
-"""The studies that a guardian approved: what approving one means, and each with its ledger, opened when asked for.
+"""The studies that a guardian approved: how one is approved, and each one's ledger, opened when asked for.
 
 Each study has a folder with its terms and its ledger, created in one step.
 """
@@ -28,7 +28,7 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import Guarded, check_terms_apart
+from protocols.wire.guardian.greeting import GuardedStudy, check_terms_apart
 from runtime.files import sync_folder, write_atomically
 
 
@@ -94,7 +94,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         noise += f" and {study.gaussian.threshold_noise:g} on the threshold"
     seats = [
         f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
-        f"a vote; enough for {int(answers[at])} answers if every query is answered"
+        f"per vote; enough for {int(answers[at])} answers if every query is answered"
         for at, seat in enumerate(study.roster)
     ]
     level, about = study.confidentiality, protection_of(study)
@@ -104,18 +104,18 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Task         {terms.task}",
         f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
         f"Asked        {terms.pool_size} {kind} queries, in batches of up to {study.batch_limit}, until {terms.ends}",
-        f"Your part    hold the second share of each vote, check the votes, add noise of your own ({noise}), and sign "
+        f"Your part    hold the second share of each vote, check the votes, add your own noise ({noise}), and sign "
         "which queries were answered",
         f"You will see {guardian_sees(about)}",
         "",
-        f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses beyond it:",
+        f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses more:",
         *seats,
         "",
         "Not covered:",
         *(f"  - {line}" for line in not_covered_by_guardian(about)),
-        "  - Without your keys and ledger the study cannot go on: back the home up, and never run two copies of it.",
+        "  - Without your keys and ledger the study cannot continue: back the home up, and never run two copies of it.",
         "",
-        "Compare the digest with each hospital by telephone: whoever exchanges your keys in their file exchanges you.",
+        "Compare the digest with each hospital by telephone: whoever replaces your keys in their file replaces you.",
     ]
 
 
@@ -123,13 +123,13 @@ class ApprovedStudies:
     """The studies of a home. Methods may be called from several threads; later approvals are found too."""
 
     def __init__(self, home: GuardianHome, *, source: RandomSource) -> None:
-        """source: of the guardian's randomness; the operating system's where labels are released for real."""
+        """source: the guardian's randomness; must be the operating system's where real labels are released."""
         self._home = home
         self._source = source
         self._lock = threading.Lock()
-        self._open: dict[bytes, tuple[Guarded, Ledger]] = {}
+        self._open: dict[bytes, tuple[GuardedStudy, Ledger]] = {}
 
-    def find(self, digest: bytes) -> Guarded:
+    def find(self, digest: bytes) -> GuardedStudy:
         """The study with this digest. Raises Refused("unknown_study"), StorageFailed, InvalidInput."""
         with self._lock:
             if digest not in self._open:
@@ -137,7 +137,7 @@ class ApprovedStudies:
                     if study.digest == digest:
                         ledger = Ledger(self._home.studies / study.name / "ledger.sqlite")
                         guardian = _guardian(self._home, study, ledger, self._source)
-                        self._open[digest] = (Guarded(study, guardian, threading.Lock()), ledger)
+                        self._open[digest] = (GuardedStudy(study, guardian, threading.Lock()), ledger)
             if digest not in self._open:
                 raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} is not approved by this guardian")
             return self._open[digest][0]
@@ -190,7 +190,7 @@ def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
 
 
 def _guardian(home: GuardianHome, study: DeployedStudy, ledger: Ledger, source: RandomSource) -> Guardian:
-    """The guardian of a study; its ledger is closed again if it belongs to another study."""
+    """The guardian of a study; closes the ledger if it belongs to another study."""
     try:
         return Guardian(
             study, ledger=ledger, sealing_key=home.sealing_key(), signing_key=home.signing_key(), source=source

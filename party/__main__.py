@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
-# One BLAS and one torch thread, so that teachers do not depend on the number of cores.
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+from runtime.program import run
 
 
 def main() -> None:
     """Runs the command line; the process ends with its exit code."""
-    try:
-        from party.commands.group import run_command
-    except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(run_command(sys.argv[1:]))
+    run("party.commands.group")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What this node can prove about a study: its log, the coordinator's signed requests and outcomes, and a release.
 
-A node that settles trusts the coordinator's word on which queries were answered. Each such message was signed and kept;
-a release that shows a label where the outcome said "not answered" (or the reverse) proves the lie.
+A node that settles trusts what the coordinator says about which queries were answered. Each such message is signed and
+kept, so a release with a label where the outcome said "not answered" (or the reverse) proves that the coordinator lied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocols.wire.messages import Outcome, VoteRequest, decode
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """Something that does not hold. code: stable."""
+    """A check that failed. code: stable across versions."""
 
     code: str
     what: str
@@ -34,7 +34,7 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class LedgerAudit:
-    """What was checked, and what does not hold. unsettled: batches whose reservations stand."""
+    """What was checked, and which checks failed. unsettled: batches whose reservations stand."""
 
     entries: int
     batches: int
@@ -53,7 +53,7 @@ def audit_seat(
     authority: x509.Certificate,
     labels: Int64[ndarray, " queries"] | None,
 ) -> LedgerAudit:
-    """The audit of one seat's ledger. labels: of a release, one per query of the pool, below 0 where there is none."""
+    """The audit of one seat's ledger. labels: a release's class id for each query of the pool, below 0 for none."""
     findings: list[Discrepancy] = []
     times: dict[int, int] = {}
     entries = 0
@@ -66,7 +66,9 @@ def audit_seat(
                 kept = ledger.charged(number) if entry.event == "reserved" else ledger.settled(number)
                 if sum(kept.values()) != entry.fields["total"]:
                     findings.append(
-                        Discrepancy(Code.SUMS_DIFFER, f"batch {number}: {entry.event} at another amount than logged")
+                        Discrepancy(
+                            Code.SUMS_DIFFER, f"batch {number}: {entry.event} with an amount that the log lacks"
+                        )
                     )
     except DataCorrupt as error:
         findings.append(Discrepancy(Code.CHAIN_BROKEN, str(error)))
@@ -80,7 +82,7 @@ def audit_seat(
             continue
         seen.setdefault(kind, {})[number] = message
         if not ledger.log.contains(ask.seen):
-            known = f"entry {ask.seen.count} of this log, which is not here"
+            known = f"entry {ask.seen.count} of this log, which is missing here"
             findings.append(
                 Discrepancy(Code.ROLLED_BACK, f"batch {number}, {kind}: the coordinator signed that it knows {known}")
             )
@@ -88,7 +90,7 @@ def audit_seat(
         digest = message.digest if isinstance(message, VoteRequest) else message.batch_digest
         if stored is None or stored.digest != digest or (kind == "request") != isinstance(message, VoteRequest):
             findings.append(
-                Discrepancy(Code.BAD_EVIDENCE, f"batch {number}, {kind}: it is not what this ledger charged")
+                Discrepancy(Code.BAD_EVIDENCE, f"batch {number}, {kind}: it differs from what this ledger charged")
             )
     for number in batches:
         if number not in seen["request"]:
@@ -99,7 +101,7 @@ def audit_seat(
         compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
     if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
         findings.append(
-            Discrepancy(Code.SUMS_DIFFER, "the charges of the batches do not add up to what the account says")
+            Discrepancy(Code.SUMS_DIFFER, "the charges of the batches do not add up to the account's total")
         )
     unsettled = len(ledger.unsettled())
     return LedgerAudit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
@@ -108,7 +110,9 @@ def audit_seat(
 def _message(
     signed: bytes, study: DeployedStudy, seat: str, *, authority: x509.Certificate, time_ns: int | None
 ) -> tuple[Ask, VoteRequest | Outcome]:
-    """A kept frame and its message, as signed when the batch was charged. Raises Refused, MalformedMessage."""
+    """A kept frame and its message, checked as of the time when the batch was charged. Raises Refused,
+    MalformedMessage.
+    """
     now = datetime.datetime.now(datetime.UTC)
     then = now if time_ns is None else datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
     try:
@@ -124,7 +128,7 @@ def _message(
         raise Refused(Code.OTHER_COORDINATOR, f"{sender.name!r} signed it; allowed: {study.terms.coordinator!r}")
     message = decode(frame.envelope)
     if not isinstance(message, VoteRequest | Outcome):
-        raise MalformedMessage("it holds no request and no outcome")
+        raise MalformedMessage("it holds neither a request nor an outcome")
     return frame, message
 
 
@@ -137,7 +141,8 @@ def _check_batch(
     labels: Int64[ndarray, " queries"] | None,
     findings: list[Discrepancy],
 ) -> int:
-    """Compares one batch's settlement with its outcome, and the outcome with the release; queries compared."""
+    """Compares one batch's settlement with its outcome, and the outcome with the release; returns the number of queries
+    compared."""
     ids = np.array(ledger.queries(number), dtype=np.int64)
     settled = ledger.settled(number)
     if outcome is None:
@@ -149,14 +154,16 @@ def _check_batch(
     except Refused as error:
         findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
-        findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: outcome of {len(outcome.answered)} queries"))
+        findings.append(
+            Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: its outcome is for {len(outcome.answered)} queries")
+        )
         return 0
     position = study.seats[seat]
     takes_part = study.participation.of(position).votes(ids)[0]
     amounts = study.budgets.amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
     if settled and settled != {seat: int(amounts[position])}:
         findings.append(
-            Discrepancy(Code.SUMS_DIFFER, f"batch {number}: settled at another amount than its outcome says")
+            Discrepancy(Code.SUMS_DIFFER, f"batch {number}: settled with another amount than its outcome gives")
         )
     if labels is None:
         return 0

@@ -1,4 +1,4 @@
-"""What keeps a node from working: each step from the coordinator's name to the study, and which one fails."""
+"""What prevents a node from working: each step from the coordinator's name to the study, up to the one that fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _EXPIRES_SOON_DAYS: Final = 3
 
 @dataclass(frozen=True)
 class Hop:
-    """One step. ok: False ends the examination; found: what is there; todo: what to do, "" if nothing."""
+    """The result of one step. ok: False ends the examination; found: what was found; todo: what to do, "" if
+    nothing.
+    """
 
     name: str
     ok: bool
@@ -41,7 +43,7 @@ class Hop:
 
 
 def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
-    """Each step in turn, up to the first that fails; all studies are named."""
+    """The result of each step in turn, up to the first that fails; every study is examined."""
     try:
         invitation = home.invitation()
         settings = home.settings()
@@ -63,12 +65,12 @@ def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
 
 
 def _permissions(home: PartyHome) -> Hop:
-    """Which files of the home others may read; the examination continues in any case."""
+    """Which files of the home other users can read; the examination continues in any case."""
     found = open_to_others(home.path)
     if not found:
-        return Hop("files", True, "the home is readable by its owner alone")
+        return Hop("files", True, "only its owner can read the home")
     named = ", ".join(str(each.relative_to(home.path)) for each in found[:5])
-    shown = f"others may read {len(found)} files or folders of the home: {named}"
+    shown = f"others can read {len(found)} files or folders of the home: {named}"
     return Hop("files", True, shown, f"chmod -R go= {home.path}; conclave-party run does it too")
 
 
@@ -78,7 +80,9 @@ def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
     try:
         found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError as error:
-        yield Hop("DNS", False, f"{host}: {error.strerror or error}", "ask the network's people, or the operator", 7)
+        yield Hop(
+            "DNS", False, f"{host}: {error.strerror or error}", "ask the network's administrator, or the operator", 7
+        )
         return
     yield Hop("DNS", True, f"{host} is {found[0][4][0]}")
     try:
@@ -86,12 +90,14 @@ def _network(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
             yield Hop("TCP", True, f"port {port} is open")
             yield _tls(connection, home, invitation)
     except OSError as error:
-        todo = "let this machine out to that address and port (firewall, proxy), or ask whether the coordinator runs"
+        todo = (
+            "allow this machine to reach that address and port (firewall, proxy), or ask whether the coordinator runs"
+        )
         yield Hop("TCP", False, f"{invitation.address}: {error.strerror or error}", todo, 7)
 
 
 def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> Hop:
-    """Whether the server shows a certificate of this consortium's authority; the node's own is checked later."""
+    """Whether the server shows a certificate from this consortium's authority; the node's own is checked later."""
     context = ssl.create_default_context(cadata=invitation.authority.decode())
     context.set_alpn_protocols(["h2"])
     if home.certificate.exists() and home.key.exists():
@@ -99,7 +105,7 @@ def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> 
             context.load_cert_chain(home.certificate, home.key)
     try:
         with context.wrap_socket(connection, server_hostname=COORDINATOR_HOST) as secured:
-            return Hop("TLS", True, f"{secured.version()}, the coordinator's certificate is of this consortium")
+            return Hop("TLS", True, f"{secured.version()}, the coordinator's certificate is from this consortium")
     except ssl.SSLCertVerificationError as error:
         todo = "if the clock is right: something else answers there (a proxy that opens TLS?), or the invitation is old"
         return Hop("TLS", False, f"the server's certificate: {error.verify_message}", todo, 7)
@@ -145,13 +151,15 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
                 timeout_s=timeout_s,
             )
     except Unreachable as error:
-        yield Hop("session", False, str(error), "see the coordinator's log: it turned this certificate away", 7)
+        yield Hop("session", False, str(error), "see the coordinator's log: it rejected this certificate", 7)
         return
     except ConclaveError as error:
         if isinstance(error, Refused) and error.code == Code.ALREADY_RUNNING:
-            yield Hop("session", True, "not tried: a node answers from this home; its log says whether it is connected")
+            yield Hop(
+                "session", True, "not tried: a node is running from this home; its log says whether it is connected"
+            )
             return
-        yield Hop("session", False, str(error), "whoever answers is not this consortium's coordinator", 4)
+        yield Hop("session", False, str(error), "what answers there is not this consortium's coordinator", 4)
         return
     if isinstance(answer, Goodbye):
         yield Hop("session", False, f"{answer.code}: {answer.reason}", "ask the consortium's operator", 4)
@@ -175,13 +183,13 @@ def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
                 why = "withdrawn" if approval.withdrawn else f"for data set {approval.data_set!r}"
                 yield Hop(name, True, why)
             elif study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
-                yield Hop(name, False, f"it ended on {study.terms.ends}", "nothing: the node answers no more", 4)
+                yield Hop(name, False, f"it ended on {study.terms.ends}", "nothing: the node no longer answers", 4)
             else:
                 seats = [seat.party for seat in study.roster if seat.party.partition("/")[0] == approval.party]
                 for seat in seats:
                     read_manifest(home.teachers(study.digest, seat))
                 yield Hop(
-                    name, True, f"approved, {study.teachers} teachers a seat are trained, until {study.terms.ends}"
+                    name, True, f"approved until {study.terms.ends}, {study.teachers} teachers per seat are trained"
                 )
         except ConclaveError as error:
             yield Hop(name, False, str(error), f"run: conclave-party train {approval.name}", 3)

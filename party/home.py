@@ -1,4 +1,4 @@
-"""A node's home: where its key, settings, approvals and studies lie.
+"""A node's home: the folder of its key, settings, approvals and studies.
 
 node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  home.id  policy.sqlite
 studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
@@ -24,7 +24,7 @@ from protocols.study.file import read_deployed, write_study
 from runtime.files import sync_folder, write_atomically
 from runtime.locks import alone
 
-# home.id is 32 digits; a person may have written a line end.
+# home.id is 32 digits; a person who edited it may have added a line end.
 _IDENTITY_BYTES = 100
 
 
@@ -61,10 +61,10 @@ class PartyHome:
 
     @property
     def identity(self) -> str:
-        """Which home this is, wherever it lies: 32 hexadecimal digits in home.id, drawn when first asked for.
+        """Identifies this home wherever it is stored: 32 hexadecimal digits in home.id, drawn at first use.
 
-        A home that was moved has it still; so has a copy, and only one of the two may go on (party.budget.watermarks).
-        Raises StorageFailed; InvalidInput for a file that holds something else.
+        A home that is moved keeps it; so does a copy, and only one of the two may go on (party.budget.watermarks).
+        Raises StorageFailed; InvalidInput if the file holds something else.
         """
         path = self.path / "home.id"
         if not path.exists():
@@ -75,7 +75,7 @@ class PartyHome:
         return found
 
     def settings(self) -> PartySettings:
-        """node.toml. Raises InvalidInput naming the key."""
+        """The settings in node.toml. Raises InvalidInput naming the key."""
         return read_settings(self.settings_file)
 
     def invitation(self) -> Invitation:
@@ -83,7 +83,7 @@ class PartyHome:
         return read_invitation(self.invitation_file)
 
     def study_folder(self, digest: bytes) -> Path:
-        """Where a study's files lie."""
+        """The folder of a study's files."""
         return self.path / "studies" / digest.hex()[:16]
 
     def ledger(self, digest: bytes, seat: str) -> Path:
@@ -107,7 +107,7 @@ class PartyHome:
             keep_pool(pool, self.pool(study.digest), study.terms)
 
     def study(self, digest: bytes) -> DeployedStudy:
-        """A kept study. Raises InvalidInput if its file is absent or was changed."""
+        """A study kept here. Raises InvalidInput if its file is absent or was changed."""
         study = read_deployed(self.study_folder(digest) / "study.toml")
         if study.digest != digest:
             raise InvalidInput(
@@ -117,9 +117,9 @@ class PartyHome:
         return study
 
     def find_study(self, name: str) -> DeployedStudy:
-        """A kept study by name, file or first digits of its digest.
+        """A study, given its file, or the name or first digits of the digest of one kept here.
 
-        Raises DataUnavailable for a file that is not there, InvalidInput for no such study, or two.
+        Raises DataUnavailable for a file that does not exist, InvalidInput unless exactly one study matches.
         """
         if name.endswith(".toml") and Path(name).is_file():
             return read_deployed(Path(name))
@@ -127,41 +127,43 @@ class PartyHome:
         found = [study for study in kept if study.name == name or (name and study.digest.hex().startswith(name))]
         if not found and (name.endswith(".toml") or "/" in name):
             raise DataUnavailable(
-                f"{name} does not exist or is no study's file; allowed: a study's .toml file, or the name of a study "
+                f"{name} does not exist or is not a study's file; allowed: a study's .toml file, or the name of "
+                "a study "
                 "kept here"
             )
         if len(found) != 1:
             known = ", ".join(f"{study.name} ({study.digest.hex()[:16]})" for study in kept) or "none"
-            raise InvalidInput(f"{len(found)} studies are called {name!r}; allowed: one of those kept here: {known}")
+            raise InvalidInput(f"{len(found)} studies match {name!r}; allowed: one of those kept here: {known}")
         return found[0]
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Holds the home while a node answers from it. Raises Refused("already_running")."""
-        with alone(self.path / "run.lock", Refused(Code.ALREADY_RUNNING, f"another node answers from {self.path}")):
+        """Locks the home while a node runs from it. Raises Refused("already_running")."""
+        with alone(self.path / "run.lock", Refused(Code.ALREADY_RUNNING, f"another node is running from {self.path}")):
             yield
 
 
 def file_name(seat: str) -> str:
-    """A seat as a file name: a group's "/" becomes "+", which no party's name holds."""
+    """A seat as a file name: a group's "/" becomes "+", which no party's name contains."""
     return "".join(c if c.isalnum() or c in "._-" else f"+{ord(c):x}+" if c != "/" else "+" for c in seat)
 
 
 def make_home(path: Path) -> PartyHome:
-    """Creates the folder for its owner alone. Raises StorageFailed, or Refused("home_open") if others may read it."""
+    """Creates the folder, readable by its owner only. Raises StorageFailed, or Refused("home_open") if others can read
+    it."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StorageFailed(f"cannot make {path}: {error.strerror}") from error
     if path.stat().st_mode & 0o077:
         raise Refused(
-            Code.HOME_OPEN, f"{path} may be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700"
+            Code.HOME_OPEN, f"{path} can be read by others (mode {path.stat().st_mode & 0o777:o}); allowed: 700"
         )
     return PartyHome(path)
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Writes a private file that is not there yet; the first of two processes stands. Raises StorageFailed."""
+    """Writes a private file unless it exists: of two processes, the first wins. Raises StorageFailed."""
     own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     write_atomically(own, content)
     try:
@@ -172,4 +174,4 @@ def _create(path: Path, content: bytes) -> None:
         raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
     finally:
         own.unlink(missing_ok=True)
-    sync_folder(path.parent)  # the name outlives a power cut, as what is approved under it does
+    sync_folder(path.parent)  # the file survives a power cut, as the approvals that refer to it do

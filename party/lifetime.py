@@ -1,14 +1,15 @@
-"""One cap for the life of a data set: what all studies together, of whichever coordinator, may learn of one unit.
+"""One cap for the life of a data set: what all studies of all coordinators together may learn about one unit.
 
 Each study is itself a filter: whatever is asked, its ledger stops before the cap at its own order. A second filter runs
 over all studies. Its order is fixed when the first study is approved, from that study's public terms, and never
-changed: a Renyi filter is then valid although later studies are chosen with earlier releases in view
+changes: a Renyi filter is then valid even though later studies are chosen after earlier releases were seen
 (docs/explanation/mathematics.md, section 9; Feldman & Zrnic 2021, arXiv 2008.11193, Thm 4.5). Besides the orders of
 Renyi DP there is one more currency, mu squared of Gaussian DP (Smith & Thakurta 2022, arXiv 2210.17520); its "order" is
 NaN. The guarantee is the cap, (epsilon, delta) for everything that is ever released; adjacency replace-one.
 
-float64 noise is not ideal noise, and the difference costs delta. How much is fixed with the first study too: an
-allowance that shrank as later studies are approved, with earlier releases in view, would be an odometer in delta.
+float64 noise is not ideal noise, and the difference costs delta. How much delta is set aside for it is fixed with the
+first study too: an allowance that shrank as later studies are approved, after earlier releases were seen, would be an
+odometer in delta.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
 from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of, votes_per_unit
 
-# What a lifetime filter may count in: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
+# The units in which a lifetime filter may count: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
 CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)
-# Costs are rounded up by this relative margin, which covers the rounding of the float64 products in between.
+# Costs are rounded up by this relative margin, which covers the rounding of intermediate float64 products.
 _MARGIN = 1e-12
 _LARGEST = 2.0**62
 # The share of delta for float64 rounding: at least this, or this many times what the first study needs, up to a half.
@@ -52,7 +53,7 @@ class LifetimeCap:
         check_budget(np.array([self.epsilon]), np.array([self.delta]))
 
     def affords(self, noise_distance: float) -> Float64[ndarray, " currencies"]:
-        """Spend that the cap allows in each of CURRENCIES; <= 0 where an order cannot give it.
+        """The spend that the cap allows in each of CURRENCIES; <= 0 where an order cannot meet the cap.
 
         noise_distance: total variation between all noise drawn and ideal noise. If M' is within t of M, (epsilon,
         delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M', so that much is taken off delta first.
@@ -83,13 +84,15 @@ class StudyCost:
     noise_distance: float
 
     def at(self, order: float) -> int:
-        """Nano-units in one of CURRENCIES. Raises Refused("lifetime_currency") where there is no finite bound."""
+        """The cost in one of CURRENCIES, in nano-units. Raises Refused("lifetime_currency") if it has no finite
+        bound.
+        """
         value = float(self.nano[position_of(order)])
         if not value < _LARGEST:
             raise Refused(
                 Code.LIFETIME_CURRENCY,
-                f"the study has no bound in {currency_name(order)}, in which this data set's cap counts since its "
-                "first study; allowed: a study of Gaussian noise without secret coins",
+                f"the study has no bound in {currency_name(order)}, in which this data set's cap has counted since "
+                "its first study; allowed: a study with Gaussian noise and without secret coins",
             )
         return int(value)
 
@@ -108,11 +111,11 @@ def position_of(order: float) -> int:
 
 
 def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None) -> StudyCost:
-    """What `party`'s seats of a study cost one `unit` of its data ("record" or "party"), whatever the study's own unit.
+    """What `party`'s seats in a study cost one `unit` of its data ("record" or "party"), whatever the study's own unit.
 
     spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy
     groups: a record is in one of them, so the largest cost counts at each order. Raises InvalidInput if the party has
-    no seat, or groups with unit "party", which have no bound here.
+    no seat, or has groups and `unit` is "party", for which there is no bound here.
     """
     seats = seats_of(study, party)
     if unit == "party" and len(seats) > 1:
@@ -133,22 +136,22 @@ def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] 
 
 
 def seats_of(study: Study, party: str) -> tuple[str, ...]:
-    """The seats of a party. Raises InvalidInput if it has none, or one of all its records beside its groups."""
+    """The seats of a party. Raises InvalidInput if it has none, or has both groups and a seat for all its records."""
     seats = tuple(seat.party for seat in study.roster if party_of(seat.party) == party)
     if not seats:
         raise InvalidInput(f"party {party!r} is not on the roster of study {study.name!r}")
     if len(seats) > 1 and party in seats:
-        raise InvalidInput(f"party {party!r} has a seat of all its records beside groups; allowed: one or the other")
+        raise InvalidInput(f"party {party!r} has both groups and a seat for all its records; allowed: one or the other")
     return seats
 
 
 def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Float64[ndarray, " currencies"]:
-    """The most, in nano-units of each of CURRENCIES, that one seat can cost while its own ledger holds its cap.
+    """The most, in nano-units of each of CURRENCIES, that one seat can cost while its own ledger keeps its cap.
 
-    A study's queries cost `ask`, or `ask + answer` when answered, in every currency: what it spends is a sum of those
-    two with counts >= 0. If the sum of own costs is at most B, the sum in another currency (or for another unit) is at
-    most B times the larger of the two quotients (mediant inequality). That holds on every path, so it is a filter in
-    that currency; it is never more than monotony in the order gives (van Erven & Harremoes 2014, Thm 3).
+    In every currency a query costs `ask`, or `ask + answer` if answered: the spend is a combination of those two with
+    counts >= 0. If it is at most B in the study's own currency, it is in another currency (or for another unit) at most
+    B times the larger of the two quotients (mediant inequality). That holds on every path, so it is a filter in that
+    currency; it is never more than monotonicity in the order gives (van Erven & Harremoes 2014, Thm 3).
     """
     position = study.seats[seat]
     budgets = study.budgets
@@ -168,9 +171,10 @@ def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Floa
 def _costs(
     study: Study, position: int, *, unit: str
 ) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
-    """What a query costs a unit in each of CURRENCIES: asked alone, and answered; infinite where there is no bound."""
+    """What a query costs a unit in each of CURRENCIES: only asked, and answered; infinite where there is no bound."""
     votes = votes_per_unit(unit, teachers=study.teachers)
-    # A coin amplifies only a single vote of a unit; for several, the bound with known coins holds too (joint
+    # A secret coin amplifies only a unit's single vote; for several votes, the bound with known coins still holds
+    # (joint
     # quasi-convexity, van Erven & Harremoes 2014, Thm 13).
     secret = study.participation_name == "secret"
     rate = study.roster[position].rate if secret and votes == 1 else 1.0
@@ -200,8 +204,8 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
 
     The currency is the one of CURRENCIES in which the first study could be repeated most often. The noise room is the
     total variation distance from ideal noise that all studies together may have; (1 + e^epsilon) times as much is taken
-    off delta: a hundredth of delta, or up to a half where eight studies like the first need more; only what the first
-    one needs, where it fits no otherwise. Raises Refused("lifetime_cap") if it does not fit once at any order.
+    off delta. That is a hundredth of delta, or up to half of it if eight studies like the first need more; if the first
+    study fits in no other way, only what it needs. Raises Refused("lifetime_cap") if it fits at no order.
     """
     whole = cap.delta / (1.0 + float(np.exp(min(cap.epsilon, 700.0))))
     room = max(_NOISE_SHARE * whole, min(_NOISE_COPIES * cost.noise_distance, whole / 2), cost.noise_distance)
@@ -221,14 +225,14 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
 
 
 def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:
-    """Nano-units that the cap allows in total in its filter's currency, rounded down; 0 where it allows none."""
+    """The nano-units that the cap allows in total in its filter's currency, rounded down; 0 if it allows none."""
     return int(min(float(cap_nano(cap.affords(noise_distance))[position_of(order)]), _LARGEST))
 
 
 def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: float) -> float:
-    """The epsilon, at delta, of `nano` reserved in the filter's currency: shows people how full it is.
+    """The epsilon, at delta, of `nano` units reserved in the filter's currency: to show how full it is.
 
-    Solves e >= conversion(nano, order, delta - (1 + e^e) t) from below; infinite where no e does. 0 for nothing.
+    Solves e >= conversion(nano, order, delta - (1 + e^e) t) from below; infinite if no e does, 0 if nano is 0.
     """
     if nano == 0 and noise_distance == 0:
         return 0.0
@@ -250,7 +254,7 @@ def epsilon_reached(nano: int, order: float, *, delta: float, noise_distance: fl
 
 
 def _left(delta: float, epsilon: float, noise_distance: float) -> float:
-    """What remains of delta for ideal noise, see `LifetimeCap.affords`; below 0 where nothing does."""
+    """The delta that remains for ideal noise, see `LifetimeCap.affords`; below 0 if none remains."""
     if noise_distance == 0:
         return delta
     with np.errstate(over="ignore"):

@@ -1,4 +1,4 @@
-"""A home that others than its owner can read: how that is found, and fixed before a node answers."""
+"""Finds a home that users other than its owner can read, and fixes it before a node answers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from protocols.refusals.code import Code
 
 
 def mend_home(home: PartyHome) -> list[Path]:
-    """Restricts all of the home to its owner; returns what others could read before.
+    """Restricts the whole home to its owner; returns the paths that others could read before.
 
     Raises Refused("home_open"), and changes nothing, if the key could have been read: folder and file were open.
     """
     found = open_to_others(home.path)
     if home.path in found and home.key in found:
-        raise Refused(Code.HOME_OPEN, f"{home.key} could be read by others; allowed: mode 600, in a folder of mode 700")
+        raise Refused(
+            Code.HOME_OPEN, f"{home.key} could be read by others; allowed: mode 600, in a folder with mode 700"
+        )
     return tighten(home.path) if found else []

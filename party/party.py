@@ -1,4 +1,4 @@
-"""A party: handle(request) -> reply. Teachers vote, the ledger decides first.
+"""A party: handle(request) -> reply. The ledger decides first, then teachers vote.
 
 Between messages the party keeps nothing in memory that a crash must not lose: a batch, its charge and the reply are
 written together, and a repeated request gets the STORED reply and charges nothing.
@@ -17,8 +17,8 @@ from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearBallot
-from protocols.levels.clear.level import Ballot
+from protocols.levels.clear import ClearBallot
+from protocols.levels.level import Ballot
 from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
@@ -37,14 +37,14 @@ from protocols.wire.messages import (
     encode,
 )
 
-# A voter gives one class id (or ABSTAIN) a teacher and query.
+# A voter returns one class id (or ABSTAIN) per teacher and query.
 Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]
 
 
 class Party:
-    """One seat of a study that its party approved, with a ledger of its own for that study.
+    """One seat of a study that its party approved, with its own ledger for that study.
 
-    A party whose records have several budgets has one for each privacy group.
+    A party whose records have several budgets has one such seat for each privacy group.
     """
 
     def __init__(
@@ -62,11 +62,12 @@ class Party:
         """Opens the party's account with the cap of its own budget.
 
         coins_from: randomness of the secret coins that decide whether each of its votes enters a query; needed for
-        participation "secret", None otherwise. It must be cryptographic on a node, and nobody else's. settles: whether
-        outcomes lower reservations; if not, every reservation stands, and a coordinator that lies about outcomes gains
-        nothing. ballot: of the study's level; may be left out where votes are clear. on_failure: gets the reason
-        when teachers or votes fail, for the party's own log; whoever asks is not told. Raises InvalidInput if it is not
-        on the roster, or the ledger is of another study, or simulation only.
+        participation "secret", None otherwise. On a node it must be cryptographic, and known to nobody else. settles:
+        whether outcomes lower reservations; if not, every reservation stands, and a coordinator that lies about
+        outcomes gains nothing. ballot: of the study's level; may be omitted if votes are clear. on_failure: receives
+        the reason when teachers or votes fail, for the party's own log; the coordinator is not told. Raises
+        InvalidInput if the party is not on the roster, the ledger belongs to another study, or the study is for
+        simulations only.
         """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
@@ -74,8 +75,8 @@ class Party:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         if (coins_from is None) == (study.participation_name == "secret"):
             raise InvalidInput(
-                f"coins {'are missing' if coins_from is None else 'have no use'}: participation is "
-                f"{study.participation_name!r}; allowed: a random source for 'secret' alone"
+                f"coins {'are missing' if coins_from is None else 'are not used'}: participation is "
+                f"{study.participation_name!r}; allowed: a random source for 'secret' only"
             )
         if ballot is None and study.confidentiality.hides_votes:
             raise InvalidInput(f"the ballot is missing; level {study.confidentiality.name!r} needs one")
@@ -95,8 +96,8 @@ class Party:
     def handle(self, request: Request) -> Reply:
         """The reply to a request.
 
-        A Refusal costs no budget, and is in the ledger's audit log. Every failure that depends on records, or is not
-        meant for the coordinator, gives the same refusal, see CannotVote.
+        A Refusal costs no budget, and is recorded in the ledger's audit log. Every failure that depends on records, or
+        that the coordinator should not learn of, gives the same refusal, see CannotVote.
         """
         try:
             match request:
@@ -115,24 +116,12 @@ class Party:
             refusal = Refusal(error.code, str(error))
         except BudgetExceeded as error:
             refusal = Refusal(Code.BUDGET_EXCEEDED, str(error))
-        except MalformedMessage as error:  # arrays of a level's step that are not what the step takes
+        except MalformedMessage as error:  # a level's step got arrays that it does not take
             refusal = Refusal(Code.MALFORMED, str(error))
-        except InvalidInput as error:  # by whom, and about what, is not known here
+        except InvalidInput as error:  # whose input it was, and what it says, is not known here
             refusal = self._failed(CannotVote(str(error)))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
         return refusal
-
-    def handle_bytes(self, data: bytes) -> bytes:
-        """handle on the wire: malformed bytes are refused, never raised."""
-        try:
-            request = decode(data)
-        except MalformedMessage as error:
-            return encode(Refusal(Code.MALFORMED, str(error)))
-        if not isinstance(request, VoteRequest | StepRequest | Outcome):
-            return encode(
-                Refusal(Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome")
-            )
-        return encode(self.handle(request))
 
     def _vote(self, request: VoteRequest) -> Reply:
         batch = request.batch
@@ -160,7 +149,7 @@ class Party:
             )
             return reply
         if stored.digest != request.digest:
-            raise Refused(Code.BATCH_REUSED, f"batch {batch.number} was answered before, in another request")
+            raise Refused(Code.BATCH_REUSED, f"batch {batch.number} was answered before, for another request")
         reply_again = decode(stored.payload)
         assert isinstance(reply_again, VoteReply | HiddenVotes)
         return reply_again
@@ -174,10 +163,10 @@ class Party:
         number = self._ledger.number_of(outcome.batch_digest)
         stored = None if number is None else self._ledger.stored(number)
         if number is None or stored is None:
-            raise Refused(Code.UNKNOWN_BATCH, "the outcome is of a batch that was never charged")
+            raise Refused(Code.UNKNOWN_BATCH, "the outcome is for a batch that was never charged")
         asked = stored.queries
         if len(outcome.answered) != asked:
-            raise Refused(Code.BAD_OUTCOME, f"outcome of {len(outcome.answered)} queries; allowed: {asked}")
+            raise Refused(Code.BAD_OUTCOME, f"the outcome is for {len(outcome.answered)} queries; allowed: {asked}")
         self._ballot.settle(outcome)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
@@ -195,11 +184,11 @@ class Party:
         return int(self._study.budgets.amount(asked, answered)[self._seat])
 
     def _takes_part(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, " queries"]:
-        """In which of these queries the party publicly takes part: those are charged."""
+        """Which of these queries the party publicly takes part in: those are charged."""
         return self._participation.votes(ids)[0]
 
     def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
-        """The teachers' votes; ABSTAIN in queries in which the party does not take part, or by its coin.
+        """The teachers' votes; ABSTAIN for queries in which the party does not take part, or drops out by its coin.
 
         coins_from: as in Votes.
         """

@@ -1,7 +1,7 @@
-"""The labels of a release, for comparing them with what was signed batch by batch.
+"""The labels of a release, for comparing them with the outcomes that were signed batch by batch.
 
 A release is signed as a whole: manifest.json holds the study's digest and the hash of each file, manifest.sig the
-coordinator's signature of it. So a label that contradicts an outcome does so under the same signature.
+coordinator's signature of it. So if a label contradicts an outcome, the coordinator signed both.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from protocols.votes import NOT_ASKED
 _BYTES: Final = 2**30
 _MANIFEST_BYTES: Final = 2**20
 _FORMAT: Final = "conclave release 1"
-# More digits than any number in range has; longer text would be cut, or refused by Python.
+# More digits than any number in range has; longer strings would be cut, or refused by Python.
 _DIGITS: Final = re.compile("[0-9]{1,18}")
 _DOMAIN: Final = b"conclave release manifest 1\n"
 
 
 def released_study(release: Path, *, authority: x509.Certificate, coordinator: str) -> bytes:
-    """The digest of a release's study, if `coordinator` signed it with these labels.
+    """The digest of a release's study, provided that `coordinator` signed it with these labels.
 
     Raises DataUnavailable, DataCorrupt, InvalidInput, or Refused ("bad_signature", "other_coordinator", as identify).
     """
@@ -58,9 +58,10 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
 
 
 def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:
-    """One class id a query of the study's pool, below 0 where none was released, from labels.csv of a release.
+    """The class id of each query of the study's pool, below 0 where none was released, from a release's labels.csv.
 
-    Columns query and label (a class id, or nothing); an absent query has none. Raises DataUnavailable, DataCorrupt.
+    Its columns are query and label (a class id, or empty); a query that is absent has none. Raises DataUnavailable,
+    DataCorrupt.
     """
     terms = study.terms
     path = release / "labels.csv"

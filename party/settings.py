@@ -1,6 +1,6 @@
 """A node's settings, node.toml, and the invitation that it was made from, read key by key.
 
-A missing, unknown or mistyped key is refused with file, key and what is allowed.
+A missing, unknown or mistyped key is refused with a message that names file, key and allowed values.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ TOKEN_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings:
-    """kind: of party/teachers, "onnx", "entry-point:NAME" or "package.module:attribute"; seed: from which shards and
-    training derive; files: ONNX files, one a teacher; idle_s: seconds without a question after which the teachers'
-    process ends; stalled_s: seconds in which no teacher is loaded or votes, after which it is ended."""
+    """kind: of party/teachers, "onnx", the name of a plugin or "package.module:attribute"; seed: from which shards and
+    training derive; files: ONNX files, one per teacher; idle_s: the teachers' process ends after so many seconds
+    without a request; stalled_s: it is stopped after so many seconds in which no teacher is loaded or votes."""
 
     kind: str
     seed: int = field(repr=False)
@@ -39,7 +39,7 @@ class TeacherSettings:
 @dataclass(frozen=True, kw_only=True)
 class PartySettings:
     """All of node.toml. settle: whether outcomes lower reservations; metrics_port: on loopback, 0 for none;
-    renew_days_left: validity at which a certificate is renewed; lifetime: caps by unit."""
+    renew_days_left: the certificate is renewed when fewer days are left; lifetime: caps by unit."""
 
     data: DataSettings
     teachers: TeacherSettings
@@ -64,7 +64,9 @@ class Invitation:
 
 
 def read_settings(path: Path) -> PartySettings:
-    """Settings from node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed."""
+    """The settings in node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed
+    values.
+    """
     table = _Table(path, read_toml(path), "")
     data, teachers, node = table.table("data"), table.table("teachers"), table.table("node")
     caps = table.table("lifetime")
@@ -138,7 +140,7 @@ def read_invitation(path: Path) -> Invitation:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The table of a TOML file, as reading.read_toml. Raises InvalidInput, also for a file that is not there."""
+    """The table of a TOML file, as reading.read_toml. Raises InvalidInput, also for a file that does not exist."""
     try:
         return reading.read_toml(path)
     except DataUnavailable as error:
@@ -147,7 +149,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 @dataclass
 class _Table:
-    """A table of a TOML file, read key by key, so that any key that was not read is unknown."""
+    """A table of a TOML file, read key by key: any key that was not read is unknown."""
 
     path: Path
     values: dict[str, Any]
@@ -165,7 +167,7 @@ class _Table:
         return value
 
     def text(self, key: str, default: str | None = None) -> str:
-        value: str = self._take(key, str, "a text", default)
+        value: str = self._take(key, str, "a string", default)
         return value
 
     def number(self, key: str, default: float | None = None) -> float:
@@ -182,9 +184,9 @@ class _Table:
         return value
 
     def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = self._take(key, (list, tuple), "a list of texts", default)
+        value = self._take(key, (list, tuple), "a list of strings", default)
         if not all(isinstance(each, str) for each in value):
-            raise InvalidInput(f"{self.path}: {self.name}{key} is {str(value)[:80]!r}; allowed: a list of texts")
+            raise InvalidInput(f"{self.path}: {self.name}{key} is {str(value)[:80]!r}; allowed: a list of strings")
         return tuple(value)
 
     def names(self, key: str) -> dict[str, str]:

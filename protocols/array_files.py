@@ -1,7 +1,7 @@
-"""NumPy's .npy and .npz files from untrusted sources: only numbers and texts, and no more memory than the file
+"""NumPy's .npy and .npz files from untrusted sources: only numbers and strings, and no more memory than the file
 justifies.
 
-A header is text chosen by its sender. So it is matched against a grammar, not evaluated as Python, and the size that it
+A header is text chosen by the sender. So it is matched against a grammar, not evaluated as Python, and the size that it
 declares is compared with the bytes present before anything is allocated.
 """
 
@@ -42,7 +42,7 @@ _ENTRY: Final = (
 )
 _HEADER: Final = re.compile(r"\{" + ",".join(_ENTRY.format(letter) for letter in "abc") + r",?\s*\}\s*", re.ASCII)
 _SIZES: Final = re.compile(r"(?:\s*\d{1,18}L?\s*(?:,|$))*\s*", re.ASCII)
-# What zipfile and its decompressors raise for something that is not an archive, is encrypted, or of an unknown kind.
+# What zipfile and its decompressors raise for a file that is not an archive, is encrypted, or of an unknown kind.
 _NOT_ZIP: Final = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -89,8 +89,9 @@ def read_arrays(
 ) -> dict[str, Shaped[ndarray, "..."]]:
     """The named arrays of an .npz file, or all of them; nothing else in it is unpacked.
 
-    most: largest size of the file in bytes, and of the unpacked arrays, which may be at most a hundred times the file.
-    Raises DataUnavailable if it is absent, DataCorrupt.
+    most: the largest size in bytes of the file and of the unpacked arrays, which may also be at most a hundred times
+    the
+    file. Raises DataUnavailable if it is absent, DataCorrupt.
     """
     with open_file(path, most=most) as file:
         size = file.seek(0, io.SEEK_END)
@@ -130,7 +131,9 @@ def _arrays(
 
 
 def check_archive(path: Path, *, most: int = FILE_BYTES) -> None:
-    """Raises as read_arrays for an archive of arrays and other files that another library is to read whole."""
+    """Raises as read_arrays does, for an archive of arrays and other files that another library will read as a
+    whole.
+    """
     with open_file(path, most=most) as file, _archive(file, str(path)) as archive:
         members = _members(archive, str(path))
         size, unpacked = path.stat().st_size, sum(each.file_size for each in members.values())
@@ -159,7 +162,7 @@ def _declared(file: io.BufferedIOBase) -> int:
 
 def _bomb(where: str, size: int, unpacked: int, allowed: int) -> DataCorrupt:
     return DataCorrupt(
-        f"{where} unpacks {size} bytes to {unpacked}; allowed: a hundredfold, at most {allowed}; save it unpacked"
+        f"{where} unpacks {size} bytes to {unpacked}; allowed: a hundredfold, at most {allowed}; save it uncompressed"
     )
 
 
@@ -177,10 +180,12 @@ def _members(archive: zipfile.ZipFile, where: str) -> dict[str, zipfile.ZipInfo]
         raise DataCorrupt(f"{where} holds {len(listed)} files; allowed: at most {_MEMBERS}")
     members = {each.filename.removesuffix(".npy"): each for each in listed}
     if len(members) != len(listed):
-        raise DataCorrupt(f"{where} holds two arrays of one name; allowed: each name once")
+        raise DataCorrupt(f"{where} holds two arrays of the same name; allowed: each name once")
     for each in listed:
         if each.flag_bits & 1 or each.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise DataCorrupt(f"{where}: {each.filename[:80]!r} is encrypted or packed in a way other than npz files'")
+            raise DataCorrupt(
+                f"{where}: {each.filename[:80]!r} is encrypted or compressed in a way that npz files are not"
+            )
     return members
 
 
@@ -189,7 +194,7 @@ def _header(file: io.BufferedIOBase, size: int, where: str) -> tuple[tuple[int, 
     start = file.read(8)
     wide = start[6:8] == b"\x02\x00"
     if start[:6] != _MAGIC or start[6:8] not in (b"\x01\x00", b"\x02\x00"):
-        raise DataCorrupt(f"{where} is no array of numbers; allowed: .npy of version 1.0 or 2.0")
+        raise DataCorrupt(f"{where} is not an array of numbers; allowed: .npy of version 1.0 or 2.0")
     length = int.from_bytes(file.read(4 if wide else 2), "little")
     if length > _HEADER_BYTES:
         raise DataCorrupt(f"{where} has a header of {length} bytes; allowed: at most {_HEADER_BYTES}")
@@ -201,17 +206,19 @@ def _header(file: io.BufferedIOBase, size: int, where: str) -> tuple[tuple[int, 
             found[key[1:]] = value
     sizes = found.get("sizes", "x")
     if not {"descr", "order", "shape"} <= found.keys() or not _SIZES.fullmatch(sizes):
-        raise DataCorrupt(f"{where} declares {text[:80].strip()!r}; allowed: numbers or texts, and their shape")
+        raise DataCorrupt(f"{where} declares {text[:80].strip()!r}; allowed: numbers or strings, and their shape")
     shape = tuple(int(each.strip().rstrip("L")) for each in sizes.split(",") if each.strip())
     try:
         dtype: np.dtype[np.generic] = np.dtype(found["type"])
     except (TypeError, ValueError):
-        raise DataCorrupt(f"{where} has elements {found['type']!r}; allowed: numbers and texts of NumPy") from None
+        raise DataCorrupt(f"{where} has elements {found['type']!r}; allowed: NumPy's numbers and strings") from None
     if not 0 < dtype.itemsize <= 4 * _TEXT or len(shape) > _RANK:
         raise DataCorrupt(f"{where} is {dtype} of rank {len(shape)}; allowed: up to {_TEXT} characters, rank {_RANK}")
     left, wanted = size - file.tell(), math.prod(shape) * dtype.itemsize
     if wanted != left or any(each > max(left, 2**31) for each in shape):
-        raise DataCorrupt(f"{where} declares shape {shape} of {dtype}, {wanted} bytes; allowed: those there, {left}")
+        raise DataCorrupt(
+            f"{where} declares shape {shape} of {dtype}, {wanted} bytes; allowed: the {left} bytes present"
+        )
     return shape, found["fortran"] == "True", dtype
 
 
@@ -223,5 +230,7 @@ def _array(file: io.BufferedIOBase, size: int, where: str) -> ndarray:
         raise DataCorrupt(f"{where} ends early, after {len(data)} bytes; allowed: {count} values of {dtype}")
     try:
         return np.frombuffer(data, dtype, count).reshape(shape, order="F" if fortran else "C")
-    except ValueError as error:  # a shape without values whose other sizes no array can have
-        raise DataCorrupt(f"{where} has shape {shape}: {str(error)[:100]}; allowed: what memory can address") from None
+    except ValueError as error:  # a shape with a zero and other sizes that no array can have
+        raise DataCorrupt(
+            f"{where} has shape {shape}: {str(error)[:100]}; allowed: sizes that memory can address"
+        ) from None

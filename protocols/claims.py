@@ -1,7 +1,7 @@
-"""Every sentence about who is protected, from whom, by what, and what is not covered: each stands here alone.
+"""Every sentence about who is protected, from whom, by what, and what is not covered: each is written only here.
 
-A page, a terminal or a question before an approval puts them together for its reader. They depend on what a study is
-(`Protection`), so none says more than its level, unit, view and participation give. The mathematics behind them is in
+Pages, terminal output and the text before an approval combine them for their readers. They depend on the study
+(`Protection`), so none claims more than its level, unit, view and participation give. The mathematics behind them is in
 docs/explanation/mathematics.md, and what attackers can do in docs/explanation/threat-model.md.
 """
 
@@ -58,14 +58,14 @@ class Protection:
 
     @property
     def view_in_words(self) -> str:
-        """What whoever it protects from sees."""
+        """What the adversary sees, from whom an epsilon protects."""
         if self.view == "label":
             return "the released labels, which queries got none, and everything made from them"
         return "the noisy counts of votes behind each label, and everything made from them"
 
     @property
     def figures(self) -> str:
-        """What an epsilon is about, in the terms of the literature."""
+        """What an epsilon refers to, in the terms of the literature."""
         return f"unit {self.unit}, adjacency {self.adjacency}, view {self.view}"
 
 
@@ -82,8 +82,9 @@ SEVERAL: Final = (
 SEVERAL_FIGURES: Final = (
     f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
     "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
-    "Where no figure stands, delta does not cover what is set aside for the noise as it is drawn (for float64 noise at "
-    "an epsilon of some 15 or more): take it as no guarantee."
+    "Where there is no figure, delta does not cover what is set aside for the noise as it is drawn (for float64 "
+    "noise at "
+    "an epsilon of about 15 or more): take it as no guarantee."
 )
 EARLIER: Final = (
     "The figures hold for a patient whose data were in all of these releases under the same name of the party. It is "
@@ -96,7 +97,7 @@ SEVERAL_RECORDS: Final = (
     "column (`data.patient`), as then all of them lie with one teacher; elsewhere each of the records is, one by one."
 )
 POPULATION: Final = (
-    "What can be inferred about a person from the labels as facts about the population: differential privacy bounds "
+    "What the labels reveal about a person because it is true of the population: differential privacy bounds "
     "what one person's data add, not what is true of everybody."
 )
 OWN_RECORDS: Final = (
@@ -104,10 +105,10 @@ OWN_RECORDS: Final = (
     "answers and the guardian collude: no epsilon covers them."
 )
 _SECRET: Final = (
-    "Whoever learns which votes entered a query: figures of secret participation count on coins that only the party "
+    "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
     "sees."
 )
-_PUBLIC_QUERIES: Final = "The public queries: every party knows them, and nothing protects whoever they are about."
+_PUBLIC_QUERIES: Final = "The public queries: every party knows them, and nothing protects the people they are about."
 _OF_A_RELEASE: Final = (
     "What a hospital does outside this study: other uses of the same data, its teachers' files, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
@@ -115,7 +116,7 @@ _OF_A_RELEASE: Final = (
     "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
     "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network; the audit "
     "log in this release shows when each batch was asked and settled.",
-    "Absences: that a party was absent or refused is public, and is taken not to depend on its patients' data.",
+    "Absences: that a party was absent or refused is public, and is assumed not to depend on its patients' data.",
 )
 
 
@@ -126,13 +127,13 @@ def not_protected_from(study: Protection) -> str:
         case "clear":
             return (
                 f"{asks}: it sees every vote in the clear, draws the noise, and is trusted with both. These figures "
-                "protect nobody from its operator, or from whoever breaks into it."
+                "protect nobody from its operator, or from anyone who breaks into it."
             )
         case "secure_sum":
             return (
-                f"{asks} together with more than {study.colluders} parties: what they know of votes and noise among "
-                "them weakens or undoes these figures. A party can add any vector to the sum: nothing holds it to one "
-                "vote."
+                f"{asks} together with more than {study.colluders} parties: what they know together about votes and "
+                "noise weakens or undoes these figures. A party can add any vector to the sum: nothing limits it to "
+                "one vote."
             )
         case _:
             more = (
@@ -171,7 +172,7 @@ def not_covered_by_release(study: Protection) -> list[str]:
 
 
 def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]:
-    """Who saw what of a study of public queries, and what protects the hospitals' data from them.
+    """Who saw what in a study of public queries, and what protects the hospitals' data from them.
 
     coordinator: its name. Raises InvalidInput for a study of hidden queries, which has no release.
     """
@@ -222,11 +223,11 @@ def _saw(who: str, saw: str, protection: str) -> dict[str, str]:
 
 
 def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[str]:
-    """What a hospital that approves is told of: patient_named: whether its file names the patient's column."""
+    """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
     lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
     lines.append("Other releases about these data that do not go through this node.")
     if study.level == "hidden_queries":
-        lines.append("Questions of other hospitals, in studies of their own: all count against the cap above.")
+        lines.append("Queries of other hospitals, in studies of their own: all count against the cap above.")
     if study.unit == "record":
         if not patient_named:
             lines.append(f"data.patient is not set. {SEVERAL_RECORDS}")
@@ -235,7 +236,7 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
 
 
 def guardian_sees(study: Protection) -> str:
-    """What a guardian that approves a study will see of it. Raises InvalidInput at a level without one."""
+    """What a guardian that approves a study will see. Raises InvalidInput for a level without a guardian."""
     if not study.guarded:
         raise InvalidInput(f"level is {study.level!r}; allowed: two_server, hidden_queries, which have a guardian")
     return (
@@ -245,9 +246,9 @@ def guardian_sees(study: Protection) -> str:
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:
-    """What a guardian that approves a study is told of."""
+    """What a guardian is told before it approves a study."""
     return [
-        f"If you and {study.asks} put together what you hold, votes are in the clear; nobody else prevents that.",
+        f"If you and {study.asks} combine what you hold, votes are in the clear; nobody else prevents that.",
         "A server that departs from the protocol can spoil labels, or learn a bit of a vote for each attempt.",
     ]
 
@@ -256,18 +257,19 @@ def promise(study: Protection, epsilon: float) -> str:
     """What an epsilon promises a unit, as a bound on a guess (Wasserman and Zhou 2010, at prior odds of one)."""
     sure = 100 / (1 + exp(-epsilon))
     bound = (
-        "may come to know which it is: an epsilon so large promises next to nothing"
+        "may come to know which it is: so large an epsilon promises next to nothing"
         if sure > 99
-        else f"can become at most {sure:.0f} % sure which it is, but for a chance of delta"
+        else f"can become at most {sure:.0f} % sure which it is, except with probability delta"
     )
     return (
-        f"The unit is {study.unit_in_words}. Whoever sees {study.view_in_words}, and thought two values of it equally "
+        f"The unit is {study.unit_in_words}. Anyone who sees {study.view_in_words}, and thought two values of it "
+        "equally "
         f"likely, {bound}"
     )
 
 
 def caveats(study: Protection) -> list[tuple[str, str]]:
-    """What an epsilon of a report holds against and covers: a heading and the rest of its sentences."""
+    """Against whom an epsilon in a report holds, and what it covers: headings, each with its sentences."""
     against = (
         (
             "It holds against whoever sees the labels",

@@ -6,13 +6,13 @@
     ├── DataCorrupt         a file whose content is not what it should be (checksum, format)
     ├── BudgetExceeded      a charge that would pass a cap; nothing was charged and nothing was released
     ├── Refused             a party will not answer a request; nothing was charged
-    │   └── CannotVote      its own teachers or votes failed; what failed stays in its own log
+    │   └── CannotVote      its own teachers or votes failed; the reason stays in its own log
     ├── MalformedMessage    bytes that do not decode to a message; nothing was charged
     ├── ChannelClosed       the other server is gone; what was reserved stands, and nothing was released
     ├── Unreachable         the other side does not answer; nothing was sent that matters
     ├── StorageFailed       the disk is full or the database cannot be written; nothing half-written remains
     ├── EngineFailed        the engine that runs the parties stopped working
-    └── VerificationFailed  something is not as it was signed
+    └── VerificationFailed  signed content was changed, or is not signed
 
 Every message gives the value and the allowed range, and never a vote, a share or a seed.
 """
@@ -43,7 +43,7 @@ class BudgetExceeded(ConclaveError):
 
 
 class Refused(ConclaveError):
-    """A request is refused, or a command. `code` is stable: one of `Code`, or what other software said."""
+    """A request or a command is refused. `code` is stable: one of `Code`, or what other software sent."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -51,9 +51,10 @@ class Refused(ConclaveError):
 
 
 class CannotVote(Refused):
-    """A party's own teachers or votes failed: what failed may tell of its records, so nobody else hears it.
+    """A party's own teachers or votes failed. The reason may reveal something about its records, so nobody else gets
+    it.
 
-    Whoever asks gets one code and one text, whatever failed; `why` is for the party's own log.
+    The coordinator gets one code and one text, whatever failed; `why` is for the party's own log.
     """
 
     def __init__(self, why: str) -> None:
@@ -82,4 +83,4 @@ class EngineFailed(ConclaveError):
 
 
 class VerificationFailed(ConclaveError):
-    """Something that was signed, or should have been, is not as it was signed."""
+    """Something that should be signed is not, or is not as it was signed."""

@@ -1,4 +1,4 @@
-"""The noise that mechanisms take, and how far what is drawn is from the ideal.
+"""The noise that mechanisms take, and the distance between the noise drawn and ideal noise.
 
 `StandardNormal` is a function from a shape to independent N(0, 1) draws: `cryptographic` on a node, or `simulated`,
 which is faster and protects nobody. `LatticeNoise` is integer noise in lattice units, for a study whose votes are
@@ -25,7 +25,9 @@ StandardNormal = Callable[[tuple[int, ...]], Float64[ndarray, "..."]]
 
 @dataclass(frozen=True)
 class LatticeNoise:
-    """Integer noise: draw(count, sigma in units) -> that many integers; units: lattice units a vote, a power of two."""
+    """Integer noise: draw(count, sigma in units) -> that many integers; units: lattice units per vote, a power of
+    two.
+    """
 
     units: int
     draw: Callable[[int, float], Int64[ndarray, " count"]]
@@ -33,7 +35,7 @@ class LatticeNoise:
 
 Noise = StandardNormal | LatticeNoise
 
-# Rings hold noise up to so many standard deviations.
+# Rings hold noise up to this many standard deviations.
 RING_SIGMAS = 12
 
 # |z| > 9.8 has probability below 2**-70 for one draw; such draws are counted in the total variation distance.
@@ -49,7 +51,7 @@ def simulated(rng: np.random.Generator) -> StandardNormal:
 
 
 def cryptographic(source: RandomSource) -> StandardNormal:
-    """Noise by inversion from 128 random bits a draw.
+    """Noise by inversion from 128 random bits per draw.
 
     63 bits and then, for small values, 64 more make u in (0, 1/2] with full float64 precision in the tail; one
     bit is the sign. z = sign * ndtri(u).

@@ -2,7 +2,7 @@
 
 A distribution registers a part as an entry point of a group such as `conclave.mechanisms` (the specification of entry
 points: https://packaging.python.org/specifications/entry-points). Its code is imported when the part is first used; a
-plugin that is broken is named then, and nothing else suffers. A plugin never takes the name of a built-in part.
+broken plugin is named then, and does not affect anything else. A plugin never takes the name of a built-in part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import TypeVar
+from typing import Any, TypeVar  # Any: a table of functions says itself what they are
 
 from protocols.errors import InvalidInput
 
@@ -102,6 +102,17 @@ class Parts(Mapping[str, T]):
                 f"{type(error).__name__}: {error}; allowed: repair or uninstall that plugin, or use one of "
                 f"{', '.join(self._built_in)}"
             ) from error
+
+
+def function_of(words: str) -> Callable[[str, object], Callable[..., Any]]:
+    """The check of a table of functions. words: what they take and return."""
+
+    def check(name: str, loaded: object) -> Callable[..., Any]:
+        if not callable(loaded):
+            raise InvalidInput(f"it is {loaded!r}; allowed: a function of {words}")
+        return loaded
+
+    return check
 
 
 def _source(entry: EntryPoint) -> str:

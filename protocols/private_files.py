@@ -1,6 +1,6 @@
-"""Files and folders that only their owner can use, whatever the umask and whatever they were before.
+"""Files and folders that only their owner can use, whatever the umask and their earlier permissions.
 
-Folders are 0700 and files 0600, from their first byte. A database is never opened here once it exists: closing another
+Folders are 0700 and files 0600, from their creation. A database is never opened here once it exists: closing another
 descriptor of it would drop the locks that SQLite holds in this process.
 """
 
@@ -20,7 +20,7 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
 def private_database(path: Path | str) -> Path | str:
-    """`path` itself, once it is a file that only its owner can use; ":memory:" unchanged.
+    """Returns `path` once it is a file that only its owner can use; ":memory:" is returned unchanged.
 
     SQLite gives its auxiliary files the same permissions; existing ones are tightened. Raises StorageFailed if it
     cannot be made, is not a file, or belongs to somebody else.
@@ -56,7 +56,7 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
 
 
 def private_folder(path: Path) -> None:
-    """Makes a folder, and missing ones above it, for their owner alone; existing ones stay unchanged.
+    """Creates a folder, and missing ones above it, that only their owner can use; existing ones stay unchanged.
 
     Raises StorageFailed.
     """

@@ -158,7 +158,7 @@ def body_of(kind: type[_P], data: bytes) -> str | None:
 
 
 def check(where: str, field: str, value: int) -> int:
-    """`value` itself. Raises InvalidInput unless it is in the range of the field."""
+    """Returns `value`. Raises InvalidInput unless it is in the range of the field."""
     allowed = RANGES[where, field]
     if not allowed.lowest <= value <= allowed.highest:
         said = "out of range" if allowed.secret else _shown(value)

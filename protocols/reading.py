@@ -1,7 +1,7 @@
 """Reading untrusted files: the one way to read bytes, TOML and JSON (arrays: protocols.array_files).
 
-Whatever is there (a folder, a pipe, a device, text that nests without end, numbers too large for a machine word), the
-result is a value within its limits or an error of protocols.errors, in bounded time and memory.
+Whatever the file is (a folder, a pipe, a device, text that nests without end, numbers too large for a machine word),
+the result is a value within its limits or an error of protocols.errors, in bounded time and memory.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def read_bytes(path: Path, *, most: int) -> bytes:
     with open_file(path, most=most) as file:
         try:
             size = os.fstat(file.fileno()).st_size
-            content = file.read(size + 1)  # no more: what is asked for is allocated
+            content = file.read(size + 1)  # not more, as a read allocates what it is asked for
         except OSError as error:
             raise DataCorrupt(f"{path} cannot be read: {_reason(error)}; allowed: a readable file") from None
     if len(content) > size:
@@ -65,11 +65,11 @@ def read_bytes(path: Path, *, most: int) -> bytes:
 
 
 def read_text(path: Path, *, most: int) -> str:
-    """The content of a file as UTF-8. Raises as open_file; DataCorrupt for what is no UTF-8."""
+    """The content of a file as UTF-8. Raises as open_file; DataCorrupt if it is not UTF-8."""
     try:
         return read_bytes(path, most=most).decode()
     except UnicodeDecodeError as error:
-        raise DataCorrupt(f"{path} is no text: {error}; allowed: UTF-8") from None
+        raise DataCorrupt(f"{path} is not text: {error}; allowed: UTF-8") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _problem(value: object) -> str:
                     below += each
                 case str():
                     if not each.isascii() and any("\ud800" <= letter <= "\udfff" for letter in each):
-                        return "a text holds half of a surrogate pair; allowed: Unicode"
+                        return "a string holds half of a surrogate pair; allowed: Unicode"
                 case bool():
                     continue
                 case int():

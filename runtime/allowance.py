@@ -1,4 +1,4 @@
-"""An allowance: a number of faults of the other side at once, and more as time passes (a token bucket).
+"""An allowance: how many faults the other side may commit in a burst and over time (a token bucket).
 
 It is kept per party, not per connection, so reconnecting does not refill it. It holds two numbers.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class Allowance:
-    """`most` at once, and one more each `each_s` seconds, never more than `most`. Times: of a monotonic clock."""
+    """`most` in a burst, and one more every `each_s` seconds up to `most`. Times are those of a monotonic clock."""
 
     def __init__(self, *, most: int, each_s: float) -> None:
         self._most = most
@@ -16,7 +16,7 @@ class Allowance:
         self._since_s: float | None = None
 
     def take(self, now_s: float) -> bool:
-        """Uses one; returns whether there was one."""
+        """Uses one; returns whether one was available."""
         if not self.remains(now_s):
             return False
         self._left -= 1

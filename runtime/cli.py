@@ -1,6 +1,6 @@
 """A program's commands, imported when called, and how errors are shown: a code, and what to do next.
 
-A module of commands imports at its top what its flags need, and each command imports in its function what it runs:
+A module of commands imports at its top only what its flags need, and each command imports what it runs in its function:
 --help of any command needs neither NumPy nor a package for keys, plots or teachers.
 """
 
@@ -28,7 +28,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print figure
 
 
 def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Path, whose: str) -> Callable[[F], F]:
-    """The option --home of a program, whose commands are given `home`: what open_home makes of the expanded folder."""
+    """The option --home of a program; its commands get `home`, the result of open_home for the expanded folder."""
     return click.option(
         "--home",
         type=click.Path(path_type=Path, file_okay=False),
@@ -43,7 +43,7 @@ def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Pa
 class CommandTable(click.Group):
     """Commands by name, each "module:attribute", imported when the command is called."""
 
-    def __init__(self, *args: Any, table: Mapping[str, str], **more: Any) -> None:  # what click passes to a group
+    def __init__(self, *args: Any, table: Mapping[str, str], **more: Any) -> None:  # click's own arguments of a group
         super().__init__(*args, **more)
         self.table = table
 
@@ -59,7 +59,7 @@ class CommandTable(click.Group):
 
 
 def run_group(group: click.Group, arguments: list[str], *, program: str) -> int:
-    """Runs a command line, and says what went wrong; the exit code."""
+    """Runs a command line and reports any error on standard error; returns the exit code."""
     try:
         result = group.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.Exit as error:

@@ -38,18 +38,33 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
-_ERRORS: Final[tuple[tuple[type[ConclaveError], Exit, Code], ...]] = (
-    (InvalidInput, Exit.INVALID_INPUT, Code.INVALID_INPUT),
-    (DataUnavailable, Exit.INVALID_INPUT, Code.DATA_UNAVAILABLE),
-    (DataCorrupt, Exit.INVALID_INPUT, Code.DATA_CORRUPT),
-    (Refused, Exit.REFUSED, Code.REFUSED),
-    (BudgetExceeded, Exit.BUDGET, Code.BUDGET_EXCEEDED),
-    (StorageFailed, Exit.STORAGE, Code.STORAGE_FAILED),
-    (EngineFailed, Exit.NETWORK, Code.ENGINE_FAILED),
-    (MalformedMessage, Exit.NETWORK, Code.MALFORMED),
-    (Unreachable, Exit.NETWORK, Code.UNREACHABLE),
-    (VerificationFailed, Exit.VERIFICATION, Code.NOT_VERIFIED),
-    (ConclaveError, Exit.UNEXPECTED, Code.ERROR),
+class SimulationExit(IntEnum):
+    """The exit codes of conclave-simulate, which tells an absent data set from a corrupt one."""
+
+    DONE = 0
+    OTHER = 1
+    INVALID_INPUT = 2
+    ABSENT = 3
+    CORRUPT = 4
+    BUDGET = 5
+    STORAGE = 6
+    ENGINE = 7
+    REFUTED = 8
+    INTERRUPTED = 130
+
+
+_ERRORS: Final[tuple[tuple[type[ConclaveError], Exit, SimulationExit, Code], ...]] = (
+    (InvalidInput, Exit.INVALID_INPUT, SimulationExit.INVALID_INPUT, Code.INVALID_INPUT),
+    (DataUnavailable, Exit.INVALID_INPUT, SimulationExit.ABSENT, Code.DATA_UNAVAILABLE),
+    (DataCorrupt, Exit.INVALID_INPUT, SimulationExit.CORRUPT, Code.DATA_CORRUPT),
+    (Refused, Exit.REFUSED, SimulationExit.OTHER, Code.REFUSED),
+    (BudgetExceeded, Exit.BUDGET, SimulationExit.BUDGET, Code.BUDGET_EXCEEDED),
+    (StorageFailed, Exit.STORAGE, SimulationExit.STORAGE, Code.STORAGE_FAILED),
+    (EngineFailed, Exit.NETWORK, SimulationExit.ENGINE, Code.ENGINE_FAILED),
+    (MalformedMessage, Exit.NETWORK, SimulationExit.OTHER, Code.MALFORMED),
+    (Unreachable, Exit.NETWORK, SimulationExit.OTHER, Code.UNREACHABLE),
+    (VerificationFailed, Exit.VERIFICATION, SimulationExit.OTHER, Code.NOT_VERIFIED),
+    (ConclaveError, Exit.UNEXPECTED, SimulationExit.OTHER, Code.ERROR),
 )
 _BUDGET_CODES: Final = frozenset(
     {Code.LIFETIME_CAP, Code.NO_LIFETIME_CAP, Code.LIFETIME_CAP_CHANGED, Code.LIFETIME_CURRENCY}
@@ -57,16 +72,21 @@ _BUDGET_CODES: Final = frozenset(
 
 
 def show_error(error: ConclaveError) -> Exit:
-    """Says what went wrong and what to do next, on standard error; the exit code."""
-    from protocols.refusals.table import meaning_of  # texts that most commands never need
+    """Prints on standard error what went wrong and what to do next; returns the exit code."""
+    from protocols.refusals.table import meaning_of  # a table that most commands never need
 
-    exit_code, known = next((number, code) for kind, number, code in _ERRORS if isinstance(error, kind))
+    exit_code, known = next((number, code) for kind, number, _, code in _ERRORS if isinstance(error, kind))
     code, text = str(known), str(error)
     if isinstance(error, Refused):
         code, prefix = error.code, f"{error.code}: "
-        while text.startswith(prefix):  # a reason that the other side sent may name its code again
+        while text.startswith(prefix):  # a reason from the other side may repeat its code
             text = text.removeprefix(prefix)
         exit_code = Exit.BUDGET if code in _BUDGET_CODES else exit_code
     click.echo(f"error [{code}]: {text}", err=True)
     click.echo(f"next: {meaning_of(code).next_step}", err=True)
     return exit_code
+
+
+def simulation_exit(error: ConclaveError) -> SimulationExit:
+    """The exit code with which conclave-simulate ends for an error."""
+    return next(number for kind, _, number, _ in _ERRORS if isinstance(error, kind))

@@ -1,4 +1,4 @@
-"""Files of a program's own: written so that nothing half-written is ever found, and for their owner alone."""
+"""A program's own files: written as a whole or not at all, and readable by their owner only."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _FILE_BYTES: Final = 2**20
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes the whole file or nothing, for its owner alone (0600); the folder is made if it is missing.
+    """Writes the whole file or nothing, readable by its owner only (0600); creates the folder if it is missing.
 
-    What was written outlives a crash of the machine. Raises StorageFailed; what was there before remains then.
+    Once it returns, the file survives a crash of the machine. Raises StorageFailed; an earlier file is intact then.
     """
     data = content.encode() if isinstance(content, str) else content
     part: Path | None = None
     try:
         private_folder(path.parent)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # 0600 from the first byte
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # created with mode 0600
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, 0o600)  # the umask may have taken away more
+            os.fchmod(descriptor, 0o600)  # the umask may have removed more
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names in a folder outlive a crash of the machine."""
+    """Flushes a folder to disk, so that the names in it survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -50,7 +50,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read(path: Path) -> bytes:
-    """A file of a program's home. Raises DataUnavailable, DataCorrupt."""
+    """The content of a file in a program's home. Raises DataUnavailable, DataCorrupt."""
     try:
         return read_bytes(path, most=_FILE_BYTES)
     except DataUnavailable:
@@ -58,7 +58,7 @@ def read(path: Path) -> bytes:
 
 
 def read_received(path: Path) -> bytes:
-    """A file that came from somebody else. Raises DataUnavailable, InvalidInput for one that is far too large."""
+    """The content of a file from somebody else. Raises DataUnavailable, or InvalidInput if it is far too large."""
     if path.exists() and path.stat().st_size > _FILE_BYTES:
         raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_FILE_BYTES}")
     return read_bytes(path, most=_FILE_BYTES)

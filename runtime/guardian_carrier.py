@@ -1,4 +1,4 @@
-"""What carries a conversation with a guardian: one gRPC stream with mutual TLS, for whoever computes with it."""
+"""Carries a conversation with a guardian over one gRPC stream with mutual TLS, for coordinator or querying party."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def carry_to_guardian(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator
 
 
 def _pieces(call: Iterator[bytes], address: str) -> Iterator[bytes]:
-    """The messages of a gRPC stream; ChannelClosed when it breaks."""
+    """The messages of a gRPC stream. Raises ChannelClosed when it breaks."""
     try:
         yield from call
     except grpc.RpcError as error:

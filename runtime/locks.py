@@ -1,4 +1,4 @@
-"""One process at a time: a lock that is held as long as a process lives, however it ends."""
+"""One process at a time: a lock that the system releases when its process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from protocols.refusals.code import Code
 
 @contextmanager
 def alone(path: Path, refused: Refused) -> Iterator[None]:
-    """Holds the file `path`. Raises `refused` if another process holds it, StorageFailed if it cannot be opened."""
+    """Locks the file `path`. Raises `refused` if another process has locked it, StorageFailed if it cannot be
+    opened.
+    """
     private_folder(path.parent)
     try:
         file = open_private(path, "ab")
@@ -29,5 +31,5 @@ def alone(path: Path, refused: Refused) -> Iterator[None]:
 
 
 def serving_alone(path: Path) -> Refused:
-    """What is said where another `serve` holds the lock `path` of a home."""
-    return Refused(Code.ALREADY_SERVING, f"another serve runs on {path.parent}; allowed: one a home")
+    """The refusal when another `serve` holds the lock `path` of a home."""
+    return Refused(Code.ALREADY_SERVING, f"another serve runs on {path.parent}; allowed: one per home")

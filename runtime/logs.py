@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line, with an allow-list of fields.
 
-Fields not on the list are left out and counted, so that no change of the code can log votes, labels, tokens or keys by
-accident.
+Fields that are not on the list are dropped and counted, so that no change to the code can log votes, labels, tokens or
+keys by accident.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TEXT = 500
 
 
 class Log:
-    """Writes events; counts them for the metrics. May be called from several threads."""
+    """Writes events as log lines and counts them for the metrics. May be called from several threads."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -56,12 +56,12 @@ class Log:
         self.counts: Counter[str] = Counter()
 
     def __call__(self, event: str, fields: Mapping[str, str | int]) -> None:
-        """One line: time (UTC), event, and the fields that are allowed; `left_out` counts the others."""
+        """Writes one line: time (UTC), event, and the allowed fields; `left_out` counts the others."""
         line: dict[str, str | int] = {
             "time": datetime.datetime.now(datetime.UTC).isoformat(),
             "event": printable(event),
         }
-        # A code is a text too, and a truth value no number.
+        # A code is a string too, and a bool does not count as a number.
         kept = {key: value for key, value in fields.items() if isinstance(value, FIELDS.get(key, ()))}
         kept = {key: value for key, value in kept.items() if not isinstance(value, bool)}
         line |= {key: printable(value) if isinstance(value, str) else value for key, value in kept.items()}
@@ -74,5 +74,5 @@ class Log:
 
 
 def printable(value: str) -> str:
-    """At most 500 characters of a text, "?" for unprintable ones, because a party's words are shown to people."""
+    """At most 500 characters of `value`, "?" for unprintable ones: text from another party is shown to people."""
     return "".join(each if each.isprintable() else "?" for each in value[:_TEXT])

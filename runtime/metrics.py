@@ -1,4 +1,4 @@
-"""/healthz and /metrics on loopback, for whatever watches the machine. Nothing else can be asked there."""
+"""/healthz and /metrics on loopback, for a monitoring system. No other path is served."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Monitor:
-    """An HTTP server on 127.0.0.1. healthy: whether the program is well; metrics: the page, when asked for."""
+    """An HTTP server on 127.0.0.1. healthy: whether the program is healthy; metrics: returns the page of metrics."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], metrics: Callable[[], str]) -> None:
         """Raises InvalidInput for a port that is taken."""
@@ -24,12 +24,12 @@ class Monitor:
             def do_GET(self) -> None:
                 if self.path == "/healthz":
                     good = healthy()
-                    self._say(200 if good else 503, "ok\n" if good else "not well\n")
+                    self._say(200 if good else 503, "ok\n" if good else "unhealthy\n")
                 elif self.path == "/metrics":
                     try:
                         self._say(200, metrics())
                     except ConclaveError:
-                        self._say(503, "what is kept cannot be read\n")
+                        self._say(503, "the program's files cannot be read\n")
                 else:
                     self._say(404, "allowed: /healthz, /metrics\n")
 
@@ -42,7 +42,7 @@ class Monitor:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Nothing: the log has an allow-list."""
+                """Logs nothing: requests have no place in the allow-list of logs."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
@@ -62,7 +62,7 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Family:
-    """Figures of one name: what they are, and the labels and value of each. Names are constants of this package."""
+    """One metric: its name, what it means, and the labels and value of each sample. Names are constants in the code."""
 
     name: str
     about: str
@@ -70,7 +70,7 @@ class Family:
 
 
 def exposition(families: Iterable[Family], events: Mapping[str, int]) -> str:
-    """The figures, and counts of events, in Prometheus' text exposition format 0.0.4."""
+    """The metrics and the counts of events, in Prometheus' text exposition format 0.0.4."""
     counted = [({"event": event}, float(count)) for event, count in sorted(events.items())]
     lines: list[str] = []
     for family in (*families, Family("conclave_events_total", "Events since this program started.", counted)):

@@ -1,4 +1,4 @@
-"""What commands print: tables of plain text, and JSON."""
+"""What commands print: plain-text tables, and JSON."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import click
 
 
 def print_json(value: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     click.echo(json.dumps(value, indent=2))
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns, words to the left and numbers to the right."""
+    """A plain-text table with aligned columns, words to the left and numbers to the right."""
     cells = [[_cell(cell) for cell in row] for row in rows]
     numeric = [all(isinstance(row[at], int | float) for row in rows) for at in range(len(columns))]
     widths = [max(len(row[at]) for row in [list(columns), *cells]) for at in range(len(columns))]

@@ -1,4 +1,4 @@
-"""A server's settings: a TOML file of one table, whose keys are the fields of a dataclass."""
+"""A server's settings: a TOML file with one table, whose keys are the fields of a dataclass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_settings(path: Path, kind: type[Settings]) -> Settings:
 
 
 def write_settings(values: Mapping[str, object], *, title: str, about: Mapping[str, str]) -> str:
-    """The text of such a file. title: its first line; about: what each key means."""
+    """The text of such a file. title: its first line, a comment; about: what each key means."""
     lines = [f"# {title}"]
     for key, value in values.items():
         lines += ["", f"# {about[key]}", f"{key} = {json.dumps(value)}"]

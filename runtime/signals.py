@@ -1,4 +1,4 @@
-"""Running until a signal says stop."""
+"""Running until a signal says to stop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from runtime.exits import Exit
 
 
 def until_signalled(work: Callable[[threading.Event], None]) -> int:
-    """Runs a function that ends when its event is set, which SIGTERM and Ctrl-C do; returns the exit code."""
+    """Runs `work`, which ends when its event is set; SIGTERM and Ctrl-C set it. Returns the exit code."""
     stop, interrupted = threading.Event(), threading.Event()
 
     def end(received: int, _: object) -> None:

@@ -1,8 +1,8 @@
-"""Whether the clock jumped: the time of day is compared with a monotonic clock.
+"""Whether the clock jumped: compares the time of day with a monotonic clock.
 
 A certificate dated by a clock that is wrong for seconds may be wrong for years. So none is issued while the time of day
-differs from steady progress. Correcting a wrong clock is a jump too: the new time is trusted once it has held for a
-while.
+disagrees with the monotonic clock. Correcting a wrong clock is a jump too: the new time is trusted once it has held for
+a while.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class SteadyClock:
         self._wall = wall
         self._monotonic = monotonic
         self._trusted = wall() - monotonic()
-        # A time different from the trusted one, and since when.
+        # How far an untrusted time differs from the trusted one, and since when.
         self._other: tuple[float, float] | None = None
 
     def jumped_s(self) -> float:
-        """By how much the time of day is ahead of steady progress, in seconds; 0 within TOLERANCE_S.
+        """How far the time of day is ahead of the monotonic clock, in seconds; 0 within TOLERANCE_S.
 
-        A new time is trusted once it has held for ten minutes, checked now and then.
+        A new time is trusted once it has held for ten minutes, as seen by repeated calls.
         """
         now = self._monotonic()
         course = self._wall() - now
@@ -44,11 +44,11 @@ class SteadyClock:
         return course - self._trusted
 
     def check(self) -> None:
-        """Raises Refused("clock_jumped") while nothing should be dated by this clock."""
+        """Raises Refused("clock_jumped") while this clock should date nothing."""
         jumped_s = self.jumped_s()
         if jumped_s:
             raise Refused(
                 Code.CLOCK_JUMPED,
                 f"this machine's clock jumped by {jumped_s:+.0f} s; allowed: {TOLERANCE_S:g} s: certificates are "
-                "issued again once it is set right, or has held its new course for ten minutes",
+                "issued again once it is corrected, or has kept its new time for ten minutes",
             )

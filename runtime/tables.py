@@ -1,4 +1,4 @@
-"""CSV tables (RFC 4180, UTF-8, with a header), as texts: the one way to read them."""
+"""The one reader of CSV tables (RFC 4180, UTF-8, with a header); values are strings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _COLUMNS: Final = 20_000
 def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str = ",") -> dict[str, list[str]]:
     """The named columns of a CSV file, or all, each once. Empty lines are skipped.
 
-    Raises DataUnavailable if it is absent, DataCorrupt for what is no such table and as wanted_columns.
+    Raises DataUnavailable if it is absent, DataCorrupt if it is not such a table, and as wanted_columns does.
     """
-    texts: dict[str, str] = {}  # a table repeats few distinct texts: each is stored once
+    texts: dict[str, str] = {}  # most tables repeat few distinct strings: each is stored once
     try:
         with open_file(path, most=FILE_BYTES) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -39,7 +39,7 @@ def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str =
                 if len(fields) != len(header):
                     raise DataCorrupt(
                         f"{path}: row {row} (line {reader.line_num}) has {len(fields)} fields; allowed: {len(header)}, "
-                        "as the header"
+                        "as in the header"
                     )
                 if row * len(columns) > VALUES:
                     raise DataCorrupt(f"{path} has more than {VALUES} values; allowed: at most that")
@@ -58,7 +58,7 @@ def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> 
         count = list(present).count(name)
         if count != 1:
             raise DataCorrupt(
-                f"{path}: column {name!r} is there {count} times; allowed: once; the columns are "
+                f"{path}: column {name!r} occurs {count} times; allowed: once; the columns are "
                 f"{', '.join(present)[:500]}"
             )
     return wanted

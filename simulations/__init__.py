@@ -1,1 +1,1 @@
-"""Many parties on one host: experiments over the same Party and Coordinator."""
+"""Many parties on one host: experiments with the same Party and Coordinator as a deployment."""

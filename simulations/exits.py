@@ -1,30 +1,23 @@
-"""The exit codes of conclave-simulate, and how its help says them."""
+"""How the help of conclave-simulate says its exit codes; runtime/exits.py has them."""
 
 from __future__ import annotations
 
-from protocols.errors import (
-    BudgetExceeded,
-    ConclaveError,
-    DataCorrupt,
-    DataUnavailable,
-    EngineFailed,
-    InvalidInput,
-    StorageFailed,
-)
+from pathlib import Path
 
-EXIT_CODES: tuple[tuple[type[ConclaveError], int], ...] = (
-    (InvalidInput, 2),
-    (DataUnavailable, 3),
-    (DataCorrupt, 4),
-    (BudgetExceeded, 5),
-    (StorageFailed, 6),
-    (EngineFailed, 7),
-    (ConclaveError, 1),
-)
-INTERRUPTED = 130
 EPILOG = (
     "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
     "nothing; 6 the disk; 7 the engine; 8 an audit found more leakage than claimed; 130 interrupted."
 )
 # Only a run has a folder to continue in; what other commands trained is in the cache.
 EPILOG_OF_RUN = EPILOG.removesuffix(".") + " (go on with --resume)."
+EPILOG_OF_ASK = EPILOG.replace(" 8 an audit found more leakage than claimed;", "").removesuffix(".") + (
+    " (the same command again goes on: models, votes and retrained models that were finished lie in the cache)."
+)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run whose folder is known."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out = out

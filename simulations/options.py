@@ -1,4 +1,4 @@
-"""The flags of the simulator's command line, and the Experiment and Host that they make."""
+"""The flags of the simulator's command line, and the Experiment and Host that they describe."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from simulations.datasets import DATASETS
@@ -19,12 +20,13 @@ from simulations.engines import ENGINES
 from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
 
 if TYPE_CHECKING:
+    from simulations.progress import Reporter
     from simulations.setup.experiment import Experiment
     from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# Flags that are not settings of the experiment: where things lie and how they are shown.
+# Flags that are not settings of the experiment: where files are and how results are shown.
 
 
 def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
@@ -32,7 +34,7 @@ def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
 
 
 def _parameter_flags() -> list[Callable[[F], F]]:
-    """A flag for each parameter of a mechanism, in the mechanism's own words."""
+    """A flag for each parameter of a mechanism, with the mechanism's own description."""
     flags = []
     for name, takers in mechanism_parameters().items():
         said: dict[str, list[str]] = {}
@@ -44,7 +46,7 @@ def _parameter_flags() -> list[Callable[[F], F]]:
     return flags
 
 
-# Settings that say how votes come about; stored votes have come about.
+# Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
     "privacy_groups".split()
@@ -56,11 +58,11 @@ _SETTINGS = [
     _flag("--partition", "iid | dirichlet:A | size-skew:S | by-site [iid]."),
     _flag("--teacher", f"{' | '.join(TEACHERS)} [logistic_regression]."),
     _flag("--teachers-per-party", "Teachers of each party, on disjoint shards [1].", type=int),
-    _flag("--private-size", "Private records in all [all that the data set has].", type=int),
+    _flag("--private-size", "Private records in total [all that the data set has].", type=int),
     _flag("--classes", "Number of classes (glyphs: 10 to 150; stored votes: checked).", type=int),
-    _flag("--imbalance", "Glyphs: largest class over smallest, private part [1].", type=float),
+    _flag("--imbalance", "Glyphs: size of the largest class over the smallest, private part [1].", type=float),
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
-    _flag("--queries", "Size of the public pool [as the data set has].", type=int),
+    _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),
@@ -72,9 +74,9 @@ _SETTINGS = [
           type=click.Choice(["record", "party"])),
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
-    _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest that the view allows]; and, "
-          f"as a list, what analyses the votes for research: {', '.join(ANALYSES)}."),
-    _flag("--retrainings", "Accountant bayesian: trainings with another record, each party [10].", type=int),
+    _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest for the view]; "
+          f"in a list with it, those that analyse the votes for research: {', '.join(ANALYSES)}."),
+    _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
     _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
@@ -82,31 +84,31 @@ _SETTINGS = [
           "pools all data: simulation only) [weighting].",
           type=click.Choice(["weighting", "upsampling", "vanishing", "secret-vanishing"])),
     _flag("--weights", "weighting: how much a party's vote counts [exhaustive].",
-          type=click.Choice(["uniform", "proportional", "exhaustive"])),
+          type=click.Choice(list(WEIGHT_RULES))),
     _flag("--privacy-groups/--no-privacy-groups", "Budgets belong to records: every party splits its records by "
           "--budgets and trains teachers for each [off].", default=None),
-    _flag("--stop", "A budget that is out ends the study, or its party stops voting [first-exhausted].",
+    _flag("--stop", "An exhausted budget ends the study, or its party stops voting [first-exhausted].",
           type=click.Choice(["first-exhausted", "drop-exhausted"])),
-    _flag("--answer-rate", "Public planning figure: share of queries answered, for choosing orders [1].", type=float),
+    _flag("--answer-rate", "Public estimate of the share of queries answered, used to choose orders [1].", type=float),
     _flag("--quorum", "Parties that must answer each batch [1; 90 % of them at level secure_sum].", type=int),
     _flag("--confidentiality", "Who may see a vote: clear (a trusted coordinator), secure_sum (nobody; the coordinator "
           "sees the noisy histogram, give --view histogram), two_server (nobody; coordinator and a guardian) [clear].",
           type=click.Choice(["clear", "secure_sum", "two_server"])),
-    _flag("--units", "Lattice units a vote of integer noise, a power of two [64; clear: real-valued noise].", type=int),
+    _flag("--units", "Integer noise: lattice units per vote, a power of two [64; clear: real-valued noise].", type=int),
     _flag("--colluders", "secure_sum: parties that may collude with the coordinator [0].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
-    _flag("--attack/--no-attack", "Attack the student: can it tell whose records it learned from? [on].", default=None),
+    _flag("--attack/--no-attack", "Run a membership inference attack on the student [on].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
-    _flag("--data-seed", "Seed of data, partition, teachers and who gets which budget [0].", type=int),
+    _flag("--data-seed", "Seed of data, partition, teachers, and of who gets which budget [0].", type=int),
 ]  # fmt: skip
 _HOST_FLAGS = [
     _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
     _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
           type=click.Path()),
     _flag("--engine", f"{' | '.join(ENGINES)} [flower].", default="flower"),
-    _flag("--workers", "Worker processes [one a core].", type=int),
+    _flag("--workers", "Worker processes [one per core].", type=int),
 ]  # fmt: skip
 
 
@@ -141,7 +143,7 @@ def settings_from(flags: dict[str, object]) -> Experiment:
 
 
 def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes: bool) -> None:
-    """Raises InvalidInput for a setting of accountants that analyse, given where none of them is asked for.
+    """Raises InvalidInput for settings of analysing accountants that were given although none of them is requested.
 
     votes: whether there will be votes to analyse; a plan has none.
     """
@@ -156,7 +158,7 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
 
 
 def host_from(flags: dict[str, object]) -> Host:
-    """Where this run finds data and caches, and on what it runs."""
+    """Where this run finds data and caches, its engine and its workers. Raises InvalidInput."""
     import platformdirs
 
     from simulations.stages.inputs import Host
@@ -172,3 +174,20 @@ def host_from(flags: dict[str, object]) -> Host:
         engine=str(flags["engine"]),
         workers=workers if isinstance(workers, int) else None,
     )
+
+
+def reporter_from(flags: dict[str, object]) -> Reporter:
+    """Shows progress on standard error, unless --quiet."""
+    from simulations.progress import Reporter
+
+    return Reporter(quiet=bool(flags["quiet"]))
+
+
+def say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str, ...] = ()) -> None:
+    """Prints the privacy-relevant settings first. varied: what a sweep varies, of which it prints no value."""
+    parts = []
+    for name in ("unit", "view", "delta"):
+        given = "" if name in settings.model_fields_set else " (default)"
+        parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
+    budgets = "varied" if "budgets" in varied else settings.budgets
+    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {budgets}")

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from protocols.labelling.coordinator import TrainStudent
 from protocols.study.study import Study
-from protocols.votes import count_votes, plurality
+from protocols.votes import plurality
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.private.private_figures import Findings, find
@@ -24,9 +24,10 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.setup.record_budgets import upsampling
 from simulations.stages.cast import cast_votes
-from simulations.stages.inputs import Host, Inputs
+from simulations.stages.inputs import Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
-from simulations.stages.replay import StoredVotes, check_fit
+from simulations.stages.replay import check_fit
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 from simulations.stages.students import ReleasedStudent, between_rounds, pooled_student
 
 
@@ -75,28 +76,23 @@ class RunResult:
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
-    """The budgets of the parties and the study that they take part in. budgets: None, as the settings say.
+    """The budgets of the parties and the study that they take part in. budgets: None takes those of the settings.
 
     Raises InvalidInput.
     """
     budgets = budgets or experiment_budgets(inputs.settings, inputs.party_names)
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
-    if inputs.stored is not None:
-        check_fit(study, inputs.stored, drops=inputs.settings.dropout > 0)
+    drops = inputs.settings.dropout > 0
+    if isinstance(inputs, VoteInputs):
+        check_fit(study, inputs.stored, drops=drops)
     _, analyses = named_accountants(inputs.settings.accountant)
-    stored = inputs.stored
-    check_analyses(
-        analyses,
-        study,
-        drops=inputs.settings.dropout > 0,
-        trains=stored is None,
-        votes_known=stored is None or stored.votes is not None,
-    )
+    counted = isinstance(inputs, VoteInputs) and isinstance(inputs.stored, VoteCounts)
+    check_analyses(analyses, study, drops=drops, trains=not isinstance(inputs, VoteInputs), votes_known=not counted)
     return budgets, study
 
 
 def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter) -> RunResult:
-    """Everything that takes time. Raises ConclaveError; what was finished before stays cached."""
+    """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings = inputs.settings
     source = votes_source(inputs, host=host, reporter=reporter)
     with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
@@ -104,18 +100,7 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
         for done, seed in enumerate(settings.seeds, 1):
             seeds.append(_labelled(study, source, seed, settings, host))
             stage.update(done, len(settings.seeds))
-        live = source.stored.votes is not None and len(study.roster) <= LIVE_PARTIES and study.pooled_teachers is None
-        if live:
-            check_live(
-                live_study(
-                    study,
-                    source.stored,
-                    seed=settings.seeds[0],
-                    dropout=settings.dropout,
-                    train=_train_between(study, source, settings.seeds[0], settings, host),
-                ),
-                seeds[0].labelling,
-            )
+        live = _checked_live(study, source, seeds[0], settings, host)
         answered = [len(s.answered) for s in seeds]
         stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} labels released"
     released = _released_students(settings, source, seeds, host)
@@ -133,17 +118,15 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
 def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSource:
     """The votes of a run: those of a file, or by training teachers and casting their votes."""
     settings = inputs.settings
-    if inputs.stored is not None:
+    if isinstance(inputs, VoteInputs):
         return VoteSource(settings, None, inputs.stored, inputs.truth, None, None)
-    assert inputs.dataset is not None
-    assert inputs.shards is not None
     with reporter.stages() as on_stage:
         cast = cast_votes(
             inputs.dataset,
             inputs.shards,
             teacher=settings.teacher,
             seed=settings.data_seed,
-            # Opened only if something is not cached: importing Flower takes seconds.
+            # The engine is opened only if something is not cached: importing Flower takes seconds.
             engine=lambda: open_engine(host.engine, workers=host.workers),
             cache_dir=host.cache_dir,
             on_stage=on_stage,
@@ -160,8 +143,8 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
     return VoteSource(
         settings,
         inputs.dataset,
-        StoredVotes(inputs.dataset.classes, cast.votes, None),
-        inputs.truth,
+        TeacherVotes(inputs.dataset.classes, cast.votes),
+        inputs.dataset.public_labels,
         sizes,
         inputs.party_names,
     )
@@ -178,13 +161,22 @@ def _labelled(study: Study, source: VoteSource, seed: int, settings: Experiment,
     )
 
 
+def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
+    """Holds the first seed's replay against a live study; False where the study can only be replayed."""
+    if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.pooled_teachers is not None:
+        return False
+    train = _train_between(study, source, first.seed, settings, host)
+    live = live_study(study, source.stored, seed=first.seed, dropout=settings.dropout, train=train)
+    check_live(live, first.labelling)
+    return True
+
+
 def _train_between(
     study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host
 ) -> TrainStudent | None:
-    """How the student between two rounds is trained; None where the mechanism has one round."""
-    if not study.mechanism.interactive:
+    """The function that trains the student between two rounds; None if the mechanism has one round."""
+    if not study.mechanism.interactive or source.dataset is None:
         return None
-    assert source.dataset is not None
     return between_rounds(source.dataset, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)
 
 
@@ -227,12 +219,10 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
     stored, truth = source.stored, source.truth
     if truth is None:
         return None, None
-    if stored.votes is None:
-        assert stored.counts is not None
-        return None, float((plurality(stored.counts) == truth).mean())
-    counts = count_votes(stored.votes, np.ones(len(stored.votes)), classes=stored.classes)
-    each = np.array([(votes == truth).mean(axis=1) for votes in stored.votes])
-    return each, float((plurality(counts) == truth).mean())
+    plural = float((plurality(stored.histogram()) == truth).mean())
+    if isinstance(stored, VoteCounts):
+        return None, plural
+    return np.array([(votes == truth).mean(axis=1) for votes in stored.votes]), plural
 
 
 def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStudent | None:
@@ -254,9 +244,9 @@ def _baselines(
     host: Host,
     reporter: Reporter,
 ) -> Baselines:
-    """The non-private model, the mean single party, and the study that binds everyone to the smallest budget.
+    """The non-private model, the mean single party, and the study in which everyone has the smallest budget.
 
-    Upsampled teachers learn records several times, so their votes say nothing about that study: it is left out.
+    Upsampled teachers learn records several times, so their votes cannot serve that study: it is left out.
     """
     single = None if teacher_accuracy is None else float(teacher_accuracy.mean())
     if not settings.baselines:

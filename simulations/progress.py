@@ -24,13 +24,13 @@ class Reporter:
         self.console = Console(file=self._stream)
 
     def say(self, text: str) -> None:
-        """One plain line."""
+        """Prints one plain line."""
         if not self._quiet:
             print(text, file=self._stream, flush=True)
 
     @contextmanager
     def stage(self, title: str) -> Iterator[Stage]:
-        """One stage: yields an object whose update(done, total) shows done/total, rate and time left."""
+        """Reports one stage: yields an object whose update(done, total) shows done/total, rate and time left."""
         started = time.monotonic()
         stage = Stage(self, title, started)
         try:
@@ -42,7 +42,7 @@ class Reporter:
 
     @contextmanager
     def stages(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Stages that are told apart by name: yields update(title, done, total), which opens each in turn."""
+        """Reports several stages: yields update(title, done, total), which opens a new stage for each new title."""
         with ExitStack() as stack:
             current: dict[str, Stage] = {}
 
@@ -57,7 +57,7 @@ class Reporter:
 
     @property
     def live(self) -> bool:
-        """Whether a line can be rewritten."""
+        """Whether the stream is a terminal, on which a line can be rewritten."""
         return not self._quiet and self.console.is_terminal
 
 
@@ -73,7 +73,7 @@ class Stage:
         self._bar: Progress | None = None
 
     def update(self, done: int, total: int) -> None:
-        """`done` of `total` items are finished."""
+        """Shows that `done` of `total` items are finished."""
         if self._reporter.live:
             self._show_bar(done, total)
             return
@@ -85,7 +85,7 @@ class Stage:
             self._reporter.say(f"{self._title}: {done}/{total}, {rate:.1f}/s{left}")
 
     def close(self) -> None:
-        """Takes the bar off the terminal."""
+        """Removes the line from the terminal."""
         if self._bar is not None:
             self._bar.stop()
 

@@ -15,7 +15,6 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import (
     Experiment,
-    check_parameters,
     experiment,
     experiment_budgets,
     make_study,
@@ -26,8 +25,8 @@ from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed, mean_and_interval
 from simulations.stages.students import ReleasedStudent, between_rounds
 
-# Settings that touch neither data nor teachers. Settings that differ in these, and in what is said of the mechanism,
-# share their votes.
+# Settings that affect neither data nor teachers. Experiments that differ only in these and in the mechanism's
+# parameters share their votes.
 _AFTER_VOTES = frozenset(
     "budgets delta unit view accountant mechanism weights stop answer_rate quorum dropout student baselines "
     "seeds".split()
@@ -70,12 +69,11 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
         if isinstance(values.get("seeds"), str):
             values["seeds"] = parse_seeds(str(values["seeds"]))
         settings.append(experiment(**values))
-        check_parameters(settings[-1])
         _, analyses = named_accountants(settings[-1].accountant)
         idle = [name for name in ("attack", "retrainings") if name in values]
         if analyses or idle:
             raise InvalidInput(
-                f"{path}: {idle[0] if idle else analyses[0]} is about private votes or records, and a sweep has "
+                f"{path}: {idle[0] if idle else analyses[0]} analyses private votes or records, and a sweep has "
                 "no private figures; allowed: an accountant that charges (analyse single settings with `run`)"
             )
         if settings[-1].votes is None and not settings[-1].partition.startswith("by-site"):
@@ -84,9 +82,10 @@ def read_sweep(path: Path, *, given: dict[str, object]) -> Sweep:
 
 
 def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
-    """One row a setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
+    """One row per setting: what varied, answers, accuracies, and the largest guaranteed epsilon.
 
-    A setting in which no budget affords an answer has `answered` 0 and the reason in `note`.
+    A setting in which no budget affords an answer, or with a parameter that its mechanism does not take, is not run: it
+    has `answered` 0 and the reason in `note`.
     """
     sources: dict[str, VoteSource] = {}
     rows = []
@@ -103,7 +102,9 @@ def run_sweep(sweep: Sweep, *, host: Host, reporter: Reporter) -> pd.DataFrame:
 
 
 def _votes_key(settings: Experiment) -> str:
-    """The settings that decide the votes, as text. Budgets of records decide which teacher learns which record."""
+    """The settings that determine the votes, as text. Budgets of records determine which teacher learns which
+    record.
+    """
     of_records = settings.privacy_groups or settings.individualization == "upsampling"
     after = _AFTER_VOTES - {"budgets"} if of_records else _AFTER_VOTES
     return repr(sorted(settings.model_dump(exclude={*after, *settings.parameters}).items()))
@@ -112,7 +113,7 @@ def _votes_key(settings: Experiment) -> str:
 def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host: Host) -> dict[str, object]:
     shown = settings.model_dump(mode="json")
     row: dict[str, object] = {key: str(shown[key]) if isinstance(shown[key], list) else shown[key] for key in varied}
-    # What the votes decide (parties, teachers) comes from their source; the rest from this setting.
+    # What the votes determine (parties, teachers) comes from their source; the rest from this setting.
     merged = source.settings.model_copy(update=settings.model_dump(include={*_AFTER_VOTES, *settings.parameters}))
     try:
         budgets = experiment_budgets(merged, source.party_names)

@@ -1,4 +1,4 @@
-"""give-up: ends a batch that nobody can finish any more, so that its study goes on."""
+"""give-up: ends a batch that can no longer be finished, so that its study can continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @home_option
 @json_option
 def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:
-    """Give up the batch of STUDY that cannot be finished: no label comes of it, and what it was charged stays charged.
+    """Give up the batch of STUDY that cannot be finished: it yields no labels, and its charges stand.
 
     \b
     Example:
@@ -48,10 +48,10 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
             ]
             said = (
                 f"batch {found.number} of {study}: {found.queries} queries, asked of {len(rows)} seats, not released\n"
-                f"{table(['seat', 'stays charged', 'epsilon used with it', 'answers left'], rows)}\n"
+                f"{table(['seat', 'stays charged', 'epsilon used, with it', 'answers left'], rows)}\n"
                 f"{why}"
-                "Given up, its queries never get a label, and nobody gets back what it was charged: what was sent may "
-                "have been opened.\nThis cannot be undone."
+                "If it is given up, its queries never get a label and its charges are not refunded, because what was "
+                "sent may have been opened.\nThis cannot be undone."
             )
             click.echo(said, err=as_json)
             if not yes and not click.confirm(f"Give batch {found.number} up for ever?", err=as_json):
@@ -61,16 +61,19 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         figures = {"study": study, "batch": found.number, "queries": found.queries, "new": not found.given_up}
         print_json({**figures, "stays_charged_nano": dict(found.charged)})
         return
-    before = "was given up before; nothing was changed" if found.given_up else "is given up"
+    before = "was already given up; nothing was changed" if found.given_up else "is given up"
     click.echo(f"batch {found.number} of {study} {before}")
     click.echo(f"next: conclave-coordinator resume {study}, or release {study} as it is")
 
 
 def _why(study: str, message: str, level: Level) -> str:
-    """Why the labelling stopped; whether a guardian is back, nobody can tell without asking it: a person looks."""
+    """In words: why the labelling stopped, and what to check first if it waited for a guardian."""
     from protocols.study.levels import GuardedLevel
 
     said = f"its labelling stopped: {message}\n"
     if not isinstance(level, GuardedLevel):
         return said
-    return f"{said}If it waited for the guardian {level.guardian} and that is back, run resume {study}: that is free.\n"
+    return (
+        f"{said}If it waited for the guardian {level.guardian}, and that is back, run resume {study}: it costs "
+        "nothing.\n"
+    )

@@ -1,4 +1,4 @@
-"""conclave-coordinator: its commands."""
+"""The commands of conclave-coordinator."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
 @click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
-    """The operator's side of a consortium: who takes part, which studies, their labels and their release.
+    """Run the operator's side of a consortium: who takes part, which studies, their labels and their release.
 
     \b
     A study, from nothing:
@@ -65,5 +65,5 @@ home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, who
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     return run_group(cli, arguments, program=PROGRAM)

@@ -26,9 +26,11 @@ _EVERY_S = 0.2
 _LINE_EVERY_S = 1.0
 _STOPPED = {"stopped": (Code.LABELLING_STOPPED, Exit.NETWORK), "failed": (Code.LABELLING_FAILED, Exit.UNEXPECTED)}
 _student_option = click.option(
-    "--student", help=f"Student between the rounds of an interactive study: {' | '.join(STUDENTS)}."
+    "--student", help=f"Student that is trained between the rounds of an interactive study: {' | '.join(STUDENTS)}."
 )
-_wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; the exit code is 7 if it stops before.")
+_wait_option = click.option(
+    "--wait", is_flag=True, help="Follow the labelling to its end; the exit code is 7 if it stops early."
+)
 
 
 @click.command(epilog=EPILOG)
@@ -38,7 +40,7 @@ _wait_option = click.option("--wait", is_flag=True, help="Follow it to its end; 
 @home_option
 @json_option
 def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
-    """Have serve label the pool of STUDY, in batches that every budget can pay for.
+    """Have `serve` label the pool of STUDY, in batches that every budget can pay for.
 
     \b
     Examples:
@@ -59,7 +61,7 @@ def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as
 @home_option
 @json_option
 def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
-    """Resume a stopped labelling of STUDY: the same questions are asked again, which costs nothing more.
+    """Resume a stopped labelling of STUDY: open requests are repeated unchanged, which costs nothing more.
 
     \b
     Example:
@@ -140,7 +142,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
 
     if not job.ended and alive(store) is None:
         click.echo(
-            "no serve runs on this home; the labelling begins when one does: conclave-coordinator serve", err=True
+            "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve", err=True
         )
     pool = store.study(job.study).terms.pool_size
     live, shown, shown_at = sys.stderr.isatty(), "", 0.0

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @click.command(epilog=EPILOG)
 @click.option("--consortium", required=True, help="Name of the consortium.")
 @click.option("--coordinator", required=True, help="Name of this coordinator, as studies name it.")
-@click.option("--address", required=True, help="How hospitals reach it: the public HOST:PORT.")
-@click.option("--enrol-address", help="How new hospitals reach it [the same host, the next port].")
+@click.option("--address", required=True, help="Public HOST:PORT at which hospitals reach this coordinator.")
+@click.option("--enrol-address", help="Public HOST:PORT for new hospitals [the same host, the next port].")
 @click.option("--listen", help="Where it listens, HOST:PORT [0.0.0.0 and the port of --address].")
 @click.option("--enrol-listen", help="Where it listens for new hospitals [0.0.0.0 and the port of --enrol-address].")
 @click.option("--certificate-days", type=int, default=90, show_default=True, help="Validity of certificates.")
@@ -44,7 +44,7 @@ def init(
     home: CoordinatorHome,
     as_json: bool,
 ) -> None:
-    """Make the consortium's authority, this coordinator's certificate and its store.
+    """Create the consortium's authority, this coordinator's certificate and its store.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def init(
         return
     click.echo(f"coordinator {made.name!r} of consortium {consortium!r} in {home.folder}")
     click.echo(f"fingerprint {made.fingerprint}")
-    click.echo(f"{home.authority_key_file} can certify anybody: back it up where nobody else reads it.")
+    click.echo(f"{home.authority_key_file} can certify anybody: back it up where nobody else can read it.")
     click.echo("next: conclave-coordinator serve, and conclave-coordinator invite PARTY")
 
 
@@ -104,7 +104,7 @@ def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -
     if as_json:
         print_json({"party": party, "file": str(file), "expires_s": expires_s})
         return
-    click.echo(f"{file}: for {party} alone, to be used until {_day(expires_s)}")
+    click.echo(f"{file}: for {party} only, valid until {_day(expires_s)}")
     click.echo("next: send it; the hospital runs conclave-party init, then reads its fingerprint out to you")
 
 
@@ -126,9 +126,9 @@ def requests(home: CoordinatorHome, as_json: bool) -> None:
         click.echo(
             table(["party", "asked", "fingerprint"], [[r.party, _day(r.asked_s), r.fingerprint] for r in waiting])
         )
-        click.echo("next: let each hospital read its fingerprint out, then approve PARTY --fingerprint WHAT-THEY-READ")
+        click.echo("next: have each hospital read out its fingerprint, then approve PARTY --fingerprint WHAT-THEY-READ")
     else:
-        click.echo("no request waits")
+        click.echo("no requests are waiting")
 
 
 @click.command(epilog=EPILOG)
@@ -174,7 +174,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Coordinator
     from coordinator.store.store import Store
 
     if (party is None) == (serial is None):
-        raise InvalidInput("give a PARTY or a --serial, one of them")
+        raise InvalidInput("give either a PARTY or a --serial")
     settings = home.settings()
     with Store(home) as store:
         denied = Authority(home, store, settings).revoke(party=party, serial=serial, reason=reason[:500])

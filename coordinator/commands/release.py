@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     "named",
     multiple=True,
     metavar="A,B,...",
-    help="State the figure of a patient known to these hospitals; may be given several times.",
+    help="State the guarantee of a patient known to all of these hospitals; repeatable.",
 )
 @click.option(
     "--unproven",
     multiple=True,
     metavar="SEAT",
-    help="State that no receipt covers what this seat was charged; give each such seat.",
+    help="State that no receipt covers this seat's charges; give every such seat.",
 )
 @click.option("--labels-only", is_flag=True, help="Release the labels without a student.")
 @home_option
@@ -71,7 +71,7 @@ def release(
     home.settings()
     target = out or Path(f"release-{study}")
     if target.exists():
-        raise InvalidInput(f"{target} exists; allowed: an --out that does not, so that no release is overwritten")
+        raise InvalidInput(f"{target} exists; allowed: a new --out, so that no release is overwritten")
     with Store(home) as store:
         check_labelled_here(store.study(study))
         labelled = store.labelled(study)
@@ -105,7 +105,7 @@ def release(
 @click.option(
     "--authority",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The consortium's certificate as you got it when you enrolled [the copy in the folder].",
+    help="The consortium's certificate that you got when you enrolled [the copy in the folder].",
 )
 @json_option
 def verify(folder: Path, authority: Path | None, as_json: bool) -> int:

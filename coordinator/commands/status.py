@@ -20,7 +20,7 @@ _EVERY_S = 1.0
 
 
 @click.command(epilog=EPILOG)
-@click.option("--watch", is_flag=True, help="Show it again every second, until Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @home_option
 @json_option
 def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
@@ -53,7 +53,7 @@ def _text(figures: dict[str, Any]) -> str:
     lines = [
         "not serving; start it with conclave-coordinator serve"
         if serving is None
-        else f"serving at port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
+        else f"serving on port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
     ]
     if figures["parties"]:
         rows = [
@@ -62,7 +62,7 @@ def _text(figures: dict[str, Any]) -> str:
         ]
         lines += ["", table(["party", "connected", "days left", "revoked", "serial"], rows)]
     for request in figures["pending_requests"]:
-        lines.append(f"waits for approval: {request['party']}  {request['fingerprint']}")
+        lines.append(f"waiting for approval: {request['party']}  {request['fingerprint']}")
     if figures["open_invitations"]:
         lines.append(f"invited: {', '.join(figures['open_invitations'])}")
     for study in figures["studies"]:
@@ -77,10 +77,10 @@ def _text(figures: dict[str, Any]) -> str:
         ]
         if asker is not None:
             lines.append(
-                f"{asker}'s ledger has these budgets: here they are counted at their worst case, until a receipt says "
+                f"{asker}'s ledger holds these budgets: they are shown here at their worst case, until a receipt says "
                 "less"
             )
         if study["given_up"]:
             numbers = ", ".join(map(str, study["given_up"]))
-            lines.append(f"given up, charged as it was reserved, without labels: batch {numbers}")
+            lines.append(f"given up without labels, charged as reserved: batch {numbers}")
     return "\n".join(lines)

@@ -45,7 +45,7 @@ def create(
         click.echo(TEMPLATE, nl=False)
         return
     if study_file is None:
-        raise click.UsageError("give STUDY_FILE, with --pool FILE unless a querier asks in it, or --template")
+        raise click.UsageError("give STUDY_FILE (and --pool FILE unless the study has a querier), or --template")
     settings = home.settings()
     with Store(home) as store:
         today = datetime.datetime.now(datetime.UTC).date()
@@ -55,7 +55,7 @@ def create(
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    kind = f"queries that {made.who_asks} alone sees" if made.confidentiality.hides_queries else "public queries"
+    kind = f"queries that only {made.who_asks} sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
@@ -63,10 +63,12 @@ def create(
 
 @study.command(name="pool-digest", epilog=EPILOG)
 @click.argument("pool_file", type=click.Path(path_type=Path))
-@click.option("--study", "study_file", type=click.Path(path_type=Path), help="Read a csv's columns as this study does.")
+@click.option(
+    "--study", "study_file", type=click.Path(path_type=Path), help="Encode the columns of a csv as this study does."
+)
 @json_option
 def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
-    """Print what the [terms] of a study say about a pool of public queries.
+    """Print the lines about a pool of public queries for the [terms] of a study.
 
     \b
     Example:

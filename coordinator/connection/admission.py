@@ -1,4 +1,4 @@
-"""Who may open a stream to the hub, how often, and what is logged about those who may not.
+"""Who may open a stream to the hub, how often, and what is logged when one is turned away.
 
 A party's faults are counted over all of its sessions, so reconnecting does not reset them. Memory is bounded by the
 number of certificates: names come only from these.
@@ -16,9 +16,9 @@ from protocols.refusals.code import Code
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
-# Of one party at once: its stream, and others that replace it or are refused.
+# Streams that one party may have at once: its own, and others that replace it or are refused.
 _STREAMS = 4
-# Faults of a party over all of its sessions: at once, and seconds until one more is allowed.
+# Faults that a party may commit over all of its sessions: in a burst, and seconds until one more is allowed.
 FAULTS, FAULT_EACH_S = 100, 60.0
 
 
@@ -34,13 +34,13 @@ class Admission:
 
     @contextmanager
     def stream(self, name: str) -> Iterator[None]:
-        """Counts a stream of a party while it lasts. Raises Refused: "too_many_streams", "too_many_faults"."""
+        """Counts a stream of a party while it lasts. Raises Refused("too_many_streams"), ("too_many_faults")."""
         if self.streams[name] >= _STREAMS:
             raise Refused(Code.TOO_MANY_STREAMS, f"{name!r} has {_STREAMS} streams; allowed: one, and its successors")
         if not self._faults[name].remains(time.monotonic()):
             raise Refused(
                 Code.TOO_MANY_FAULTS,
-                f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more each "
+                f"{name!r} was at fault more often than is allowed: {FAULTS} times, and once more every "
                 f"{FAULT_EACH_S:g} s; ask the operator what the coordinator's log says, and fix that",
             )
         self.streams[name] += 1
@@ -54,9 +54,9 @@ class Admission:
         return self._faults[name].take(time.monotonic())
 
     def turned_away(self, name: str | None, address: str, error: Refused | MalformedMessage, *, rivals: int) -> None:
-        """Logs a stream that was not let in; name: None for one without a valid certificate.
+        """Logs a stream that was turned away; name: None for one without a valid certificate.
 
-        rivals: how often another node of the party came while one was connected. Such a node keeps dialling, as does
+        rivals: how often another node of the party dialled while one was connected. Such a node keeps dialling, as does
         one with too many faults: only the 1st, 2nd, 4th, 8th ... time is logged.
         """
         fields: dict[str, str | int] = {"address": address, "code": code_of(error), "reason": str(error)[:200]}

@@ -14,7 +14,7 @@ from runtime.guardian_carrier import carry_to_guardian
 
 
 def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
-    """The study's guardian, once it has confirmed that it approved this very study. Nothing else is asked yet.
+    """The identity of the study's guardian, once it has confirmed that it approved this very study; asks nothing else.
 
     Raises as `conversation` does.
     """

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.connection.admission import code_of
-from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_standing
+from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_heads
 from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
 from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
@@ -54,10 +54,10 @@ from protocols.wire.messages import Reply, Request
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-if TYPE_CHECKING:  # not subscriptable at run time
+if TYPE_CHECKING:  # these types cannot be subscripted at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# For a goodbye to a party that may no longer read.
+# Seconds for a goodbye to a party that may no longer read.
 _FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
 _DENY_POLL_S = 0.5
@@ -69,7 +69,7 @@ class Hub:
 
     key, certificate: the coordinator's; denied(identity): why a party is denied, or None; renew(identity, request): a
     new certificate (PEM) for a request (PEM), or Refused; enrol: see enrolment.py; on_event(event, fields): for logs,
-    with only names, codes and counts.
+    holds only names, codes and counts.
     """
 
     def __init__(
@@ -99,9 +99,9 @@ class Hub:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hub", daemon=True)
         self._servers: list[grpc.aio.Server] = []
-        # Callbacks read a database, so they do not run on the thread that moves frames.
+        # Callbacks read a database, so they run outside the thread that moves frames.
         self._callbacks = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-callback")
-        # Anybody may try to enrol, which must not keep nodes waiting.
+        # Anybody may try to enrol, and that must not keep nodes waiting.
         self._enrolments = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hub-enrolment")
 
     def start(self, *, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
@@ -126,7 +126,8 @@ class Hub:
         outcome_for: OutcomeFor | None = None,
         on_told: OnTold | None = None,
     ) -> Transport:
-        """A transport to the nodes of a study; its deadline is the study's. on_told: after a missed outcome was told.
+        """A transport to the nodes of a study; its deadline is the study's. on_told: called after a party was told an
+        outcome that it had missed.
 
         Raises InvalidInput for a study whose largest reply a node may not send.
         """
@@ -174,7 +175,9 @@ class Hub:
 
     async def _stop(self) -> None:
         for session in list(self._sessions.open.values()):
-            await self._farewell(session, Goodbye(Code.GOING_AWAY, "the coordinator stops; the node will dial again"))
+            await self._farewell(
+                session, Goodbye(Code.GOING_AWAY, "the coordinator is stopping; the node will dial again")
+            )
         for server in self._servers:
             await server.stop(grace=1.0)
 
@@ -188,9 +191,9 @@ class Hub:
             peer = await self._peer(context)
             name = peer.name
             with self._admission.stream(name):
-                session, standings, refused = await self._admit(peer, context)
+                session, heads_of_seats, refused = await self._admit(peer, context)
                 older = await self._sessions.add(session)
-                await self._hold(session, older, standings, refused, context)
+                await self._hold(session, older, heads_of_seats, refused, context)
         except (Refused, MalformedMessage) as error:
             living = self._sessions.open.get(name or "")
             self._admission.turned_away(name, context.peer(), error, rivals=living.rivals if living else 0)
@@ -202,7 +205,7 @@ class Hub:
         self,
         session: Session,
         older: Session | None,
-        standings: list[SeatHeads],
+        heads_of_seats: list[SeatHeads],
         refused: tuple[RefusedSeat, ...],
         context: _Context,
     ) -> None:
@@ -211,11 +214,13 @@ class Hub:
         tasks = []
         try:
             if older is not None:
-                await self._farewell(older, Goodbye(Code.SUPERSEDED, "a node of the party that serves seats connected"))
+                await self._farewell(
+                    older, Goodbye(Code.SUPERSEDED, "another node of this party, which serves seats, has connected")
+                )
             welcome = Welcome(session.version, session.nonce, time.time_ns() // 1_000_000, refused)
             await session.send(self._seal(welcome))
             self._on_event("connected", {"party": name, "address": session.address})
-            told = self._sessions.tell(session, self._studies, standings, self._in_callback)
+            told = self._sessions.tell(session, self._studies, heads_of_seats, self._in_callback)
             tasks = [asyncio.create_task(self._watch_denials(session)), asyncio.create_task(told)]
             await self._read(session, context)
         except (Refused, MalformedMessage) as error:
@@ -232,7 +237,7 @@ class Hub:
                 self._on_event("disconnected", {"party": name})
 
     async def _peer(self, context: _Context) -> Identity:
-        """Who dials, by its certificate. Raises Refused if denied."""
+        """Who dials, identified by its certificate. Raises Refused if denied."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
         peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
         await self._check_allowed(peer)
@@ -241,13 +246,13 @@ class Hub:
     async def _admit(
         self, peer: Identity, context: _Context
     ) -> tuple[Session, list[SeatHeads], tuple[RefusedSeat, ...]]:
-        """Reads Hello: the session that it opens, the seats to tell what they missed, and those that are refused.
+        """Reads the Hello; returns the session that it opens, the seats to tell what they missed, and those refused.
 
         Raises Refused or MalformedMessage.
         """
         hello, _ = self._unseal(await first_frame(context.read()), peer)
         if not isinstance(hello, Hello):
-            raise MalformedMessage(f"{type(hello).__name__} came first; allowed: Hello")
+            raise MalformedMessage(f"the first frame is {type(hello).__name__}; allowed: Hello")
         version = agree_version(hello.versions)
 
         async def send(frame: bytes) -> None:
@@ -258,23 +263,23 @@ class Hub:
 
         session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
         refused = []
-        standings = {(standing.study, standing.seat): standing for standing in hello.standings}
-        for standing in standings.values():
+        heads_of_seats = {(heads.study, heads.seat): heads for heads in hello.seats}
+        for heads in heads_of_seats.values():
             try:
-                opened = self._studies.get(standing.study)
+                opened = self._studies.get(heads.study)
                 if opened is not None:
-                    await self._in_callback(check_standing, opened, peer.name, standing)
+                    await self._in_callback(check_heads, opened, peer.name, heads)
             except Refused as error:
-                session.refused.add((standing.study, standing.seat))
-                refused.append(RefusedSeat(standing.study, standing.seat, error.code, str(error)[:2000]))
-        served = [standing for key, standing in standings.items() if key not in session.refused]
+                session.refused.add((heads.study, heads.seat))
+                refused.append(RefusedSeat(heads.study, heads.seat, error.code, str(error)[:2000]))
+        served = [heads for key, heads in heads_of_seats.items() if key not in session.refused]
         session.serves = bool(served)
         return session, served, tuple(refused)
 
     async def _read(self, session: Session, context: _Context) -> None:
         while True:
             data = await session.until_closing(context.read())
-            if not isinstance(data, bytes):  # the stream ends, on either side
+            if not isinstance(data, bytes):  # either side ended the stream
                 return
             await self._check_allowed(session.party)
             frame, _ = self._unseal(data, session.party)
@@ -289,10 +294,10 @@ class Hub:
                 )
                 return
             else:
-                raise MalformedMessage(f"{type(frame).__name__} has no place here")
+                raise MalformedMessage(f"{type(frame).__name__} is not allowed here")
 
     async def _renewal(self, session: Session, frame: Renew) -> None:
-        """Answers a request to renew; a refusal ends nothing, because the certificate is still valid."""
+        """Answers a request to renew; a refusal does not end the session, because the certificate is still valid."""
         if time.monotonic() < session.renewed_s + _RENEWAL_PAUSE_S:
             session.count_unasked()
             return
@@ -321,7 +326,7 @@ class Hub:
             raise Refused(Code.REVOKED, f"the party {party.name!r} is denied: {reason}; ask the consortium's operator")
 
     async def _farewell(self, session: Session, goodbye: Goodbye) -> None:
-        """Ends a session; the other side may be gone already."""
+        """Says goodbye and ends a session; the other side may already be gone."""
         self._sessions.remove(session)
         with suppress(SessionEnded, TimeoutError):
             async with asyncio.timeout(_FAREWELL_S):
@@ -335,7 +340,7 @@ class Hub:
         return seal(frame, key=self._key, certificate=self._certificate)
 
     def _unseal(self, data: object, peer: Identity) -> tuple[Frame, Identity]:
-        """A frame of the party at the other end, signed under any certificate of its key."""
+        """A frame from the party at the other end, signed under any certificate of its key, and its signer."""
         if not isinstance(data, bytes):
             raise MalformedMessage("the stream ended before Hello")
         frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")

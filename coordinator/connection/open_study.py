@@ -15,9 +15,9 @@ from protocols.study.study import party_of
 from protocols.wire.frames import SeatHeads
 from protocols.wire.messages import Outcome, Reply
 
-# outcome_for(seat, digest of a request): what a party still waits for; see Coordinator.outcome_for.
+# outcome_for(seat, digest of a request): the outcome that a party still waits for; see Coordinator.outcome_for.
 OutcomeFor = Callable[[str, bytes], Outcome | None]
-# on_told(seat, outcome, the frames, what it replied): a seat was told an outcome that it had missed.
+# on_told(seat, outcome, the frames, its reply): called when a seat was told an outcome that it had missed.
 OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 
 
@@ -25,7 +25,7 @@ OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 class OpenStudy:
     """A study whose seats may be asked, with the coordinator's ledger of it.
 
-    fault: why nobody may be asked any more: a party knows an entry of this ledger that it lacks.
+    fault: set when nobody may be asked any more, because a party knows an entry that this ledger lacks.
     """
 
     study: DeployedStudy
@@ -36,7 +36,7 @@ class OpenStudy:
 
     @property
     def ended(self) -> bool:
-        """Whether its last day is over: nodes no longer answer."""
+        """Whether the study's last day is over: nodes no longer answer."""
         return self.study.terms.ended(datetime.datetime.now(datetime.UTC).date())
 
 
@@ -50,14 +50,14 @@ def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
         )
 
 
-def check_standing(opened: OpenStudy, party: str, standing: SeatHeads) -> None:
+def check_heads(opened: OpenStudy, party: str, heads: SeatHeads) -> None:
     """Raises Refused if the seat is not this party's, or one of the two logs was rolled back."""
-    if standing.seat not in opened.study.seats or party_of(standing.seat) != party:
-        raise Refused(Code.WRONG_SEAT, f"the seat {standing.seat!r} is not one of {party!r} in this study")
+    if heads.seat not in opened.study.seats or party_of(heads.seat) != party:
+        raise Refused(Code.WRONG_SEAT, f"the seat {heads.seat!r} is not one of {party!r} in this study")
     log = opened.ledger.log
     try:
-        log.check_known(standing.coordinator, by=standing.seat)
+        log.check_known(heads.coordinator, by=heads.seat)
     except Refused as error:
         opened.fault = Refused(Code.COORDINATOR_ROLLED_BACK, f"the coordinator's ledger is not the newest: {error}")
         raise opened.fault from None
-    log.check_newer(standing.seat, standing.own)
+    log.check_newer(heads.seat, heads.own)

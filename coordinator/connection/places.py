@@ -1,8 +1,8 @@
 """Places: how many requests of a round are sent at once, so that large ones do not fill memory.
 
-A connected party takes a place and holds it while its request is written to the stream, not while anybody waits for it
-to connect or to answer. A party that reads slowly, or not at all, keeps its place beyond its share of the time only
-while nobody else waits for one.
+A connected party holds a place while its request is written to the stream, not while the coordinator waits for it to
+connect or to answer. A party that reads slowly, or not at all, keeps its place beyond its share of the time only while
+nobody else waits for one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Memory of the requests in flight at once, with room for their replies.
+# Memory for the requests in flight at once, which leaves room for their replies.
 _AT_ONCE_BYTES = 256 * 2**20
 _REPLY_ROOM_BYTES = 2**19
 
 
 class Places:
-    """The places of one round: of `seats` requests of at most `largest` bytes, until `deadline` (of the loop's time).
+    """The places of one round: for `seats` requests of at most `largest` bytes, until `deadline` (in the loop's time).
 
     Used on one event loop.
     """
@@ -28,14 +28,14 @@ class Places:
         self._unsent = seats
         self._deadline = deadline
         self._waiting = 0
-        # By holder, when its share ends; that matters only while another waits.
+        # For each holder, when its share of the time ends; that matters only while another waits.
         self._held: dict[asyncio.Timeout, float] = {}
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
         """Waits for a place, and holds it. Raises TimeoutError when its share is over and another waits for a place.
 
-        A share leaves the same time to each seat that was not yet sent its request, connected or not.
+        A share leaves equal time to every seat that was not yet sent its request, connected or not.
         """
         self._count_waiting(1)
         try:

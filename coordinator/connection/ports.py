@@ -1,5 +1,5 @@
-"""The two ports of a coordinator: how one is opened, and what is served besides sessions: relaying for a querying
-party, and enrolment of hospitals without a certificate."""
+"""The two ports of a coordinator, and what they serve besides sessions: relaying for a querying party, and enrolment of
+hospitals that have no certificate yet."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled,
 from protocols.wire.frames import FRAME_BYTES
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
 
-if TYPE_CHECKING:  # not subscriptable at run time
+if TYPE_CHECKING:  # these types cannot be subscripted at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# Anybody may try to enrol: how many calls may wait for their message at once, and how long.
+# Anybody may try to enrol, so limit how many calls may wait for their message at once, and for how long.
 _UNFINISHED, _UNFINISHED_S = 32, 10.0
-# Calls served together; gRPC turns away more. Idle lines are closed.
+# Calls served at once; gRPC rejects more. Idle connections are closed.
 _ENROLMENTS = 1024
 _ENROL_OPTIONS = [
     ("grpc.max_receive_message_length", ENROL_BYTES),
@@ -37,14 +37,14 @@ _ENROL_OPTIONS = [
 ]
 _HANDSHAKE_MS = 10_000
 _RELAYED_WAIT_S = 120.0
-# What a node may send: the votes of one batch and little else.
+# The size of what a node may send: the votes of one batch and little else.
 INBOUND_BYTES = 8 * 2**20
 NODE_OPTIONS = [
     ("grpc.max_receive_message_length", INBOUND_BYTES),
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
@@ -59,7 +59,7 @@ async def open_port(
     options: Sequence[tuple[str, int]],
     at_once: int,
 ) -> tuple[grpc.aio.Server, int]:
-    """A server that listens, and its port. at_once: streams and calls that are served together.
+    """A listening server and its port. at_once: how many streams and calls are served at once.
 
     Raises InvalidInput for an address that is taken or invalid.
     """
@@ -69,13 +69,14 @@ async def open_port(
     try:
         port = server.add_secure_port(address, credentials)
     except RuntimeError:
-        raise InvalidInput(f"cannot listen at {address!r}; allowed: HOST:PORT that is free") from None
+        raise InvalidInput(f"cannot listen on {address!r}; allowed: a HOST:PORT that is free") from None
     await server.start()
     return server, port
 
 
 def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Relay) -> grpc.GenericRpcHandler:
-    """Relays frames, one per call, in pieces. identify: who calls; raises Refused before anything is read."""
+    """A handler that relays frames, one per call, in pieces. identify: returns the caller, or raises Refused before
+    anything is read."""
 
     async def serve(incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         try:
@@ -101,11 +102,11 @@ def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Re
 async def listen_for_enrolments(
     address: str, credentials: grpc.ServerCredentials, enrol: Callable[[Enrol], Enrolled], executor: Executor
 ) -> tuple[grpc.aio.Server, int]:
-    """The port of enrolment: small messages, answered by `enrol` on a thread of the executor."""
+    """Opens the enrolment port: small messages, answered by `enrol` on a thread of the executor."""
     unfinished = Unfinished(most=_UNFINISHED, longest_s=_UNFINISHED_S)
 
     async def serve(_: object, context: _Context) -> bytes:
-        # One message each way. It is read here, and not before, so that a caller who sends none holds nothing for long.
+        # One message each way. It is read only here, so that a caller who sends none holds no resources for long.
         try:
             async with unfinished.call(context.peer()):
                 data = await context.read()

@@ -1,7 +1,7 @@
-"""What a relay knows about the budgets of a querying hospital's study: an upper bound of what is spent of each.
+"""What a relay knows about the budgets of a querying hospital's study: an upper bound on each seat's spend.
 
-The asking hospital has the ledger; the relay sees which queries it asks of whom, and what each party says it has spent
-after an outcome. Every request is counted at its worst case before it is relayed, until a receipt says less.
+The querying hospital has the ledger; the relay sees which queries it sends to whom, and what each party says it has
+spent after an outcome. Every request is counted at its worst case before it is relayed, until a receipt says less.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from protocols.wire.messages import VoteRequest
 _KIND = "relayed_standing "
 # Batches of a seat that are counted one by one; an honest querying party has one in flight.
 _MOST_OPEN = 64
-# In place of a batch number: all of them together, if there were more.
+# Stands in for a batch number if there are more: all of them are counted together.
 _MERGED = -1
 
 
 @dataclass(frozen=True)
 class Open:
-    """What may have been charged for a batch since the newest receipt. tick: the count at its newest request."""
+    """What may have been charged for a batch since the newest receipt. tick: the request count at its newest
+    request.
+    """
 
     amount: int
     tick: int
@@ -35,8 +37,8 @@ class Open:
 
 @dataclass(frozen=True)
 class RelayedSeat:
-    """One seat. asked: queries before this position were asked; batches: batch numbers below this were; spent:
-    nano-units of the newest receipt, made when the seat's log had `entries` entries; ticks: requests counted."""
+    """One seat. asked: queries before this position were asked; batches: batch numbers below this were used; spent:
+    nano-units by the newest receipt, made when the seat's log had `entries` entries; ticks: requests counted."""
 
     asked: int = 0
     batches: int = 0
@@ -47,18 +49,17 @@ class RelayedSeat:
 
     @property
     def at_most(self) -> int:
-        """The most that the seat may have spent, in nano-units, if its receipt is true; its own cap is not
-        considered."""
+        """The most that the seat can have spent, in nano-units, if its receipt is true; ignores its own cap."""
         return self.spent + sum(each.amount for each in self.open.values())
 
 
-def standing(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
+def relayed_seat(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
     """What is known about a seat; all 0 if nothing was relayed to it."""
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
         return RelayedSeat()
     asked, batches, spent, pending, *newer = parse_json(noted, where=f"the ledger: what is known of {seat}")
-    if not newer:  # it was written before requests were counted
+    if not newer:  # written before requests were counted
         pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
     return RelayedSeat(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
 
@@ -67,7 +68,7 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
     """Counts a batch at its worst case, on disk before the batch is relayed. A repeated batch counts once.
 
     Returns the tick of this request: its position among those to this seat. Raises Refused("batch_too_large"),
-    ("query_limit") for one that every party refuses, uncharged: then nothing is counted.
+    ("query_limit") for a request that every party would refuse without charge: then nothing is counted.
     """
     ids, at = request.batch.ids, study.seats[seat]
     if len(ids) > study.batch_limit:
@@ -77,7 +78,7 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
     takes_part = int(study.participation.of(at).votes(ids)[0].sum())
     worst, number = int(study.budgets.amount(takes_part, takes_part)[at]), request.batch.number
     with ledger.log.together():
-        known = standing(ledger, study, seat)
+        known = relayed_seat(ledger, study, seat)
         tick, before = known.ticks, known.open.get(number)
         pending = {**known.open, number: Open(worst if before is None else max(worst, before.amount), tick)}
         if len(pending) > _MOST_OPEN:
@@ -91,13 +92,13 @@ def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest)
 def count_receipt(
     ledger: Ledger, study: Study, seat: str, number: int, spent: int, *, entries: int, before_tick: int
 ) -> None:
-    """Counts what a party says it has spent in total after it settled a batch.
+    """Records what a party says it has spent in total after it settled a batch.
 
-    entries: of its log, with its answer, so that an older receipt that comes late does not replace a newer one.
-    before_tick: its figure includes this batch and the requests before this tick; others may have come later.
+    entries: the length of its log at its answer, so that an older receipt that arrives late does not replace a newer
+    one. before_tick: its total includes this batch and the requests before this tick; others may have come later.
     """
     with ledger.log.together():
-        known = standing(ledger, study, seat)
+        known = relayed_seat(ledger, study, seat)
         pending = {batch: each for batch, each in known.open.items() if batch != number and each.tick >= before_tick}
         if entries == known.entries:
             spent = max(spent, known.spent)
@@ -108,8 +109,8 @@ def count_receipt(
 
 
 def at_most(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
-    """The most that each seat has spent, in nano-units; queries and batches asked."""
-    known = [standing(ledger, study, seat.party) for seat in study.roster]
+    """The most that each seat can have spent, in nano-units; and the numbers of queries and batches asked."""
+    known = [relayed_seat(ledger, study, seat.party) for seat in study.roster]
     spent = np.minimum(np.array([min(each.at_most, 2**62) for each in known], np.int64), study.budgets.cap)
     return spent, max(each.asked for each in known), max(each.batches for each in known)
 

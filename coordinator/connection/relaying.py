@@ -1,7 +1,7 @@
 """Relaying a querying party's requests to the seats of its study, and their signed answers back.
 
 The operator sees masked values and the querying party's shares, and must not collude with the guardian. Nodes are asked
-in the operator's own signed frames, as usual; the ledger here has no accounts, only the heads of all logs, the
+in the operator's own signed frames, as usual. The ledger here has no accounts: it holds only the heads of all logs, the
 receipts, and the relayed outcomes, which absent nodes are told later.
 """
 
@@ -13,13 +13,13 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any  # what a function that is passed in returns
+from typing import Any  # the result of a function that is passed in
 
 from cryptography import x509
 
 from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.receipts import Answered, record
-from coordinator.connection.relayed_budgets import count_receipt, count_request, standing
+from coordinator.connection.relayed_budgets import count_receipt, count_request, relayed_seat
 from coordinator.connection.sessions import Sessions
 from coordinator.store.rows import Job
 from coordinator.store.store import Store, ledger_path
@@ -46,17 +46,17 @@ from protocols.wire.relay import passed_back
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
-# Requests relayed at once, and per second: a querying party that sends more waits.
+# Requests relayed at once, and per second: a querying party that sends more has to wait.
 AT_ONCE = 32
 PER_SECOND = 200.0
-# Refusals of one seat to one querying party: at once, and per day. A node tolerates ten times as many from all
-# together, then stops: one querying party must not be able to stop it.
+# Refusals of one seat to one querying party: in a burst, and per day. A node tolerates ten times as many from all
+# together and then stops, so one querying party must not be able to stop it.
 REFUSALS = 100
 _DAY_S = 86_400.0
 _NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
 # Batch numbers kept, enough for every batch of an honest querying party; pruned after this many requests.
 _TIDY_EACH = 64
-# Codes with which a party never settles by this outcome; after any other refusal it is told again.
+# Refusals after which a party never settles by this outcome; after any other it is told again.
 _FOR_GOOD = frozenset(
     {
         Code.UNKNOWN_BATCH,
@@ -92,7 +92,7 @@ class Relay:
         self._free_s = 0.0
         # Ticks of the requests in flight, by study and seat.
         self._under_way: dict[tuple[bytes, str], set[int]] = {}
-        # How many refusals each querying party may still get from each seat.
+        # How many refusals each querying party may still receive from each seat.
         self._refusals: defaultdict[tuple[str, str], Allowance] = defaultdict(
             lambda: Allowance(most=REFUSALS, each_s=_DAY_S / REFUSALS)
         )
@@ -100,7 +100,7 @@ class Relay:
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier"), before reading anything, unless an open study names this party."""
         if not any(_querier(opened.study) == peer.name for opened in list(self._studies.values())):
-            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study that is open here")
+            raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study open here")
 
     async def answer(self, data: bytes, peer: Identity) -> bytes:
         """The answer to one signed Ask of a querying party."""
@@ -112,7 +112,7 @@ class Relay:
             finally:
                 self._ticks(opened, seat).discard(-1 if tick is None else tick)
             if not isinstance(answered, Answered):
-                return passed_back(b"", code=Code.ABSENT, reason="the party gave no answer in time")
+                return passed_back(b"", code=Code.ABSENT, reason="the party did not answer in time")
             await self._aside(self._keep, opened, peer, seat, request, answered)
             return passed_back(answered.signed)
         except (Refused, MalformedMessage, StorageFailed) as error:
@@ -137,7 +137,7 @@ class Relay:
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         if not isinstance(ask, Ask):
-            raise MalformedMessage(f"{type(ask).__name__} came to be relayed; allowed: Ask")
+            raise MalformedMessage(f"{type(ask).__name__} was sent to be relayed; allowed: Ask")
         opened = self._studies.get(ask.study)
         if opened is None:
             raise Refused(Code.UNKNOWN_STUDY, f"study {ask.study.hex()[:16]} is not open here")
@@ -148,14 +148,14 @@ class Relay:
             raise Refused(Code.WRONG_SEAT, f"{ask.seat!r} is not a seat of study {opened.study.name!r}")
         request = decode(ask.envelope)
         if not isinstance(request, VoteRequest | StepRequest | Outcome) or request.study != ask.study:
-            raise MalformedMessage("this is no request about the study; allowed: vote_request, step_request, outcome")
+            raise MalformedMessage("the message is not a request; allowed: vote_request, step_request, outcome")
         tick = None
         if isinstance(request, Outcome):  # stored in any case: the seat is told when it connects
             _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
         if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
             raise Refused(
                 Code.TOO_MANY_REFUSALS,
-                f"{ask.seat!r} refused what {peer.name!r} asks more often than is allowed: {REFUSALS} times a day",
+                f"{ask.seat!r} refused requests of {peer.name!r} more often than allowed: {REFUSALS} times a day",
             )
         if isinstance(request, VoteRequest):
             tick = _note_asked(opened, ask.seat, request, self._ticks(opened, ask.seat))
@@ -171,7 +171,7 @@ class Relay:
 
 def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: set[int]) -> int:
     """Counts a request, which is in flight from then on; returns its tick. Raises Refused for one that every party
-    refuses."""
+    would refuse."""
     ledger = opened.ledger
     with ledger.log.together():
         tick = count_request(ledger, opened.study, seat, request)
@@ -183,28 +183,29 @@ def _note_asked(opened: OpenStudy, seat: str, request: VoteRequest, under_way: s
 
 
 def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[int]) -> None:
-    """Stores an outcome for a seat that may be absent, replacing one by which it did not settle.
+    """Stores an outcome for a seat that may be absent; it replaces an earlier one that settled nothing.
 
-    under_way: ticks of the requests to the seat in flight. Raises Refused("unsigned_outcome") for one that no party
-    would accept: then nothing of it is stored or relayed.
+    under_way: ticks of the requests in flight to the seat. Raises Refused("unsigned_outcome") for one that no party
+    would accept: then it is neither stored nor relayed.
     """
     check_believable(opened.study, outcome)
     with opened.ledger.log.together():
         if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)
             opened.ledger.note(outcome.batch_digest, _OUTCOME + seat, encode(outcome))
-            # Requests in flight may arrive after this outcome. Of a repeated one the first counts: either may be
+            # Requests in flight may arrive after this outcome. Of a repeated request the first tick counts, as either
+            # may be
             # answered.
-            before = min(under_way, default=standing(opened.ledger, opened.study, seat).ticks)
+            before = min(under_way, default=relayed_seat(opened.ledger, opened.study, seat).ticks)
             opened.ledger.note(outcome.batch_digest, _BEFORE + seat, before.to_bytes(8, "big"))
 
 
 def note_told(
     ledger: Ledger, study: Study, seat: str, outcome: Outcome, answered: Answered, reply: Reply | None
 ) -> None:
-    """Stores what a seat settled by, with the signed proof; forgets what it refused for good.
+    """Stores the outcome by which a seat settled, with the signed proof; forgets one that it refused for good.
 
-    The first outcome by which it settled stands, as at the party: another one settles nothing.
+    The first outcome by which it settled stands, as it does at the party: a later one settles nothing.
     """
     digest = outcome.batch_digest
     with ledger.log.together():
@@ -230,14 +231,14 @@ def note_told(
 
 
 def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None:
-    """What a seat settled by or, for an absent one, the last outcome that the querying party sent it."""
+    """The outcome by which a seat settled or, for an absent seat, the last one that the querying party sent it."""
     noted = ledger.noted(request, _SETTLED + seat) or ledger.noted(request, _OUTCOME + seat)
     outcome = None if noted is None else decode(noted)
     return outcome if isinstance(outcome, Outcome) else None
 
 
 def _querier(study: Study) -> str | None:
-    """Who asks in a study that is relayed; None for one that the coordinator labels itself."""
+    """The querying party of a study that is relayed; None for a study that the coordinator labels itself."""
     return hidden(study.confidentiality).querier if study.confidentiality.hides_queries else None
 
 
@@ -259,8 +260,8 @@ class RelayedStudy:
         )
 
     def run(self, job: Job, *, patience_s: float) -> None:
-        """Ends a job at once: the questions of this study are not the operator's."""
-        reason = f"{_querier(self.study)!r} asks in this study, with conclave-party ask; there is nothing to label here"
+        """Ends a job at once: the operator does not ask in this study."""
+        reason = f"{_querier(self.study)!r} asks in this study, with conclave-party ask; nothing is labelled here"
         self._store.end_job(job.number, "failed", reason, None)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""One open stream of a party, and the questions that it still has to answer."""
+"""One open stream of a party, and the requests that it still has to answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.wire.frames import Answer
 
-# Unrequested frames after which a session is ended.
+# A session ends after more unrequested frames than this.
 UNASKED = 16
 
 
@@ -37,7 +37,7 @@ class Connected:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """An Ask that waits for its answer: study, seat and round that the answer must name."""
+    """An Ask that awaits its answer; about: the study, seat and round that the answer must name."""
 
     about: tuple[bytes, str, int]
     answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
@@ -47,9 +47,9 @@ class Question:
 class Session:
     """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
 
-    serves: whether it offered a seat that was not refused; late: questions whose answer may still come though nobody
-    waits for it; unasked: unrequested frames; rivals: how often another node of the party came; writes: whether a frame
-    is being written.
+    serves: whether it offered a seat that was not refused; late: requests whose answer may still come though nobody
+    waits for it; unasked: number of unrequested frames; rivals: how often another node of the party dialled; writes:
+    whether a frame is being written.
     """
 
     party: Identity
@@ -68,7 +68,7 @@ class Session:
     rivals: int = 0
     writes: bool = False
     waiting: dict[bytes, Question] = field(default_factory=dict, repr=False)
-    # Set once the party was told the outcomes it missed: then heads of its log come in order.
+    # Set once the party was told the outcomes it missed: from then on, heads of its log arrive in order.
     told: asyncio.Event = field(default_factory=asyncio.Event)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     renewed_s: float = 0.0
@@ -76,13 +76,13 @@ class Session:
 
     @property
     def connected(self) -> Connected:
-        """What an operator sees."""
+        """The session as an operator sees it."""
         return Connected(self.since, self.last_seen, self.address, self.software, self.version)
 
     def answered(self, answer: Answer, signed: bytes) -> None:
-        """Passes an answer to whoever waits for it; a late one is dropped.
+        """Passes an answer to whoever waits for it; drops a late one.
 
-        Raises MalformedMessage for the answer to another question, Refused as count_unasked does.
+        Raises MalformedMessage for an answer to another request, Refused as count_unasked does.
         """
         question = self.waiting.get(answer.nonce)
         if question is not None:
@@ -103,10 +103,10 @@ class Session:
         """Counts an unrequested frame. Raises Refused("unasked_frames") above UNASKED of them."""
         self.unasked += 1
         if self.unasked > UNASKED:
-            raise Refused(Code.UNASKED_FRAMES, f"{self.unasked} frames came that nobody asked for; allowed: {UNASKED}")
+            raise Refused(Code.UNASKED_FRAMES, f"{self.unasked} unrequested frames came; allowed: {UNASKED}")
 
     async def until_closing(self, reading: Awaitable[object]) -> object:
-        """What was read; None if the session should end first."""
+        """Awaits `reading`; None if the session should end first."""
         read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
         try:
             await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -116,7 +116,7 @@ class Session:
             closing.cancel()
 
     def end(self) -> None:
-        """Ends every wait for this stream, and its reader."""
+        """Ends every wait for this stream, and the task that reads it."""
         self.told.set()
         self.closing.set()
         for question in self.waiting.values():
@@ -126,7 +126,9 @@ class Session:
 
 
 async def first_frame(reading: Awaitable[object]) -> object:
-    """What a node says first. Raises Refused when it says nothing, MalformedMessage for more than a Hello may hold."""
+    """A node's first frame. Raises Refused if none comes in time, MalformedMessage if it is larger than a Hello may
+    be.
+    """
     try:
         data = await asyncio.wait_for(reading, _HELLO_WAIT_S)
     except TimeoutError:

@@ -1,7 +1,7 @@
 """Asking the seats of a study over the open sessions: the transport behind the hub, without sockets.
 
 A request goes to the open session of each seat's party, or to one that opens before the deadline; only the identical
-request is ever sent again. A party has one session: a live one that serves seats stays, and another is refused.
+request is ever sent again. A party has one session: a live one that serves seats is kept, and another is refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any  # what a function that is passed in returns
+from typing import Any  # the result of a function that is passed in
 
 from coordinator.connection.admission import Admission
-from coordinator.connection.open_study import OpenStudy
+from coordinator.connection.open_study import OpenStudy, OutcomeFor
 from coordinator.connection.places import Places
 from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
 from coordinator.connection.session import Question, Session, SessionEnded
@@ -26,9 +26,9 @@ from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Request, encode
 from runtime.logs import Event
 
-# What no honest node answers to an outcome: see receipts.record.
+# Codes that no honest node answers to an outcome: see receipts.record.
 _FAULTS = frozenset({BAD_RECEIPT, Code.MALFORMED})
-# A session that its party ends before is a fault: an honest node may do so a hundred times.
+# A session that its party ends sooner counts as a fault, of which an honest node is allowed a hundred.
 _BRIEF_S = 2.0
 
 
@@ -46,10 +46,10 @@ class Sessions:
         self.admission = Admission(on_event=on_event)
 
     async def add(self, session: Session) -> Session | None:
-        """Admits a session; returns the one of the same party that it replaces.
+        """Admits a session; returns the one of the same party that it replaces, or None.
 
         Raises Refused("another_node") while the party has a session, unless the new one serves seats and the old one
-        none. The stream's keepalive removes a session whose other end is gone.
+        does not. The stream's keepalive removes a session whose other end is gone.
         """
         name = session.party.name
         older = self.open.get(name)
@@ -59,7 +59,7 @@ class Sessions:
                 Code.ANOTHER_NODE,
                 f"another node answers as {name!r}, connected since "
                 f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(older.since))} UTC: stop it, or this one; if it is "
-                "gone, this node is taken within a minute; if nobody knows it, tell the operator",
+                "gone, this node is admitted within a minute; if nobody knows it, tell the operator",
             )
         self.open[name] = session
         async with self._changed:
@@ -67,7 +67,7 @@ class Sessions:
         return older
 
     def remove(self, session: Session) -> bool:
-        """Ends a session; returns whether it was still the party's."""
+        """Ends a session; returns whether it was still the party's current one."""
         session.end()
         if self.open.get(session.party.name) is not session:
             return False
@@ -75,12 +75,12 @@ class Sessions:
         return True
 
     def count_brief(self, session: Session) -> None:
-        """Counts a session that its party ends at once as a fault: each costs signatures and log lines."""
+        """Counts a session that its party ended at once as a fault: each costs signatures and log lines."""
         if not session.closing.is_set() and time.time() - session.since < _BRIEF_S:
             self.admission.fault(session.party.name)
 
     async def wait_for(self, parties: frozenset[str], timeout_s: float) -> frozenset[str]:
-        """Waits until all these parties have a session, at most that long; returns those without one."""
+        """Waits at most `timeout_s` for all these parties to have a session; returns those without one."""
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(lambda: parties <= set(self.open))
@@ -89,10 +89,11 @@ class Sessions:
         return parties - set(self.open)
 
     async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
-        """Each seat's answer before the study's deadline; Late for one that was asked and did not answer, else None.
+        """Each seat's answer by the study's deadline; Late for a seat that was asked but did not answer, None
+        otherwise.
 
-        Raises Refused("coordinator_rolled_back") when a party knows an entry that the study's ledger lacks: what was
-        released under the missing entries would be released again, with other noise.
+        Raises Refused("coordinator_rolled_back") if a party knows an entry that the study's ledger lacks: what was
+        released under the missing entries would be released again, with different noise.
         """
         terms = opened.study.terms
         deadline = asyncio.get_running_loop().time() + terms.deadline_s
@@ -136,17 +137,17 @@ class Sessions:
         envelope: bytes,
         places: Places | None,
     ) -> Answered:
-        """Asks one seat and waits for its answer. places: of a round; None for a small request.
+        """Asks one seat and waits for its answer. places: of the round; None for a small request.
 
-        Raises SessionEnded when the stream ends first, and for one that does not read within its share of the time: it
-        cannot continue after half a frame.
+        Raises SessionEnded if the stream ends first, or if the node does not read within its share of the time: a
+        stream cannot continue after half a frame.
         """
         nonce = os.urandom(NONCE_BYTES)
         waiting: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
         try:
             async with session.writing:
                 asked = await self._send(session, opened, seat, nonce, envelope, waiting, places)
-            # A frame that is no longer needed holds no memory while its answer is awaited.
+            # The frame is dropped, so that it holds no memory while its answer is awaited.
             asked = asked if isinstance(request, Outcome) else b""
             answer, signed = await waiting
         finally:
@@ -164,7 +165,7 @@ class Sessions:
         waiting: asyncio.Future[tuple[Answer, bytes]],
         places: Places | None,
     ) -> bytes:
-        """Writes one Ask, in its place; its signed bytes. Raises SessionEnded."""
+        """Writes one Ask, holding a place; returns its signed bytes. Raises SessionEnded."""
         log = opened.ledger.log
         try:
             async with nullcontext() if places is None else places.taken():
@@ -185,7 +186,7 @@ class Sessions:
         return asked
 
     def _does_not_read(self, session: Session, seat: str) -> None:
-        """Ends a session whose other end did not take a whole frame: it cannot continue after half of one."""
+        """Ends a session whose other end did not read a whole frame: it cannot continue after half of one."""
         self._on_event("not_read", {"seat": seat})
         self.remove(session)
 
@@ -193,21 +194,22 @@ class Sessions:
         self,
         session: Session,
         studies: Mapping[bytes, OpenStudy],
-        standings: Sequence[SeatHeads],
+        heads_of_seats: Sequence[SeatHeads],
         aside: Callable[..., Awaitable[Any]],
     ) -> None:
         """Tells a party the outcomes that it missed, so that it settles its reservations; then it may be asked.
 
         Seat by seat and batch by batch, so that heads of its log come in order. An ended study is skipped, and so is
-        the rest of a seat once it refused, since it would refuse the next for the same reason. A refusal is no fault;
-        an answer that no honest node gives is one, once per session. aside: runs a database function on another thread.
+        the rest of a seat once it refused, since it would refuse the next for the same reason. A refusal is not a
+        fault; an answer that no honest node gives counts as one, once per session. aside: runs a database function on
+        another thread.
         """
         at_fault = False
         try:
-            for standing in standings:
-                opened = studies.get(standing.study)
+            for heads in heads_of_seats:
+                opened = studies.get(heads.study)
                 if opened is not None and opened.outcome_for is not None and not opened.ended:
-                    at_fault |= await self._tell_seat(session, opened, standing, aside)
+                    at_fault |= await self._tell_seat(session, opened, opened.outcome_for, heads, aside)
             if at_fault and not self.admission.fault(session.party.name):
                 self.remove(session)
         except SessionEnded:
@@ -216,15 +218,19 @@ class Sessions:
             session.told.set()
 
     async def _tell_seat(
-        self, session: Session, opened: OpenStudy, standing: SeatHeads, aside: Callable[..., Awaitable[Any]]
+        self,
+        session: Session,
+        opened: OpenStudy,
+        outcome_for: OutcomeFor,
+        heads: SeatHeads,
+        aside: Callable[..., Awaitable[Any]],
     ) -> bool:
         """Tells one seat its outcomes until it refuses one; returns whether an answer was a fault."""
-        seat, study, ledger = standing.seat, opened.study, opened.ledger
+        seat, study, ledger = heads.seat, opened.study, opened.ledger
         keep = partial(record, on_event=self._on_event)
         unreceipted = await aside(last_without_receipt, ledger, seat)
-        for digest in dict.fromkeys((*standing.unsettled, *unreceipted)):
-            assert opened.outcome_for is not None  # retrieved by the caller
-            outcome = await aside(opened.outcome_for, seat, digest)
+        for digest in dict.fromkeys((*heads.unsettled, *unreceipted)):
+            outcome = await aside(outcome_for, seat, digest)
             if outcome is None:
                 continue
             answered = await self.ask(session, opened, seat, outcome, encode(outcome), None)

@@ -1,7 +1,7 @@
-"""Calls of strangers whose message has not arrived yet: a limited number at once, each for a short time.
+"""Calls from strangers whose message has not arrived yet: a limited number at once, each for a short time.
 
-Above the limit the oldest call of the address with the most calls is dropped, so that whoever starts calls and never
-finishes them displaces only its own.
+Above the limit, the oldest call of the address with the most calls is dropped: whoever starts calls and never finishes
+them displaces only their own.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ class Unfinished:
         ((busiest, _),) = Counter(self._calls.values()).most_common(1)
         oldest = next(until for until, network in self._calls.items() if network == busiest)
         del self._calls[oldest]
-        if not oldest.expired():  # otherwise its own time ran out in this very step
+        if not oldest.expired():  # otherwise its own time ran out in this step
             oldest.reschedule(asyncio.get_running_loop().time())
 
 
 def network_of(peer: str) -> str:
-    """A key for addresses that may be the same peer: one IPv4 address, 2**64 of IPv6; for no address the text
-    itself."""
+    """A key for addresses that may be the same peer: one IPv4 address, or a /64 network of IPv6; any other text is its
+    own
+    key."""
     host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

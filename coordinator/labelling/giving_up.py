@@ -1,6 +1,6 @@
-"""Giving up a batch that can never end because its sharers or its guardian are gone for good.
+"""Giving up a batch that can never be finished because its sharers or its guardian are gone for good.
 
-What was sent may have been opened, so all that was reserved for it stays charged, at the coordinator and at the
+What was sent may have been opened, so all that was reserved for the batch stays charged, at the coordinator and at the
 parties; its queries get no label and are never asked again. The next batch is charged anew, with its own noise.
 """
 
@@ -32,8 +32,8 @@ from protocols.wire.messages import Reply, Request
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """A batch that was asked and not released. charged: nano-units per seat; given_up: whether it was given up
-    before."""
+    """A batch that was asked but not released. charged: nano-units per seat; given_up: whether it was already given
+    up."""
 
     number: int
     queries: int
@@ -42,29 +42,29 @@ class StuckBatch:
 
 
 def stuck_batch(store: Store, name: str) -> StuckBatch:
-    """The batch that would be given up, or the newest one if it was given up already.
+    """The batch that would be given up, or the newest one if that was already given up.
 
-    Raises InvalidInput for a study that is not labelled here, and Refused: "labelling_runs", "no_open_batch",
-    "can_be_finished" if those that it waited for are back.
+    Raises InvalidInput for a study that is not labelled here, and Refused: "labelling_runs", "no_open_batch", or
+    "can_be_finished" if the seats that it waited for are back.
     """
     study, job = store.study(name), store.job(name)
     check_labelled_here(study)
     if job is None or not ledger_path(store.home, name).exists():
         raise InvalidInput(f"study {name!r} was never labelled; allowed: one with a batch that cannot be finished")
     if not job.ended:
-        how = "wait until it stops" if alive(store) else "start serve, which goes on with it"
+        how = "wait until it stops" if alive(store) else "start serve, which continues it"
         raise Refused(
             Code.LABELLING_RUNS,
-            f"the labelling of {name!r} is {job.state}, and may finish its batch by itself: {how}; it waits for "
+            f"the labelling of {name!r} is {job.state}, and may finish its batch by itself: {how}; it waits at most "
             "patience_s of coordinator.toml",
         )
     with _opened(store, study) as (ledger, coordinator):
         unsettled, number = ledger.unsettled(), coordinator.open_batch
         if number is None and unsettled and ledger.stored(unsettled[-1] + 1) is None:
-            number = unsettled[-1]  # it was given up before, and nothing was asked since
+            number = unsettled[-1]  # it was given up before, and nothing has been asked since
         stored = None if number is None else ledger.stored(number)
         if stored is None:
-            raise Refused(Code.NO_OPEN_BATCH, f"all batches of {name!r} that were asked were released or given up")
+            raise Refused(Code.NO_OPEN_BATCH, f"every batch of {name!r} that was asked was released or given up")
         found = StuckBatch(stored.number, stored.queries, ledger.charged(stored.number), ledger.given_up(stored.number))
         if not found.given_up:
             _check_missing(store, study, job, found.number, openers(ledger, stored.digest))
@@ -72,19 +72,19 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
 
 
 def give_up(store: Store, name: str, number: int) -> None:
-    """Gives this batch up if it is still the stuck one. It can be run again after being killed at any moment.
+    """Gives up batch `number` if it is still the stuck one. Safe to run again after being killed at any moment.
 
-    Raises what stuck_batch does, and Refused("other_batch").
+    Raises as stuck_batch does, and Refused("other_batch").
     """
     study = store.study(name)
     pool = stored_pool(store.home.study(name) / "pool.npy", study)
     with store.together():  # nobody may resume the labelling in between
         found = stuck_batch(store, name)
         if found.number != number:
-            raise Refused(Code.OTHER_BATCH, f"batch {number} is not the one that is stuck; allowed: {found.number}")
+            raise Refused(Code.OTHER_BATCH, f"batch {number} is not the stuck one; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
             coordinator.give_up(number, pool)
-        # What a seat may have been charged for it is in the coordinator's ledger too.
+        # The coordinator's ledger also holds what a seat may have been charged for it.
         store.ledger_differences.drop(name, number)
         entry = {"study": name, "batch": number}
         if not any(each.event == "batch_given_up" and each.fields == entry for each in store.trail.entries()):
@@ -94,8 +94,8 @@ def give_up(store: Store, name: str, number: int) -> None:
 def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, openers: list[int] | None) -> None:
     """Raises Refused if the seats for which the batch last waited are back and complete its quorum.
 
-    A late seat does not count as back: the labelling already waited for it. openers: the only seats that can open it,
-    None where any may answer.
+    A late seat does not count as back: the labelling already waited for it. openers: positions of the only seats that
+    can open the batch; None if any seat may answer.
     """
     needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
     since_s, connected = store.started_s(job.number), set()
@@ -109,20 +109,20 @@ def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, op
     if back and len(able) >= study.quorum:
         raise Refused(
             Code.CAN_BE_FINISHED,
-            f"batch {number} waited for {', '.join(sorted(back))}, connected again; with them its quorum of "
-            f"{study.quorum} is there",
+            f"batch {number} waited for {', '.join(sorted(back))}, connected again; with them it has its quorum of "
+            f"{study.quorum}",
         )
 
 
 @contextmanager
 def _opened(store: Store, study: DeployedStudy) -> Iterator[tuple[Ledger, Coordinator]]:
-    """A study's ledger, with a coordinator that asks nobody."""
+    """A study's ledger, and a Coordinator on it that asks nobody."""
 
     def nobody(requests: Mapping[str, Request]) -> dict[str, Reply | None]:
         return dict.fromkeys(requests)
 
     def nowhere() -> AbstractContextManager[Channel]:
-        raise ChannelClosed("no guardian is dialled here")
+        raise ChannelClosed("giving up a batch dials no guardian")
 
     aggregation = aggregation_of(study, source=system_source, dial=nowhere)
     with Ledger(ledger_path(store.home, study.name)) as ledger:

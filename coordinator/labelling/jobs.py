@@ -1,6 +1,6 @@
 """Running a labelling to its end: asking, waiting for missing parties, continuing after a stop.
 
-All that must survive a crash is in the study's ledger: an interrupted job is run again from the start; what was
+Everything that must survive a crash is in the study's ledger. An interrupted job is run again from the start: what was
 released is released again as stored, and what was asked is asked again unchanged.
 """
 
@@ -27,9 +27,9 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
-from protocols.labelling.schedule import StopReason
+from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Counted, ReservedBatch, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
@@ -44,12 +44,12 @@ from runtime.logs import Event
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
-# A round that lasts longer says what it waits for.
+# A round that lasts longer reports what it waits for.
 _SAY_AFTER_S = 1.0
 
 
 class OpensStudies(Protocol):
-    """What labelling needs of a hub."""
+    """The part of a hub that labelling needs."""
 
     def open_study(
         self, study: DeployedStudy, ledger: Ledger, *, outcome_for: Callable[[str, bytes], Outcome | None] | None = None
@@ -67,15 +67,15 @@ class Guardians(Protocol):
         """A channel to the study's guardian for one batch."""
 
     def check(self, study: DeployedStudy) -> None:
-        """Raises ChannelClosed when the guardian is not there, Refused or InvalidInput when it is not the study's."""
+        """Raises ChannelClosed if the guardian cannot be reached, Refused or InvalidInput if it is not the study's."""
 
 
 class Stopped(Exception):
-    """Serve stops: what was asked stays reserved, and the next serve continues."""
+    """Serve is stopping: what was asked stays reserved, and the next serve continues."""
 
 
 class ServedStudy:
-    """A study that serve has open: nodes are told missed outcomes, and its jobs are run, one at a time."""
+    """A study that serve has open: tells nodes the outcomes they missed, and runs its jobs, one at a time."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class ServedStudy:
         stop: threading.Event,
         on_event: Event,
     ) -> None:
-        """Opens its ledger. guardians: how guardians are reached, None if none can be.
+        """Opens the study's ledger. guardians: how guardians are reached, None if none can be.
 
-        Raises InvalidInput for a study that was changed or whose guardian has no address, StorageFailed.
+        Raises InvalidInput if the study's file was changed or its guardian has no address, and StorageFailed.
         """
         self.name = name
         self.study = store.study(name)
@@ -121,7 +121,7 @@ class ServedStudy:
         self._ledger.close()
 
     def run(self, job: Job, *, patience_s: float) -> None:
-        """Runs a job to its end, or until serve stops. Raises StorageFailed: then the job is still open."""
+        """Runs a job to its end, or until serve stops. Raises StorageFailed: the job is still open then."""
         try:
             self._store.start_job(job.number)
             self._late = self._late_seats(patience_s=patience_s)
@@ -140,7 +140,7 @@ class ServedStudy:
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
-        said = "; ".join(filter(None, (message or _END[labelling.stop.reason], self._late.summary())))
+        said = "; ".join(filter(None, (message or STOP_MEANINGS[labelling.stop.reason], self._late.summary())))
         self._store.end_job(job.number, state, said, labelling)
         self._on_event(
             "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
@@ -152,31 +152,26 @@ class ServedStudy:
         train = self._train(job, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
-            progress = JobProgress(self._store, self._ledger, job)
+            progress = JobProgress(self._store, job)
             labelling = None
             if self._guardian_is_there():
                 labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
-            lost = labelling is None or labelling.stop.reason == "guardian_lost"
-            if (
-                labelling is not None
-                and not lost
-                and (labelling.stop.reason != "quorum_lost" or labelling.stop.exhausted.any())
-            ):
-                return labelling, ""
+                stop = labelling.stop
+                if stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any()):
+                    return labelling, ""
             if progress.moved or waited_from is None:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
-            if lost:
+            if labelling is None or labelling.stop.reason == "guardian_lost":
                 guardian = guarded(self.study.confidentiality).guardian
                 if late:
-                    said = f"the guardian {guardian} did not come; {_back_or_never('it is', self.name)}"
+                    said = f"the guardian {guardian} did not answer; {_back_or_never('it is', self.name)}"
                     return labelling or self._so_far("guardian_lost"), said
-                self._store.say_job(job.number, f"waits for the guardian {guardian}")
+                self._store.say_job(job.number, f"waiting for the guardian {guardian}")
                 self._on_event("waiting", {"study": self.name, "seats": guardian, "quorum": self.study.quorum})
                 self._wait(set(), wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
                 continue
-            assert labelling is not None  # the guardian is there
             missing = sorted(seat for seat, code in self._left_out.items() if code in _MISSING)
             refusing = {seat: code for seat, code in self._left_out.items() if code not in _MISSING}
             if not missing or len(self.study.roster) - len(refusing) < self.study.quorum:
@@ -184,19 +179,19 @@ class ServedStudy:
                 return labelling, f"too few parties answer: {said} refuse; fix that, then run resume {self.name}"
             named = ", ".join(f"{seat} (late)" if self._left_out[seat] in LATE else seat for seat in missing)
             if late:
-                came = "answer" if "(late)" in named else "come"
+                came = "answer" if "(late)" in named else "connect"
                 return labelling, f"{named} did not {came}; {_back_or_never('they are', self.name)}"
-            self._store.say_job(job.number, f"waits for {named}; quorum {self.study.quorum}")
+            self._store.say_job(job.number, f"waiting for {named}; quorum {self.study.quorum}")
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def _so_far(self, reason: StopReason) -> Labelling:
-        """What is released by a labelling that ends without a result of its own."""
+        """What has been released so far, for a labelling that ends without a result of its own."""
         return self._coordinator.so_far(self.study.terms.pool_size, reason=reason)
 
     def _guardian_is_there(self) -> bool:
-        """Whether the study has no guardian, or its guardian is there; checked before any party is asked.
+        """Whether the study has no guardian, or its guardian can be reached; checked before any party is asked.
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
@@ -213,11 +208,13 @@ class ServedStudy:
         if not self.study.mechanism.interactive:
             return None
         if job.student is None:
-            raise InvalidInput(f"{self.study.mechanism.name} needs a student between its rounds; give label --student")
+            raise InvalidInput(
+                f"{self.study.mechanism.name} needs a student between its rounds; give --student to label"
+            )
         return between_rounds(self.study, pool, kind=job.student)
 
     def _wait(self, missing: set[str], wait_s: float) -> None:
-        """Waits, at most until a missing party has connected. Raises Stopped."""
+        """Waits at most `wait_s`, or until a missing party has connected. Raises Stopped."""
         deadline = time.monotonic() + wait_s
         here = missing & set(self._hub.connected())
         while time.monotonic() < deadline and not (missing & set(self._hub.connected())) - here:
@@ -225,7 +222,7 @@ class ServedStudy:
                 raise Stopped
 
     def _exchange(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One round over the hub, in which late seats are asked again; records who did not settle."""
+        """One exchange over the hub, in which late seats are asked again; records which seats did not settle."""
         replies = self._late.ask(self._round, requests)
         first = next(iter(requests.values()), None)
         if isinstance(first, Outcome):
@@ -240,7 +237,7 @@ class ServedStudy:
         return LateSeats(self.study, patience_s=patience_s, wait=pause, on_event=self._on_event)
 
     def _round(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One round over the hub, which serve's stop interrupts."""
+        """One exchange over the hub, which ends when serve stops."""
         if self._stop.is_set():
             raise Stopped
         sent: Future[dict[str, Reply | None]] = Future()
@@ -256,10 +253,10 @@ class ServedStudy:
         return sent.result()
 
     def _say_missing(self, seats: Iterable[str], said: str) -> str:
-        """Reports whom the round waits for, when that changes; returns what was reported."""
+        """Reports whom the round waits for, if that has changed; returns what was reported."""
         here = set(self._hub.connected())
         missing = sorted(seat for seat in seats if party_of(seat) not in here)
-        asks = f"asks; not connected: {', '.join(missing)}" if missing else "asks; waits for answers"
+        asks = f"asking; not connected: {', '.join(missing)}" if missing else "asking; waiting for answers"
         text = self._late.waiting or asks
         if text != said:
             job = self._store.job(self.name)
@@ -268,18 +265,17 @@ class ServedStudy:
         return text
 
     def _counted(self, asked: ReservedBatch, counted: Counted) -> None:
-        """Records which seats' votes did not enter, why, and by how much their ledgers may now be higher."""
+        """Records which seats' votes were not counted, why, and by how much their ledgers may now be higher."""
         number = asked.request.batch.number
         self._left_out = dict(counted.left_out)
         self._write_down(number, self._left_out)
 
     def _note_outcomes(self, replies: Mapping[str, Reply | None], outcome: Outcome) -> None:
-        """Records which seats did not settle, and the exact difference of those that did."""
-        number = self._ledger.number_of(outcome.batch_digest)
-        assert number is not None  # an outcome is of a batch that was charged
+        """Records which seats did not settle, and the exact ledger difference of those that did."""
+        number = self._ledger.charged_number(outcome.batch_digest)
         faults = {seat: code for seat, reply in replies.items() if (code := _outcome_fault(reply)) is not None}
         if self._ledger.given_up(number):
-            faults = {}  # its reservations stand here too, so whoever was not told is no higher
+            faults = {}  # its reservations stand here too, so a seat that was not told is not higher
         # The open batch may yet be settled lower here than at a seat that reserved it, so it counts in full.
         open_batch, balances = self._coordinator.open_batch, self._ledger.balances()
         reserved = {} if open_batch is None else self._ledger.charged(open_batch)
@@ -294,13 +290,13 @@ class ServedStudy:
 
     def _write_down(self, number: int, faults: Mapping[str, str]) -> None:
         charged, settled = self._ledger.charged(number), self._ledger.settled(number)
-        # Whoever was left out may have reserved all of the batch; whoever did not settle still does.
+        # A seat that was left out may have reserved the whole batch; one that did not settle still does.
         suspected = {seat: charged.get(seat, 0) - settled.get(seat, 0) for seat in faults}
         self._store.add_faults(self.name, number, faults, suspected)
 
 
 class _Noted(Aggregation):
-    """An aggregation whose result is recorded before it is used."""
+    """An aggregation that records its result before it is used."""
 
     def __init__(self, aggregation: Aggregation, counted: Callable[[ReservedBatch, Counted], None]) -> None:
         self._aggregation = aggregation
@@ -316,7 +312,7 @@ class _Noted(Aggregation):
 
 
 def _back_or_never(who: str, study: str) -> str:
-    return f"when {who} back, run resume {study}; if never, give-up {study}"
+    return f"when {who} back, run resume {study}; if that never happens, give-up {study}"
 
 
 def _outcome_fault(reply: Reply | None) -> str | None:
@@ -336,12 +332,3 @@ def _settle_future(sent: Future[dict[str, Reply | None]], send: Transport, reque
         sent.set_result(send(requests))
     except BaseException as error:  # noqa: BLE001  # it is raised again where the future is read
         sent.set_exception(error)
-
-
-_END = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a budget cannot pay for one more query",
-    "all_budgets_exhausted": "no budget can pay for one more query",
-    "guardian_lost": "the guardian is gone",
-    "quorum_lost": "too few budgets can pay for one more query",
-}

@@ -1,8 +1,8 @@
 """Late seats: connected and asked, but without an answer at the deadline. They are asked again, not left out.
 
 A late hospital's teachers continue (party/voting/teacher_process.py), so the same request is soon answered. Whether a
-hospital is slow or only says so cannot be told from here: a labelling waits for each seat at most its patience in total
-and, if the others are a quorum, only a few deadlines for one that does not answer."""
+hospital is slow or only claims to be cannot be seen from here: a labelling waits at most its patience for each seat in
+total and, if the others are a quorum, only a few deadlines for one that does not answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from protocols.wire.messages import Refusal, Reply, Request, VoteRequest
 from protocols.wire.transport import Transport
 from runtime.logs import Event
 
-# What a seat is that has the question, and needs more time: said by the hub, and by the node itself.
+# Codes of a seat that has the request and needs more time, as given by the hub and by the node itself.
 LATE = frozenset({Code.LATE, Code.TEACHERS_LATE})
-# A seat that was late for so long is asked again after a tenth of that, within these bounds.
+# A late seat is asked again after a tenth of the time that it has been late, within these bounds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
-# How many deadlines, since it last voted, a seat is waited for that the quorum does not need.
+# For how many deadlines since its last vote to wait for a seat that the quorum does not need.
 _SPARED_DEADLINES = 5
 
 
@@ -27,7 +27,7 @@ class LateSeats:
     """Asks late seats of one labelling again. patience_s: for each seat, over all batches; wait: waits that many
     seconds.
 
-    clock: seconds. on_event is told of each seat that answered late, and after how long.
+    clock: seconds. on_event: called for each seat that answered late, with the time it took.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class LateSeats:
         self._clock = clock
         self._quorum = study.quorum
         self._waited_s: dict[str, float] = {}
-        # The same, since the seat last voted.
+        # The same, since the seat's last vote.
         self._in_vain_s: dict[str, float] = {}
-        # How often each seat answered late, and its longest time.
+        # How often each seat answered late, and the longest time it took.
         self._answered: dict[str, tuple[int, float]] = {}
-        # Text: for whom a repeated round waits, "" in a first round.
+        # In words: for whom a repeated round waits, "" in a first round.
         self.waiting = ""
 
     def ask(self, send: Transport, requests: Mapping[str, Request]) -> dict[str, Reply | None]:
-        """One exchange, in which seats late with votes are asked the very same again while patience lasts.
+        """One exchange, in which seats that are late with votes are sent the same request again while patience lasts.
 
         A seat that is still late at the end remains a Refusal that says so.
         """
@@ -65,7 +65,7 @@ class LateSeats:
         try:
             while late := self._late(votes, replies):
                 said = "; ".join(f"{seat} ({reason})" for seat, reason in late.items())
-                self.waiting = f"waits for late seats: {said}"[:1000]
+                self.waiting = f"waiting for late seats: {said}"[:1000]
                 mark = self._clock()
                 self._wait(min(max((mark - began) / 10, _FIRST_WAIT_S), _LONGEST_WAIT_S))
                 again = send({seat: requests[seat] for seat in late})
@@ -83,7 +83,7 @@ class LateSeats:
         return replies
 
     def summary(self) -> str:
-        """Who answered late, for the operator; "" if nobody did."""
+        """In words for the operator: which seats answered late; "" if none did."""
         if not self._answered:
             return ""
         seats = ", ".join(
@@ -92,7 +92,7 @@ class LateSeats:
         )
         return (
             f"answered after the deadline of {self._deadline_s:g} s: {seats}; a longer deadline_s or a smaller "
-            "batch_limit spares that in the next study"
+            "batch_limit avoids that in the next study"
         )
 
     def _late(self, votes: set[str], replies: Mapping[str, Reply | None]) -> dict[str, str]:
@@ -119,5 +119,5 @@ class LateSeats:
 
 
 def is_late(reply: Reply | None) -> bool:
-    """Whether a reply says that a seat has the question, and needs more time."""
+    """Whether a reply says that a seat has the request and needs more time."""
     return isinstance(reply, Refusal) and reply.code in LATE

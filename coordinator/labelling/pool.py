@@ -25,9 +25,9 @@ _KEYS = ("pool", "inputs", "x")
 
 
 def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:
-    """The queries in a file, as float32. features: how columns of a csv become inputs; without, all are numbers.
+    """The queries in a file, as float32. features: how columns of a csv are encoded; if empty, all are numbers.
 
-    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or columns that are missing.
+    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or missing columns.
     """
     try:
         open_file(path, most=FILE_BYTES).close()
@@ -62,8 +62,9 @@ def check_pool(pool: Float32[ndarray, "queries ..."], study: DeployedStudy) -> N
     digest = pool_digest(pool)
     if digest != terms.pool_sha256:
         raise InvalidInput(
-            f"the pool's hash is {digest}; allowed: terms.pool_sha256, {terms.pool_sha256}. If this is the pool that "
-            "you mean, write its hash into the study (see study pool-digest) before anybody approves it"
+            f"the pool's hash is {digest}; allowed: terms.pool_sha256, {terms.pool_sha256}. If this is the "
+            "intended pool, "
+            "write its hash into the study (see study pool-digest) before anybody approves it"
         )
 
 
@@ -82,7 +83,7 @@ def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries .
 
 
 def _read_arrays(path: Path) -> ndarray:
-    """The array of an .npy file, or of an .npz file the one array, or the one that is called like a pool."""
+    """The array of an .npy file, or of an .npz file its only array, or the one named 'pool'."""
     if path.suffix.lower() == ".npy":
         return read_array(path)
     names = array_names(path)

@@ -36,7 +36,9 @@ def create_study(
     check_name(study.name)
     terms = study.terms
     if terms.coordinator != settings.coordinator:
-        raise InvalidInput(f"terms.coordinator is {terms.coordinator!r}; allowed: {settings.coordinator!r}, this one")
+        raise InvalidInput(
+            f"terms.coordinator is {terms.coordinator!r}; allowed: {settings.coordinator!r}, this coordinator"
+        )
     if terms.ended(today):
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
@@ -57,7 +59,7 @@ def create_study(
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
                 raise InvalidInput(f"{folder} holds a ledger that the store does not know; allowed: another name")
-            if folder.exists():  # from a creation that was interrupted before the store knew of it
+            if folder.exists():  # left by a creation that was interrupted before the store recorded it
                 shutil.rmtree(folder)
             part.rename(folder)
             sync_folder(folder.parent)
@@ -75,7 +77,7 @@ def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
             if pool_file is None
-            else f"--pool {pool_file} is given, and {hidden(level).querier!r} asks about records of its own; "
+            else f"--pool {pool_file} is given, but {hidden(level).querier!r} asks about records of its own; "
             "allowed: no pool"
         )
     if pool_file is None:
@@ -86,7 +88,7 @@ def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32
 
 
 def _signing_key(store: Store, party: str) -> str | None:
-    """The public key of a party's certificate, which the roster names at the level secure_sum; None without one."""
+    """The public key of a party's certificate, which the roster names at level secure_sum; None if it has none."""
     denied = store.members.denied()
     keys = [
         encoded_point(key)
@@ -117,16 +119,16 @@ TEMPLATE = """\
 name = "heart"                       # A-Z a-z 0-9 . _ -
 classes = 2
 
-# Whose privacy: one record, or all of a party's data. What is seen: labels alone, or the noisy histogram too.
+# Whose privacy: one record, or all of a party's data. What is seen: only labels, or the noisy histogram too.
 unit = "record"
 view = "label"
-accountant_name = "label_only"       # it must hold for the view; see conclave-simulate accountants
+accountant_name = "label_only"       # it must be valid for the view; see conclave-simulate accountants
 
-teachers = 10                        # of each party, each with a vote and a part of its records
+teachers = 10                        # of each party; each has one vote and its own part of the records
 query_limit = 300                    # queries in all, at least terms.pool_size
 batch_limit = 100                    # queries in one message
-answer_rate = 1.0                    # public planning figure, for choosing orders
-stop = "first-exhausted"             # or drop-exhausted: parties whose budget is out stop voting, the others go on
+answer_rate = 1.0                    # public estimate, used to choose orders
+stop = "first-exhausted"             # or drop-exhausted: parties without budget stop voting, the others go on
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
 
@@ -146,7 +148,7 @@ task = "Tell patients with heart disease from patients without."
 class_names = ["no", "yes"]          # class 0 first
 label = "disease"                    # the column that holds them
 input_shape = [4]                    # of one query: the features below, side by side
-pool_size = 300                      # the public queries; `study pool-digest FILE` prints these three lines
+pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
 pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 deadline_s = 60.0                    # seconds that a party has for a batch
 coordinator = "centre"               # the name in the coordinator's certificate
@@ -171,7 +173,7 @@ column = "sex"
 kind = "categorical"
 categories = ["male"]
 
-# One table a hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
+# One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
 [[party]]
 party = "hospital-a"
 epsilon = 8.0

@@ -31,7 +31,8 @@ _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
 def train_student(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
 ) -> Trained:
-    """A student of all labels of a labelling, with reinforced ones, if any, where the parties gave none.
+    """A student trained on all labels of a labelling, and on its reinforced labels, if any, where the parties gave
+    none.
 
     Raises InvalidInput for an unknown kind, one that does not fit the inputs, and a labelling without labels.
     """
@@ -53,7 +54,7 @@ def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Pat
 def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> Trained:
     """The student of `train`, trained again from the same labels and seed.
 
-    Raises DataUnavailable if none was, DataCorrupt for a file that is not such, InvalidInput if the labels are others.
+    Raises DataUnavailable if none was trained, DataCorrupt for an unreadable file, InvalidInput if the labels differ.
     """
     file = folder / "student.json"
     if not os.access(file, os.F_OK):
@@ -66,14 +67,15 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     except (DataCorrupt, ValueError, KeyError, TypeError) as error:
         raise DataCorrupt(f"{file} does not say how a student was trained: {error}; run train again") from None
     if digest != _digest(labelled):
-        raise InvalidInput(f"{file} is of other labels than are released now; run train again")
+        raise InvalidInput(f"{file} refers to other labels than those released now; run train again")
     return train_student(labelled, pool, kind=kind, seed=seed, device=device)
 
 
 def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
-    """Trains the student of round one and predicts the pool, for Interactive-GNMax; only once for the same labels.
+    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
 
-    If round one released no label, its predictions are uniform, and round two works as a plain threshold.
+    It trains only once for the same labels. If round one released no label, its predictions are uniform, and round two
+    works as a plain threshold.
     """
     known: dict[bytes, Float64[ndarray, "queries classes"]] = {}
 
@@ -108,7 +110,7 @@ def _fit(
     seed: int,
     device: str,
 ) -> tuple[Student, Int64[ndarray, " labelled"]]:
-    """The student, and the positions whose labels it learned."""
+    """The student, and the positions of the queries whose labels it learned."""
     has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
     student = student_kind(kind, device=device).fit(
         np.asarray(pool[has]), labels[has], unlabelled=np.asarray(pool[rest]), classes=classes, seed=seed

@@ -1,7 +1,7 @@
 """The consortium's authority: who gets a certificate, for how long, and who is denied.
 
 A certificate is issued once the operator has compared the fingerprint of a key with what the hospital, or a guardian,
-read out. A hospital's certificate is renewed for the same name and key without asking; another key needs a new
+read out. A hospital's certificate is renewed automatically for the same name and key; another key needs a new
 invitation and a new approval.
 """
 
@@ -44,21 +44,21 @@ from runtime.files import read, write_atomically
 AUTHORITY_DAYS = 3650
 COORDINATOR_DAYS = 365
 GUARDIAN_DAYS = 365
-# With less than this left the coordinator's own certificate is renewed, also while serve runs.
+# The coordinator's own certificate is renewed when less than this is left, also while serve runs.
 _RENEW_DAYS_LEFT = 30
 _TOKEN_BYTES = 32
-# Anybody who reaches the port may ask: further refusals in one run are not logged individually.
+# Anybody who reaches the port may ask, so refusals beyond this many in one run are not logged one by one.
 _LOGGED_REFUSALS = 1000
 
 
 def create_consortium(home: CoordinatorHome, settings: CoordinatorSettings) -> Identity:
-    """Makes authority, coordinator's certificate and store in a new home. Returns the coordinator.
+    """Creates authority, coordinator's certificate and store in a new home. Returns the coordinator's identity.
 
-    Raises InvalidInput if the home holds a coordinator. coordinator.toml is written last: a home without it is from an
-    interrupted init, which may be run again.
+    Raises InvalidInput if the home holds a coordinator. coordinator.toml is written last: a home without it is left
+    from an interrupted init, which may be run again.
     """
     if home.settings_file.exists():
-        raise InvalidInput(f"{home.folder} holds a coordinator already; allowed: another --home")
+        raise InvalidInput(f"{home.folder} already holds a coordinator; allowed: another --home")
     now = datetime.datetime.now(datetime.UTC)
     authority_key, key = new_key(), new_key()
     authority = new_authority(authority_key, name=settings.consortium, now=now, days=AUTHORITY_DAYS)
@@ -145,7 +145,7 @@ class Authority:
         return issued
 
     def certify_guardian(self, pem: bytes, *, key_fingerprint: str) -> Issued:
-        """Issues a guardian's certificate for its request (PEM); a later one, for the same key, renews it.
+        """Issues a guardian's certificate for its request (PEM); a later request for the same key renews it.
 
         key_fingerprint: as the guardian read it out. Raises InvalidInput, and Refused: "fingerprint_mismatch",
         "same_organisation", "revoked_key".
@@ -158,7 +158,7 @@ class Authority:
             raise Refused(
                 Code.FINGERPRINT_MISMATCH,
                 f"the key of the request of {name!r} is {print_of_key}, not {read_out}; do not certify it: somebody "
-                "may have exchanged the file",
+                "may have replaced the file",
             )
         if name == self._settings.coordinator:
             raise Refused(Code.SAME_ORGANISATION, f"{name!r} is this coordinator; allowed: another organisation")
@@ -183,7 +183,7 @@ class Authority:
         if (_common_name(request.subject), request_fingerprint(request)) != (identity.name, identity.fingerprint):
             self._note_refusal("renewal_refused", identity.name, Code.OTHER_KEY)
             raise Refused(
-                Code.OTHER_KEY, "a renewal keeps name and key; for another key ask the operator for a new invitation"
+                Code.OTHER_KEY, "a renewal keeps name and key; for another key, ask the operator for a new invitation"
             )
         newest = self._newest(identity.name, identity.fingerprint)
         if newest is not None:
@@ -194,7 +194,7 @@ class Authority:
                 return newest.pem
             if self._now < half:
                 raise Refused(
-                    Code.TOO_EARLY, f"more than half of the certificate's time is left; allowed: from {half} on"
+                    Code.TOO_EARLY, f"more than half of the certificate's validity is left; allowed: from {half} on"
                 )
         key = request.public_key()
         assert isinstance(key, ec.EllipticCurvePublicKey)  # checked by request_from_pem
@@ -227,9 +227,9 @@ class Authority:
         return renewed
 
     def renewal_due(self, certificate: x509.Certificate) -> bool:
-        """Whether a coordinator's certificate is about to expire, or not valid yet, so that a new one would be better.
+        """Whether a coordinator's certificate should be replaced, as it is about to expire or not valid yet.
 
-        Never while the clock cannot be trusted.
+        False while the clock cannot be trusted.
         """
         if self._store.steady_clock.jumped_s():
             return False
@@ -242,7 +242,7 @@ class Authority:
     def _newest(self, name: str, key_fingerprint: str) -> Issued | None:
         """The certificate of this name and key that expires last, of those that are already valid.
 
-        One dated by a clock that was ahead does not count until then.
+        One that was dated by a clock ahead of time does not count until it is valid.
         """
         issued = self._store.members.of_key(name, key_fingerprint=key_fingerprint)
         begun = (each for each in issued if certificate_from_pem(each.pem).not_valid_before_utc <= self._now)

@@ -1,6 +1,6 @@
-"""Whether the coordinator's charges are those of the study: who was asked when, and what each batch cost.
+"""Checks that the coordinator's charges follow from the study: who was asked when, and what each batch cost.
 
-All of it follows from the study and from public knowledge of which queries were answered.
+Both follow from the study and from which queries were answered, which is public.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocols.votes import NOT_ASKED
 def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
     """Raises DataCorrupt unless every amount, batch and cap can be recomputed.
 
-    A seat whose vote did not enter a batch is settled at 0. Only its receipts show whether a vote that did enter was
+    A seat whose vote was not counted in a batch is settled at 0. Only its receipts show whether a counted vote was
     charged (check_receipts).
     """
     caps = dict(zip(study.seats, study.budgets.cap.tolist(), strict=True))
@@ -37,12 +37,12 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
     for position, charge in enumerate(evidence.charges):
         where = f"batch {position}"
         if charge.settled is not None and position in given_up:
-            raise DataCorrupt(f"{where} is settled, and the log says that it was given up")
+            raise DataCorrupt(f"{where} is settled, but the log says that it was given up")
         if charge.settled is None and position < len(evidence.charges) - 1 and position not in given_up:
-            raise DataCorrupt(f"{where} is neither settled nor given up, and later ones are asked")
+            raise DataCorrupt(f"{where} is neither settled nor given up, but later ones were asked")
         size = len(charge.queries)
         if charge.number != position or charge.queries != tuple(range(asked, asked + size)):
-            raise DataCorrupt(f"{where} does not ask the queries that follow the batch before")
+            raise DataCorrupt(f"{where} does not ask the queries that follow the previous batch")
         _check_schedule(study, spent, charge.reserved.keys(), asked=asked, size=size, queries=len(labels))
         ids = np.arange(asked, asked + size)
         takes_part = study.participation.votes(ids)
@@ -54,7 +54,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
                 raise DataCorrupt(f"{where} reserved {amount} nano-units of {seat!r}, not {worst[study.seats[seat]]}")
         if charge.settled is not None:
             if charge.settled.keys() != charge.reserved.keys():
-                raise DataCorrupt(f"{where} is settled with other seats than it was reserved with")
+                raise DataCorrupt(f"{where} is settled for other seats than it was reserved for")
             for seat, amount in charge.settled.items():
                 if amount not in (0, final[study.seats[seat]]):
                     raise DataCorrupt(f"{where} cost {seat!r} {amount} nano-units, not {final[study.seats[seat]]}")
@@ -66,7 +66,9 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
             spent[seat] += charge.spent(seat)
         asked += size
     if ((labels != NOT_ASKED) != expected).any():
-        raise DataCorrupt("labels are released for queries that no settled batch asked, or the reverse")
+        raise DataCorrupt(
+            "labels are released for queries that no settled batch asked, or are missing for queries that one asked"
+        )
     for seat, amount in spent.items():
         if amount > caps[seat]:
             raise DataCorrupt(f"{seat!r} is charged {amount} nano-units, above its cap of {caps[seat]}")
@@ -88,8 +90,8 @@ def _check_schedule(
     )
     planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}
     if not (isinstance(step, Batch) and step.size == size and planned == seats):
-        raise DataCorrupt(f"from query {asked} on, {size} queries were asked of other seats or in another number than "
-                          "budgets and schedule have it")  # fmt: skip
+        raise DataCorrupt(f"from query {asked} on, {size} queries were asked; budgets and schedule require other "
+                          "seats or another number")  # fmt: skip
 
 
 def check_receipts(
@@ -97,8 +99,8 @@ def check_receipts(
 ) -> None:
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
-    evidence: with checked charges. This is about what the coordinator signed; a party's receipt that cannot be true is
-    no fault of a release (refused.py).
+    evidence: its charges are already checked. This is about what the coordinator signed; a party's receipt that cannot
+    be true is not a fault of the release (refused.py).
     """
     terms = study.terms
     for receipt in in_order(receipts):
@@ -112,19 +114,19 @@ def check_receipts(
                 f"{terms.coordinator!r} and {party_of(receipt.seat)!r}"
             )
         if {receipt.ask.study, receipt.outcome.study} != {study.digest}:
-            raise DataCorrupt(f"{where}: of another study")
+            raise DataCorrupt(f"{where}: it belongs to another study")
         if receipt.outcome.batch_digest.hex() != charge.request:
-            raise DataCorrupt(f"{where}: of another request than the one that was charged")
+            raise DataCorrupt(f"{where}: it belongs to another request than the one that was charged")
         if charge.settled is None and receipt.number not in evidence.given_up:
-            raise DataCorrupt(f"{where}: an outcome of a batch that was never released")
+            raise DataCorrupt(f"{where}: it is the outcome of a batch that was never released")
         _check_guardian(study, receipt, where)
-        # Nothing of a batch that was given up was answered.
+        # No query of a batch that was given up was answered.
         released = labels[list(charge.queries)] >= 0
         if not np.array_equal(receipt.outcome.answered, released):
-            raise DataCorrupt(f"{where}: the party was told another outcome than the labels that are released")
+            raise DataCorrupt(f"{where}: the party was told an outcome that differs from the released labels")
         takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
         if takes_part and charge.spent(receipt.seat) == 0:
-            raise DataCorrupt(f"{where}: the party was told an outcome, and is charged nothing")
+            raise DataCorrupt(f"{where}: the party was told an outcome, but is charged nothing")
 
 
 def _check_guardian(study: DeployedStudy, receipt: Receipt, where: str) -> None:
@@ -138,8 +140,8 @@ def _check_guardian(study: DeployedStudy, receipt: Receipt, where: str) -> None:
 def uncovered(study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, list[int]]:
     """Seats with charges that no receipt covers, and the numbers of those batches.
 
-    A receipt that may be true covers the batches up to the latest that its party knew when it signed: its total is
-    compared with all of them. What a party was told about later batches, and whether it charged itself, only it knows.
+    A receipt that can be true covers the batches up to the latest that its party knew when it signed: its total is
+    compared with all of them. Only the party knows what it was told about later batches, and whether it charged itself.
     """
     latest: dict[str, int] = {}
     for receipt in confirmed(study, evidence, receipts):
@@ -160,9 +162,9 @@ def check_covered(
 ) -> dict[str, list[int]]:
     """The seats with charges that no receipt covers, with their batches. Raises Refused("unproven_charges").
 
-    unproven: the seats for which the operator states that no receipt can be had: all that need it, and no others. A
-    seat may be left out if its receipt for the last of these batches came and was refused: a receipt covers all earlier
-    batches, so none is still to come.
+    unproven: the seats for which the operator states that no receipt can be obtained: all that need it, and no others.
+    A seat may be left out if its receipt for the last of these batches came and was refused: a receipt covers all
+    earlier batches, so no other is to be expected.
     """
     found = uncovered(study, evidence, receipts)
     refused = refused_receipts(study, evidence, receipts)
@@ -172,9 +174,7 @@ def check_covered(
         if seat not in unproven and numbers[-1] not in refused.get(seat, ())
     }
     if silent:
-        raise Refused(
-            Code.UNPROVEN_CHARGES, f"{in_words(silent)}: no signed receipt covers what these seats were charged"
-        )
+        raise Refused(Code.UNPROVEN_CHARGES, f"{in_words(silent)}: no signed receipt covers the charges of these seats")
     needless = [seat for seat in unproven if seat not in found]
     if needless:
         raise InvalidInput(
@@ -188,13 +188,13 @@ def in_words(batches: Mapping[str, list[int]]) -> str:
     return "; ".join(f"{seat} (batches {', '.join(map(str, numbers))})" for seat, numbers in batches.items())
 
 
-def standings(
+def charges_by_seat(
     study: DeployedStudy, evidence: ReleaseEvidence, receipts: list[Receipt]
 ) -> dict[str, dict[str, int | None]]:
     """For each seat: what the ledger charged, what its last receipt says, the difference, and missing receipts.
 
-    The difference is to the charges of the batches up to the latest with a receipt; batches_unproven: see `uncovered`.
-    Refused receipts do not count.
+    The difference is relative to the charges of the batches up to the latest with a receipt; batches_unproven: see
+    `uncovered`. Refused receipts do not count.
     """
     unproven = uncovered(study, evidence, receipts)
     receipts = confirmed(study, evidence, receipts)

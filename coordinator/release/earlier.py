@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any  # what json gives, checked below
+from typing import Any  # parsed JSON, checked below
 
 from protocols.budgets.guarantee import Composition, Guarantee, compose
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 
-# Seats of one party in one release are few; above this many combinations only epsilons are added.
+# A party has few seats in one release; above this many combinations, only the epsilons are added.
 _MOST_COMBINATIONS = 256
 
 
@@ -21,7 +21,7 @@ _MOST_COMBINATIONS = 256
 class EarlierRelease:
     """What one statement guarantees: for each party's seats, and for patients known to 1, 2, ... hospitals.
 
-    study: its digest in hexadecimal digits; before: digests of the studies of the earlier releases that it names.
+    study: the study's digest in hexadecimal digits; before: the digests of the earlier releases' studies that it names.
     """
 
     name: str
@@ -34,11 +34,11 @@ class EarlierRelease:
 
 
 def read_statement(path: Path) -> EarlierRelease:
-    """The guarantees in a privacy.json. Raises DataCorrupt for a file that is no such statement."""
+    """The guarantees in a privacy.json. Raises DataCorrupt for a file that is not such a statement."""
     try:
         return parse_statement(read_json(path))
     except (DataUnavailable, DataCorrupt) as error:
-        raise DataCorrupt(f"{path} is no privacy statement: {str(error)[:200]}") from None
+        raise DataCorrupt(f"{path} is not a privacy statement: {str(error)[:200]}") from None
 
 
 def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
@@ -60,7 +60,9 @@ def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
             tuple(str(each["study"]) for each in statement.get("earlier_releases", {}).get("releases", ())),
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise DataCorrupt(f"no privacy statement of this format: {type(error).__name__}: {str(error)[:200]}") from None
+        raise DataCorrupt(
+            f"not a privacy statement of this format: {type(error).__name__}: {str(error)[:200]}"
+        ) from None
 
 
 def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
@@ -79,7 +81,7 @@ def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
 
 
 def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:
-    """As JSON; an infinite epsilon, and the order of Gaussian DP, are null."""
+    """A guarantee as JSON; an infinite epsilon, and the order of Gaussian DP, become null."""
     return {
         "epsilon": _finite(guarantee.epsilon),
         "delta": guarantee.delta,
@@ -90,9 +92,9 @@ def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:
 
 
 def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str, Any]:
-    """This release with the earlier ones, for each party and for patients known to several, as JSON.
+    """The composition of this release with the earlier ones, per party and for patients known to several, as JSON.
 
-    Raises InvalidInput for a release that is given twice, and for a missing one that an earlier one names.
+    Raises InvalidInput for a release that is given twice, and if an earlier release names one that is missing.
     """
     digests = [release.study for release in (*before, this)]
     twice = next((digest for digest in digests if digests.count(digest) > 1), None)
@@ -102,7 +104,7 @@ def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str
     if missing:
         digest, name = next(iter(missing.items()))
         raise InvalidInput(
-            f"the earlier release {name!r} names one of study {digest[:16]} before it; allowed: that one too"
+            f"the earlier release {name!r} names one of study {digest[:16]} before it; give that one too"
         )
     if not before:
         return {"releases": [], "unit": this.unit, "parties": [], "several": []}
@@ -127,7 +129,7 @@ def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str
 
 
 def _worst(seats: Sequence[Sequence[Guarantee]]) -> Composition:
-    """A patient is in one seat of the party in each release: the worst combination."""
+    """The worst combination of seats: in each release, a patient belongs to one seat of the party."""
     if math.prod(len(each) for each in seats) <= _MOST_COMBINATIONS:
         combinations = [compose(rows) for rows in itertools.product(*seats)]
         return max(combinations, key=lambda each: each.epsilon)

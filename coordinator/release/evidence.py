@@ -1,7 +1,7 @@
 """The evidence of a release: the coordinator's charges, its audit log, and signed outcomes and receipts.
 
-It depends on votes only through what was released: amounts follow from which queries were answered. A frame with
-anything but an outcome or a receipt is never written, and is a fault when found.
+It depends on votes only through what was released: amounts follow from which queries were answered. A frame that holds
+anything but an outcome or a receipt is never written, and is a failed check if found.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any  # what json gives, checked below
+from typing import Any  # parsed JSON, checked below
 
 from cryptography import x509
 
@@ -45,7 +45,7 @@ class Charge:
     settled: Mapping[str, int] | None
 
     def spent(self, seat: str) -> int:
-        """What counts against the seat's cap."""
+        """The nano-units that count against the seat's cap."""
         return (self.reserved if self.settled is None else self.settled).get(seat, 0)
 
 
@@ -61,7 +61,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseEvidence:
-    """All of it. caps: nano-units a seat; entries: the audit log from its first entry."""
+    """All evidence of a release. caps: nano-units per seat; entries: the audit log from its first entry."""
 
     run: str
     caps: Mapping[str, int]
@@ -70,7 +70,7 @@ class ReleaseEvidence:
     kept: tuple[Kept, ...]
 
     def spent(self, seat: str) -> int:
-        """What the coordinator's ledger holds against a seat's cap."""
+        """The nano-units that the coordinator's ledger counts against a seat's cap."""
         return sum(charge.spent(seat) for charge in self.charges)
 
     @cached_property
@@ -85,7 +85,7 @@ class Receipt:
     """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
 
     spent: nano-units that the party says its ledger holds; 0 if the receipt cannot be read. flaw: what is wrong with
-    the party's receipt, "" for nothing; a flawed one proves nothing, see refused.py.
+    the party's receipt, "" if nothing is; a flawed receipt proves nothing, see refused.py.
     """
 
     number: int
@@ -123,7 +123,7 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
 
 
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
-    """The log made by these entries, chained anew, and its head after each of them."""
+    """The log that consists of these entries, with its hash chain recomputed, and its head after each of them."""
     times = iter(entry.time_ns for entry in entries)
     database = sqlite3.connect(":memory:", isolation_level=None)
     log = AuditLog(database, nullcontext, clock=lambda: next(times))
@@ -133,7 +133,7 @@ def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
 def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[Receipt]:
     """Every outcome with its receipt; signatures and certificates are checked as of the time of signing.
 
-    That time is that of the coordinator's log entry which the outcome names. Raises DataCorrupt, naming the batch and
+    That time is taken from the coordinator's log entry that the outcome names. Raises DataCorrupt, naming the batch and
     the seat, for an invalid frame, and for an outcome or receipt without its counterpart.
     """
     log, _ = chained(evidence.entries)
@@ -141,16 +141,16 @@ def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[
     settled_at = {entry.fields.get("batch"): entry.count for entry in evidence.entries if entry.event in ends}
     frames = {(kept.number, kept.seat, kept.kind): kept.signed for kept in evidence.kept}
     if len(frames) != len(evidence.kept) or {kept.kind for kept in evidence.kept} - set(_KINDS):
-        raise DataCorrupt("a frame stands in the evidence twice, or is neither an outcome nor a receipt")
+        raise DataCorrupt("a frame occurs twice in the evidence, or is neither an outcome nor a receipt")
     opened = []
     for number, seat in sorted({(number, seat) for number, seat, _ in frames}):
         where = f"batch {number}, seat {seat!r}"
         halves = [frames.get((number, seat, kind)) for kind in _KINDS]
         if halves[0] is None or halves[1] is None:
-            raise DataCorrupt(f"{where}: an outcome without its receipt, or the reverse")
+            raise DataCorrupt(f"{where}: an outcome without its receipt, or a receipt without its outcome")
         try:
             if number not in settled_at:
-                raise DataCorrupt("an outcome of a batch that the log never settled or gave up")
+                raise DataCorrupt("the outcome belongs to a batch that the log neither settled nor gave up")
             since = evidence.entries[settled_at[number] - 1 :]
             ask, told_by = _asked(since, halves[0], authority)
             opened.append(_answered(evidence, log, authority, number, seat, ask, told_by, halves[1]))
@@ -160,24 +160,24 @@ def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[
 
 
 def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) -> tuple[Ask, Identity]:
-    """The outcome's frame, opened at the earliest time in the log, since its batch was settled, at which that succeeds.
+    """The outcome's frame and signer, opened as of the earliest log entry since its batch was settled that allows it.
 
-    The frame itself says when it was signed; only then can that time be compared with its certificate.
+    Only the opened frame says when it was signed; that time is then compared with its certificate.
     """
-    refusal: Refused | None = None
-    for entry in since:
+    for entry in since[:-1]:
         try:
-            ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+            return _opened(frame, entry, authority)
         except Refused as error:
             if error.code != Code.CERTIFICATE_EXPIRED:
                 raise
-            refusal = error
-            continue
-        if not isinstance(ask, Ask):
-            raise DataCorrupt(f"a frame {type(ask).__name__} stands for an outcome")
-        return ask, told_by
-    assert refusal is not None  # there is at least one entry
-    raise refusal
+    return _opened(frame, since[-1], authority)
+
+
+def _opened(frame: bytes, entry: Entry, authority: x509.Certificate) -> tuple[Ask, Identity]:
+    ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+    if not isinstance(ask, Ask):
+        raise DataCorrupt(f"a {type(ask).__name__} frame is in the place of an outcome")
+    return ask, told_by
 
 
 def _answered(
@@ -198,14 +198,16 @@ def _answered(
         raise DataCorrupt(f"the outcome was signed at {signed_at}, when its certificate was not valid")
     answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
     if not isinstance(answer, Answer):
-        raise DataCorrupt(f"a frame {type(answer).__name__} stands for a receipt")
+        raise DataCorrupt(f"a {type(answer).__name__} frame is in the place of a receipt")
     outcome = decode(ask.envelope)
     if not isinstance(outcome, Outcome) or kind_of(answer.envelope) != "settled":
-        raise DataCorrupt("a frame carries another message than an outcome or a receipt; it must not be published")
+        raise DataCorrupt(
+            "a frame carries a message that is neither an outcome nor a receipt; it must not be published"
+        )
     if (answer.nonce, answer.round, answer.study, answer.seat) != (ask.nonce, ask.round, ask.study, ask.seat):
-        raise DataCorrupt("the receipt answers another question")
+        raise DataCorrupt("the receipt answers another request")
     if ask.seat != seat:
-        raise DataCorrupt("outcome and receipt are of another seat")
+        raise DataCorrupt("outcome and receipt belong to another seat")
     spent, flaw = 0, ""
     try:
         settled = decode(answer.envelope)
@@ -215,7 +217,7 @@ def _answered(
         assert isinstance(settled, Settled)
         spent = settled.spent
         if outcome.batch_digest != settled.batch_digest:
-            flaw = "it is of another batch than the outcome that the party was told"
+            flaw = "it is for another batch than the outcome that the party was told"
         elif not log.contains(answer.seen):
             flaw = "it names a head of the coordinator's log that the log does not contain"
     return Receipt(number, seat, ask, outcome, told_by, answer, spent, signed_by, flaw)
@@ -227,7 +229,7 @@ def time_of(entry: Entry) -> datetime.datetime:
 
 
 def files_of(evidence: ReleaseEvidence) -> dict[str, str]:
-    """Name to content of the evidence's files; evidence_in returns an equal evidence."""
+    """The evidence's files, as name to content; evidence_in reads them back."""
     ledger = {
         "run": evidence.run,
         "caps": dict(evidence.caps),
@@ -279,7 +281,7 @@ def evidence_in(folder: Path) -> ReleaseEvidence:
             raise DataCorrupt(f"audit log: entry {position} was changed or removed; the chain ends before it")
     different = next((name for name, text in files_of(evidence).items() if text != texts[name]), None)
     if different is not None:
-        raise DataCorrupt(f"{different} is not written as a release writes it")
+        raise DataCorrupt(f"{different} differs from the form in which a release is written")
     return evidence
 
 
@@ -300,7 +302,7 @@ def _amounts(field: str, table: dict[str, Any]) -> dict[str, int]:
 
 def _fields(table: dict[str, Any]) -> dict[str, str | int]:
     if not all(isinstance(value, str | int) for value in table.values()) or {"self", "event", "time_ns"} & set(table):
-        raise TypeError("a field of the audit log is neither text nor a whole number, or has a name that is taken")
+        raise TypeError("a field of the audit log is neither a string nor an integer, or has a reserved name")
     for value in table.values():
         if isinstance(value, int):
             check(AUDIT_FILE, "fields", value)

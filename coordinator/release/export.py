@@ -1,7 +1,7 @@
 """A student as files that outlive this software: ONNX for every kind, safetensors for networks; checked with ONNX
 Runtime.
 
-No pickle: both formats hold numbers and a graph of known operators.
+Neither format is pickle: they hold only numbers and a graph of known operators.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from protocols.errors import EngineFailed, InvalidInput
 from protocols.reading import read_bytes
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
-# How a class of student is written. Each entry is a module with write(student, folder); imported when it is needed.
+# For each class of student, the module that writes it, with write(student, folder); imported when it is needed.
 _WRITERS: Final[dict[str, str]] = {
     "TorchStudent": "coordinator.release.export_torch",
     "ForestStudent": "coordinator.release.export_forest",
 }
-# Below this share of equal predictions the export has failed.
+# An export with a smaller share of equal predictions has failed.
 _LEAST_AGREEMENT: Final = 0.99
 _CHUNK: Final = 1024
 _ONNX_BYTES: Final = 2**31
@@ -34,8 +34,8 @@ _ONNX_BYTES: Final = 2**31
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. input_shape: of one query as ONNX takes it; classes: of the columns of `probabilities`;
-    agreement: share of the pool's queries on which the ONNX file predicts the student's class."""
+    """What was written. input_shape: the shape of one query for ONNX; classes: the class ids of the columns of
+    `probabilities`; agreement: the share of the pool's queries on which the ONNX file predicts the student's class."""
 
     files: tuple[str, ...]
     input_shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class Written:
-    """As Exported, before it is checked."""
+    """What was written, as in Exported, before it is checked."""
 
     files: tuple[str, ...]
     input_shape: tuple[int, ...]
@@ -60,7 +60,7 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     """Writes the student's files and compares ONNX's predictions with its own on the pool.
 
     The ONNX graph has one input, `inputs` (float32, queries first), and two outputs, `label` (int64 class ids) and
-    `probabilities`. Raises InvalidInput for a kind that has no writer, EngineFailed where predictions differ.
+    `probabilities`. Raises InvalidInput for a kind that has no writer, EngineFailed if predictions differ.
     """
     kind = type(student).__name__
     if kind not in _WRITERS:
@@ -70,12 +70,14 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     inputs = pool.reshape(len(pool), *written.input_shape)
     agreement = float((predict_onnx(folder / ONNX_FILE, inputs) == student.predict(pool)).mean())
     if agreement < _LEAST_AGREEMENT:
-        raise EngineFailed(f"{ONNX_FILE} predicts as the student on {agreement:.1%} of the pool; allowed: from 99 %")
+        raise EngineFailed(
+            f"{ONNX_FILE} agrees with the student on {agreement:.1%} of the pool; allowed: at least 99 %"
+        )
     return Exported(written.files, written.input_shape, written.classes, agreement)
 
 
 def predict_onnx(path: Path, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-    """The class of each query by an exported student, on the CPU with one thread."""
+    """The class that an exported student predicts for each query, computed on the CPU with one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(

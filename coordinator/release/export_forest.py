@@ -16,7 +16,7 @@ _OPSET = {"": 18, "ai.onnx.ml": 3}
 
 
 def write(student: Student, folder: Path) -> Written:
-    """Writes student.onnx; inputs are flattened, and probabilities are of the classes that labels named."""
+    """Writes student.onnx; inputs are flattened, and probabilities cover only the classes that occur in the labels."""
     from coordinator.students.forest import ForestStudent
 
     if not isinstance(student, ForestStudent):

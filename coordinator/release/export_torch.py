@@ -48,10 +48,10 @@ def write(student: Student, folder: Path) -> Written:
     }
     safetensors.torch.save_file(tensors, folder / SAFETENSORS_FILE, metadata=metadata)
     sample = torch.zeros((2, *student.input_shape))
-    # It says which operators of torchvision it could have written, were that installed.
+    # The exporter reports which operators of torchvision it could have written if that were installed.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        # The exporter warns of what changes inside torch itself.
+        # The exporter warns about changes inside torch itself.
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         program = torch.onnx.export(
@@ -65,6 +65,6 @@ def write(student: Student, folder: Path) -> Written:
             opset_version=_OPSET,
             external_data=False,
         )
-    assert program is not None  # dynamo=True returns it
+    assert program is not None  # dynamo=True always returns one
     program.save(folder / ONNX_FILE)
     return Written((ONNX_FILE, SAFETENSORS_FILE), student.input_shape, tuple(range(len(student.offsets))))

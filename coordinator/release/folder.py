@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any  # what json gives, checked below
+from typing import Any  # parsed JSON, checked below
 
 import numpy as np
 from cryptography import x509
@@ -29,7 +29,7 @@ from protocols.study.file import read_deployed
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
 EARLIER_FOLDER = "evidence/earlier"
-# What is stored of an earlier release: enough to check who signed its statement.
+# The files kept of an earlier release: enough to check who signed its statement.
 EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
 
 
@@ -43,7 +43,7 @@ class Released:
 
     @property
     def counts(self) -> list[int]:
-        """Released labels of each class."""
+        """The number of released labels of each class."""
         return np.bincount(self.labels[self.labels >= 0], minlength=self.study.classes).tolist()
 
 
@@ -55,7 +55,7 @@ def read_released(folder: Path) -> Released:
     if len(labels) != study.terms.pool_size:
         raise DataCorrupt(f"labels of {len(labels)} queries; the study's pool has {study.terms.pool_size}")
     if (reinforced >= 0).any() and not study.mechanism.interactive:
-        raise DataCorrupt("labels are reinforced by a student in a study whose mechanism is not interactive")
+        raise DataCorrupt("labels are reinforced by a student, but the study's mechanism is not interactive")
     return Released(study, labels, reinforced)
 
 
@@ -71,12 +71,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def to_json(value: Mapping[str, Any]) -> str:
-    """As written to the file: keys in the statement's order, no NaN."""
+    """The JSON text as it is written to the file: keys in the statement's order, no NaN."""
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def student_figures(folder: Path) -> dict[str, Any] | None:
-    """The figures of the student, or None where the release has none. Raises DataCorrupt."""
+    """The figures of the student, or None if the release has no student. Raises DataCorrupt."""
     path = folder / STUDENT_FIGURES_FILE
     return read_json(path) if path.exists() else None
 
@@ -93,7 +93,7 @@ def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRele
 
 
 def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierRelease:
-    """The statement in a release's folder, or in what is stored of it, after checking signature and hash."""
+    """The statement in the folder of a release, or of the files kept of it, after checking signature and hash."""
     signer(folder, authority)
     _, _, files = read_manifest(folder)
     path = folder / STATEMENT_FILE
@@ -110,7 +110,7 @@ def facts_of(
     earlier: tuple[EarlierRelease, ...],
     statement: Mapping[str, Any],
 ) -> Facts:
-    """What is needed to make a statement again from the one that was read. Raises DataCorrupt."""
+    """The facts needed to make a statement again, taken from the one that was read. Raises DataCorrupt."""
     try:
         given = dict(statement["stated_by_the_coordinator"])
         stated = stated_facts(
@@ -126,7 +126,7 @@ def facts_of(
             unproven=tuple(str(seat) for seat in given["unproven"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataCorrupt(f"{STATEMENT_FILE}: what the coordinator states is incomplete: {error!r:.200}") from None
+        raise DataCorrupt(f"{STATEMENT_FILE}: the coordinator's stated facts are incomplete: {error!r:.200}") from None
     if stated != given:
-        raise InvalidInput(f"{STATEMENT_FILE}: what the coordinator states holds other keys or values than allowed")
+        raise InvalidInput(f"{STATEMENT_FILE}: the coordinator's stated facts hold keys or values that are not allowed")
     return Facts(released.study, released.labels, released.reinforced, evidence, receipts, earlier, stated)

@@ -22,7 +22,9 @@ _STATUS = {ABSTAIN: "refused", NOT_ASKED: "not_asked"}
 
 
 def labels_csv(labels: Int64[ndarray, " queries"], reinforced: Int64[ndarray, " queries"]) -> str:
-    """The file's content. reinforced: the student's own label where an interactive study kept it, ABSTAIN elsewhere."""
+    """The content of labels.csv. reinforced: the student's own label where an interactive study kept it, else
+    ABSTAIN.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -50,7 +52,7 @@ def read_labels(folder: Path, *, classes: int) -> tuple[Int64[ndarray, " queries
         if len(array) and not NOT_ASKED <= array.min() <= array.max() < classes:
             raise DataCorrupt(f"{LABELS_FILE} names a class outside 0 to {classes - 1}")
     if (own[labels != ABSTAIN] >= 0).any():
-        raise DataCorrupt(f"{LABELS_FILE}: a query has the student's label, and was answered or not asked")
+        raise DataCorrupt(f"{LABELS_FILE}: a query has the student's label, but was answered or not asked")
     if labels_csv(labels, own) != text:
-        raise DataCorrupt(f"{LABELS_FILE} is not written as a release writes it")
+        raise DataCorrupt(f"{LABELS_FILE} differs from the form in which a release is written")
     return labels, own

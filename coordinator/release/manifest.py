@@ -30,7 +30,7 @@ def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, ke
 
 
 def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]:
-    """Study digest (hexadecimal), time of the signing, and the hash of each file. Raises DataCorrupt."""
+    """The study's digest (hexadecimal), the time of signing (UTC), and each file's hash. Raises DataCorrupt."""
     try:
         manifest = read_json(folder / MANIFEST_FILE)
         created = datetime.datetime.fromisoformat(manifest["created"])
@@ -44,7 +44,7 @@ def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]
 
 
 def signer(folder: Path, authority: x509.Certificate) -> Identity:
-    """The coordinator that signed the manifest, its certificate being valid at the time of the signing.
+    """The coordinator that signed the manifest, with a certificate that was valid at the time of signing.
 
     Raises DataCorrupt, InvalidInput, and Refused: "bad_signature" or as identify().
     """
@@ -61,7 +61,7 @@ def check_files(folder: Path) -> None:
     found = files_in(folder)
     extra, missing = sorted(set(found) - set(files)), sorted(set(files) - set(found))
     if extra or missing:
-        raise DataCorrupt(f"files that the manifest does not name: {extra[:5]}; files that are missing: {missing[:5]}")
+        raise DataCorrupt(f"files not in the manifest: {extra[:5]}; missing files: {missing[:5]}")
     for name, digest in files.items():
         if _hash(folder / name) != digest:
             raise DataCorrupt(f"{name} was changed since the release was signed")

@@ -1,6 +1,6 @@
-"""The pages of a release, made from its statement alone: privacy.html, report.html, model_card.md.
+"""The pages of a release, made only from its statement: privacy.html, report.html, model_card.md.
 
-They load nothing, and run no script.
+They load nothing and run no scripts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
-# Rows of the table of k hospitals on a page; the rest is in privacy.json.
+# Rows shown of the table for k hospitals; the rest is in privacy.json.
 _MOST_ROWS = 12
 
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
-    """privacy.html; a function of the statement, so that `verify` can make it again."""
+    """privacy.html; a function of the statement alone, so that `verify` can make it again."""
     return (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
@@ -37,7 +37,7 @@ def report_page(
     counts: Sequence[int],
     batches: list[tuple[int, int]],
 ) -> str:
-    """report.html, with its plots inside."""
+    """report.html, with its plots inline."""
     from coordinator.release.plots import batch_plot, budget_plot
 
     return (
@@ -48,20 +48,20 @@ def report_page(
             student=student,
             counts=counts,
             batches=batches,
-            budget_plot=Markup(budget_plot(statement["seats"])),  # our own drawing; names are escaped by matplotlib
+            budget_plot=Markup(budget_plot(statement["seats"])),  # drawn here; matplotlib escapes the names
             batch_plot=Markup(batch_plot(batches)) if batches else "",
         )
     )
 
 
 def _shown(hospitals: int) -> list[int]:
-    """Positions of the rows to show: 2, 3, ... hospitals, and the whole roster."""
+    """The positions of the rows to show: 2, 3, ... hospitals, and the whole roster."""
     first = list(range(1, min(hospitals, _MOST_ROWS)))
     return first if hospitals <= _MOST_ROWS else [*first, hospitals - 1]
 
 
 def _epsilon(value: float | None) -> str:
-    """Rounded up, so that a page never promises more than the statement; words if there is no value."""
+    """An epsilon as text, rounded up so that a page never promises more than the statement; words if there is none."""
     if value is None:
         return "none at this delta"
     digits = 3 if value < 100 else 0

@@ -10,12 +10,12 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 _BLUE, _GREY, _VERMILLION = "#0072b2", "#8b95a3", "#d55e00"
-# More seats than this are drawn as sorted points.
+# More seats than this are drawn as points, sorted by budget used.
 _MOST_BARS = 40
 
 
 def budget_plot(seats: list[dict[str, Any]]) -> str:
-    """Budget used of each seat, as a share of its cap, in the roster's order."""
+    """The budget used by each seat as a share of its cap, in the roster's order, as SVG."""
     with matplotlib.rc_context({"svg.hashsalt": "conclave", "font.family": ["DejaVu Sans"], "font.size": 9.0}):
         shares = [100 * seat["budget_used_share"] for seat in seats]
         names = [seat["seat"] for seat in seats]
@@ -39,7 +39,7 @@ def budget_plot(seats: list[dict[str, Any]]) -> str:
 
 
 def batch_plot(batches: list[tuple[int, int]]) -> str:
-    """Answered and refused queries of each batch."""
+    """The numbers of answered and refused queries of each batch, as SVG."""
     with matplotlib.rc_context({"svg.hashsalt": "conclave", "font.family": ["DejaVu Sans"], "font.size": 9.0}):
         figure = Figure(figsize=(6.6, 2.4))
         FigureCanvasSVG(figure)

@@ -1,8 +1,8 @@
-"""Receipts that cannot be true: a party's signed statement of its ledger against the coordinator's ledger.
+"""Receipts that cannot be true: a party's signed statement of its ledger contradicts the coordinator's ledger.
 
-A false receipt does not stop a release. It proves nothing, and the release says whose it is, of which batch, and what
-is wrong with it. Whether the party lied, lost its ledger, or was told another outcome than the one shown cannot be told
-from here.
+A false receipt does not stop a release. It proves nothing, and the release says whose it is, for which batch, and what
+is wrong with it. It does not show whether the party lied, lost its ledger, or was told another outcome than the one in
+the release.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocols.study.study import Study
 
 
 def refused_receipts(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, dict[int, str]]:
-    """For each seat the batches whose receipt was refused, when it came or since, and why."""
+    """For each seat, the batches whose receipt was refused, on arrival or later, and why."""
     found: dict[str, dict[int, str]] = {}
     for (seat, number), flaw in _flaws(study, evidence, receipts).items():
         found.setdefault(seat, {})[number] = flaw
@@ -28,7 +28,7 @@ def refused_receipts(study: Study, evidence: ReleaseEvidence, receipts: list[Rec
 
 
 def confirmed(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> list[Receipt]:
-    """The receipts that may be true."""
+    """The receipts that can be true."""
     flaws = _flaws(study, evidence, receipts)
     return [each for each in receipts if (each.seat, each.number) not in flaws]
 
@@ -39,9 +39,9 @@ def in_order(receipts: list[Receipt]) -> list[Receipt]:
 
 
 def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
-    """What the coordinator's ledger counts against a seat's cap for the batches up to `number`.
+    """The nano-units that the coordinator's ledger counts against a seat's cap for the batches up to `number`.
 
-    A batch that was given up counts only if the seat gave a receipt for it: the coordinator cannot know whether other
+    A batch that was given up counts only if the seat signed a receipt for it: the coordinator cannot know whether other
     seats were ever charged for it, though its own ledger counts it.
     """
     given_up = evidence.given_up
@@ -56,8 +56,8 @@ def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> 
     """What is wrong with each receipt that cannot be true.
 
     A receipt states the total of the party's own ledger. That is never below what the coordinator's ledger holds for
-    the batches up to the latest that the party knew: a party that was told that answered queries were refused shows up
-    here.
+    the batches up to the latest that the party knew. So a party that was told that answered queries were refused is
+    detected here.
     """
     told = {(each.seat, each.number) for each in receipts if not each.flaw}
     flaws: dict[tuple[str, int], str] = {}
@@ -71,16 +71,18 @@ def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> 
             continue
         least, cap = charged_up_to(evidence, seat, latest, told), int(study.budgets.cap[study.seats[seat]])
         if own.count < 1:
-            flaws[seat, receipt.number] = "it is of a log without an entry"
+            flaws[seat, receipt.number] = "it refers to an empty log"
         elif own.count == count and own.hash != head:
-            flaws[seat, receipt.number] = f"the party's log has two entries {count}: a copy of its ledger was in use"
+            flaws[seat, receipt.number] = (
+                f"the party signed two different entries {count} of its log: a copy of its ledger was in use"
+            )
         elif spent < least:
             flaws[seat, receipt.number] = (
-                f"the party's ledger stands at {spent} nano-units, below the {least} that these labels cost it: it was "
+                f"the party's ledger holds {spent} nano-units, less than the {least} that these labels cost it: it was "
                 "told another outcome, lost its ledger, or does not tell the truth"
             )
         elif spent > cap:
-            flaws[seat, receipt.number] = f"the party's ledger stands at {spent} nano-units, above its cap of {cap}"
+            flaws[seat, receipt.number] = f"the party's ledger holds {spent} nano-units, above its cap of {cap}"
         else:
             newest[seat] = (own.count, own.hash, latest)
     return flaws

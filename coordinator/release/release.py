@@ -52,14 +52,14 @@ def make_release(
 ) -> Path:
     """Writes and verifies the folder `out`, which must not exist, and returns it.
 
-    trained: the student, None for labels alone; earlier: folders of the earlier releases of the same consortium, all of
-    them; named: sets of hospitals for which the figure of a patient known to all of them is stated; unproven: the seats
-    with a charge that no receipt covers, which is stated; now: UTC. Only the released labels depend on votes. Raises
-    InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; nothing remains then.
+    trained: the student, None for labels only; earlier: the folders of all earlier releases of the same consortium;
+    named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the
+    seats with a charge that no receipt covers, which the statement names; now: UTC. Only the released labels depend on
+    votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
     """
     terms = labelled.study.terms
     if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a folder that does not, so that no release is overwritten")
+        raise InvalidInput(f"{out} exists; allowed: a new folder, so that no release is overwritten")
     signed_by = identify(certificate, authority=authority, now=now, role="coordinator")
     if signed_by.name != terms.coordinator:
         raise InvalidInput(f"this is the coordinator {signed_by.name!r}; the study's is {terms.coordinator!r}")
@@ -97,11 +97,11 @@ def _write(
     unproven: Sequence[str],
     now: datetime.datetime,
 ) -> None:
-    """All files but manifest and signature."""
+    """Writes all files except manifest and signature."""
     study = labelled.study
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
     evidence = collect(labelled.ledger, study=study.digest)
-    # Opened before anything is written: a frame with votes ends the release here.
+    # The frames are opened before anything is written: one that holds votes ends the release here.
     opened = receipts(evidence, authority=authority)
     check_covered(study, evidence, opened, unproven=unproven)
     before = [_earlier(path, authority, now) for path in earlier]
@@ -143,7 +143,7 @@ def _write(
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
-    """The folder of a verified earlier release of the same authority; its privacy.json may be given instead."""
+    """The folder of an earlier release of the same authority, verified; `path` may also be its privacy.json."""
     folder = path.parent if path.name == layout.STATEMENT_FILE else path
     signed_statement(folder, authority)
     failed = [check for check in verify_release(folder, authority=None, now=now) if not check.passed]
@@ -173,7 +173,7 @@ def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str,
 
 
 def _settle(part: Path) -> None:
-    """Makes everything readable and flushes it to disk before the folder gets its name."""
+    """Makes everything readable and flushes it to disk, before the folder gets its final name."""
     for path in [part, *part.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
         _sync(path)

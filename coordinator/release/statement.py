@@ -1,4 +1,4 @@
-"""The privacy statement of a release, as JSON: all that docs/explanation/mathematics.md, section 12, asks for.
+"""The privacy statement of a release, as JSON: all that docs/explanation/mathematics.md, section 12, requires.
 
 It is a function of the study, the labels, the evidence and the few facts that the coordinator states, so `verify` can
 make it again and compare.
@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release import wording as words
-from coordinator.release.charges import standings, uncovered
+from coordinator.release.charges import charges_by_seat, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
@@ -25,6 +25,7 @@ from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
@@ -60,15 +61,15 @@ def stated_facts(
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
 ) -> dict[str, Any]:
-    """What nothing in a release proves: time, software, how the labelling ended, and who was left out, and why.
+    """The facts that nothing in a release proves: time, software, how the labelling ended, who was left out, and why.
 
-    Reasons come from the other side, so only their code is kept. named: sets of hospitals for which the figure of a
-    patient known to all of them is stated; unproven: seats whose charges no receipt covers.
+    Reasons are text from the other side, so only their code is kept. named: sets of hospitals, for each of which the
+    guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
     """
     return {
         "created": created,
         "software": software,
-        "stop": stop if stop in words.STOP else "unknown",
+        "stop": stop if stop in STOP_MEANINGS else "unknown",
         "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
@@ -102,7 +103,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "unit_in_words": about.unit_in_words,
             "adjacency": ADJACENCY,
             "view": study.view,
-            "view_in_words": f"whoever sees {about.view_in_words}.",
+            "view_in_words": f"anyone who sees {about.view_in_words}.",
             "confidentiality": study.confidentiality.name,
         },
         "mechanism": {
@@ -128,7 +129,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "reinforced_by_student": int((facts.reinforced >= 0).sum()),
             "batches": len(facts.evidence.charges),
             "stop": facts.stated["stop"],
-            "stop_in_words": words.STOP.get(facts.stated["stop"], "unknown"),
+            "stop_in_words": STOP_MEANINGS.get(facts.stated["stop"], "unknown"),
         },
         "seats": _seats(facts),
         "several_hospitals": _several(facts),
@@ -147,7 +148,7 @@ def statement(facts: Facts) -> dict[str, Any]:
 
 
 def noise_distance(study: DeployedStudy) -> float:
-    """Total variation distance of all labels that may be released from those of ideal noise."""
+    """The total variation distance between all labels that may be released and those with ideal noise."""
     if study.view == "histogram" and study.lattice is None:
         return 0.0
     return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
@@ -158,7 +159,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
     budgets = study.budgets
     spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
     used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
-    stand = standings(study, evidence, facts.receipts)
+    stand = charges_by_seat(study, evidence, facts.receipts)
     rows = []
     for position, seat in enumerate(study.roster):
         cap = int(budgets.cap[position])
@@ -202,7 +203,7 @@ def _several(facts: Facts) -> dict[str, Any]:
     for hospitals in facts.stated["named_hospitals"]:
         unknown = [name for name in hospitals if name not in seats]
         if unknown or not hospitals or len(set(hospitals)) < len(hospitals):
-            raise InvalidInput(f"hospitals {hospitals} are named; allowed: each once, of {', '.join(seats)}")
+            raise InvalidInput(f"hospitals {hospitals} are named; allowed: each once, from {', '.join(seats)}")
         guarantee = known_to(accounting, [seats[name] for name in hospitals], delta=delta)
         named.append({"hospitals": list(hospitals), "guarantee": guarantee_table(guarantee)})
     return {
@@ -217,7 +218,7 @@ def _several(facts: Facts) -> dict[str, Any]:
 
 
 def _events(facts: Facts) -> dict[str, Any]:
-    """Failures, absences and refusals: what the log and the receipts show, and what the coordinator asserts."""
+    """Failures, absences and refusals, as shown by the log and the receipts or asserted by the coordinator."""
     counted: dict[str, int] = {}
     refusing: dict[str, dict[str, int]] = {}
     for entry in facts.evidence.entries:
@@ -231,7 +232,7 @@ def _events(facts: Facts) -> dict[str, Any]:
         for seat, amount in (charge.settled or {}).items():
             if amount == 0 and charge.reserved[seat] > 0:
                 absent[seat] = absent.get(seat, 0) + 1
-    stand = standings(facts.study, facts.evidence, facts.receipts)
+    stand = charges_by_seat(facts.study, facts.evidence, facts.receipts)
     unproven = uncovered(facts.study, facts.evidence, facts.receipts)
     refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {
@@ -265,5 +266,5 @@ def _events(facts: Facts) -> dict[str, Any]:
 
 
 def _code(text: str) -> str:
-    """A code, if it is one: a reason is the other side's text, and is left out of a statement."""
+    """`text` if it is a code: a reason is text from the other side, and is left out of a statement."""
     return text if re.fullmatch("[a-z_]{1,40}", text) else "other"

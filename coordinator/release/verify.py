@@ -1,7 +1,7 @@
-"""Verifying a release: signature, hashes, log, receipts, charges and figures, by whoever holds the folder.
+"""Verifying a release: signature, hashes, log, receipts, charges and figures, by anyone who has the folder.
 
-It cannot see whether the coordinator computed the labels correctly, added the noise, or listed all earlier releases.
-Every check that it can make fails at one altered byte.
+Verification cannot show that the coordinator computed the labels correctly, added the noise, or listed all earlier
+releases. One altered byte in what it does cover makes a check fail.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar  # Any: what json gives
+from typing import Any, TypeVar  # Any: parsed JSON
 
 from cryptography import x509
 
 from coordinator.release import folder as layout
-from coordinator.release.charges import check_charges, check_covered, check_receipts, in_words, standings
+from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
 from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
@@ -29,14 +29,14 @@ from protocols.reading import JSON_BYTES, read_bytes
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
-# Another machine's float64 functions may differ in the last digits.
+# The float64 functions of another machine may differ in the last digits.
 _RELATIVE = 1e-9
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its name, whether it holds, what was found, and what is left to do ("" for nothing)."""
+    """One check: its name, whether it passed, what was found, and what to do next ("" if nothing)."""
 
     name: str
     passed: bool
@@ -50,17 +50,17 @@ _FORGED = (
     "concerned: their nodes hold their own logs to compare with"
 )
 _UNCOVERED = (
-    "do not rely on the figures of these seats before their hospitals have run `conclave-party audit verify STUDY "
+    "do not rely on the figures of these seats until their hospitals have run `conclave-party audit verify STUDY "
     "--release FOLDER`, or have given their nodes' signed evidence: only they know what they were told and charged"
 )
 _REFUSED = (
-    "ask the hospitals whose receipts were refused to run `conclave-party audit verify STUDY --release FOLDER`: their "
-    "ledgers' state is not confirmed, and whether they were told another outcome only their nodes can show"
+    "ask the hospitals whose receipts were refused to run `conclave-party audit verify STUDY --release FOLDER`: the "
+    "state of their ledgers is not confirmed, and only their nodes can show whether they were told another outcome"
 )
 
 
 class _Checks:
-    """Runs checks in order; one that needs a failed check's result is not run, and has not passed."""
+    """Runs checks in order; one that needs the result of a failed check is not run, and counts as failed."""
 
     def __init__(self) -> None:
         self.done: list[Check] = []
@@ -68,21 +68,23 @@ class _Checks:
     def run(self, name: str, look: Callable[[], tuple[_T, str]], next_step: str) -> _T | None:
         try:
             found, message = look()
-        except (ConclaveError, OSError, RecursionError) as error:  # a file may be nested without end
+        except (ConclaveError, OSError, RecursionError) as error:  # a file may be nested too deeply
             self.done.append(Check(name, False, str(error), next_step))
             return None
         self.done.append(Check(name, True, message, ""))
         return found
 
     def skip(self, *names: str) -> None:
-        self.done += [Check(name, False, "not checked: a check before it failed", "see that check") for name in names]
+        self.done += [
+            Check(name, False, "not checked, because an earlier check failed", "see that check") for name in names
+        ]
 
 
 def verify_release(folder: Path, authority: Path | None, *, now: datetime.datetime | None = None) -> list[Check]:
     """All checks of a release, in order; the release is valid if all passed. Never raises, whatever the content.
 
     authority: the consortium's certificate, as obtained at enrolment; None trusts the copy in the folder, which only
-    shows that the folder is consistent. now: UTC; None for the clock's.
+    shows that the folder is consistent. now: UTC; None for the current time.
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
@@ -104,7 +106,7 @@ _CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receip
 
 
 def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -> None:
-    """What the signed files say: each check builds on the earlier ones."""
+    """Checks what the signed files say; each check builds on the earlier ones."""
     released = checks.run("study and labels", lambda: _released(folder), _FORGED)
     evidence = checks.run("audit log", lambda: _evidence(folder), _FORGED)
     if released is None or evidence is None:
@@ -118,18 +120,20 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
 
     def look_at_receipts() -> tuple[dict[str, dict[int, str]], str]:
         check_receipts(released.study, released.labels, evidence, opened)
-        stand = standings(released.study, evidence, opened)
+        stand = charges_by_seat(released.study, evidence, opened)
         differ = {seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]}
         missing = {seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]}
         fine = len(confirmed(released.study, evidence, opened))
         said = f"{fine} receipts agree with the labels and the ledger"
         if differ:
-            said += f"; ledgers of parties that stand higher, in nano-units: {differ}"
+            said += f"; parties' ledgers that are higher, in nano-units: {differ}"
         if missing:
-            said += f"; receipts that are missing: {missing}; those parties can compare with their own node"
+            said += f"; missing receipts: {missing}; those parties can compare with their own node"
         refused = refused_receipts(released.study, evidence, opened)
         for seat, batches in refused.items():
-            said += "".join(f"; refused: that of {seat} for batch {batch}: {why}" for batch, why in batches.items())
+            said += "".join(
+                f"; refused: the receipt of {seat} for batch {batch}: {why}" for batch, why in batches.items()
+            )
         return refused, said
 
     refused = checks.run("receipts", look_at_receipts, _FORGED)
@@ -149,7 +153,7 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
             raise DataCorrupt(f"a figure does not recompute: {difference}")
         created = read_manifest(folder)[1]
         if stated["created"] != created.isoformat():
-            raise DataCorrupt("the statement was made at another time than the manifest")
+            raise DataCorrupt("the statement and the manifest give different times")
         if evidence.entries and created + _CLOCK_SKEW < time_of(evidence.entries[-1]):
             raise DataCorrupt(f"the release is dated {created}, before the last entry of the coordinator's log")
         return stated, f"all figures recompute; {len(earlier)} earlier releases"
@@ -168,7 +172,7 @@ def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]
     except DataUnavailable as error:
         raise DataCorrupt(f"{path} cannot be read: {error}") from None
     certificate = certificate_from_pem(pem)
-    # An authority is self-signed; it must be an authority with the right kind of key.
+    # The certificate must be a self-signed authority's, with the right kind of key.
     identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
     mark = fingerprint(certificate.public_key())  # type: ignore[arg-type]  # identify() let only P-256 through
     if given is None:
@@ -180,7 +184,7 @@ def _signature(folder: Path, authority: x509.Certificate, now: datetime.datetime
     coordinator = signer(folder, authority)
     _, created, _ = read_manifest(folder)
     if created > now + _CLOCK_SKEW:
-        raise DataCorrupt(f"it was signed at {created}, and it is {now}: check the clocks")
+        raise DataCorrupt(f"it was signed at {created}, but it is now {now}: check the clocks")
     if created > authority.not_valid_after_utc:
         raise DataCorrupt(f"it was signed at {created}, after the authority ended on {authority.not_valid_after_utc}")
     return (
@@ -197,7 +201,7 @@ def _files(folder: Path) -> tuple[bool, str]:
 def _released(folder: Path) -> tuple[Released, str]:
     released = read_released(folder)
     if read_manifest(folder)[0] != released.study.digest.hex():
-        raise DataCorrupt("the manifest is of another study than study.toml")
+        raise DataCorrupt("the manifest names another study than study.toml")
     return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
 
 
@@ -208,7 +212,10 @@ def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:
 
 def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[list[Any], str]:
     opened = receipts(evidence, authority=authority)
-    return opened, f"{2 * len(opened)} signatures hold, each certificate valid when it signed; no frame carries votes"
+    return (
+        opened,
+        f"{2 * len(opened)} signatures are valid, as was each certificate when it signed; no frame carries votes",
+    )
 
 
 def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
@@ -229,9 +236,9 @@ def _covered(
         return found, "no seat has a charge without a receipt that its party signed then or later"
     stated = {seat: numbers for seat, numbers in found.items() if seat in facts.stated["unproven"]}
     refused = {seat: numbers for seat, numbers in found.items() if seat not in stated}
-    said = "all but those that the coordinator states as unproven: " + in_words(stated) if stated else ""
+    said = "all except those that the coordinator states as unproven: " + in_words(stated) if stated else ""
     if refused:
-        said += f"{'; ' if said else 'all '}but those whose receipt was refused: {in_words(refused)}"
+        said += f"{'; ' if said else 'all '}except those whose receipt was refused: {in_words(refused)}"
     return found, said
 
 
@@ -239,7 +246,7 @@ def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bo
     if stated["software"] != installed_version():
         return (
             True,
-            f"made by version {stated['software']}, which words them otherwise: their hashes alone were checked",
+            f"made by version {stated['software']}, which words them differently: only their hashes were checked",
         )
     pages = {
         layout.PRIVACY_FILE: privacy_page(stated),
@@ -252,7 +259,7 @@ def _pages(folder: Path, released: Released, stated: dict[str, Any]) -> tuple[bo
 
 
 def _difference(stated: object, made: object, where: str) -> str | None:
-    """The first place where two statements differ by more than rounding, and how; None where they do not."""
+    """The first place where two statements differ by more than rounding, and how; None if they do not."""
     if isinstance(stated, dict) and isinstance(made, dict):
         if stated.keys() != made.keys():
             return f"{where} has the keys {sorted(stated)}, not {sorted(made)}"

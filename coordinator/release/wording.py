@@ -1,13 +1,13 @@
-"""What a privacy statement says of its evidence and of how a study ended; protocols/claims.py has the rest."""
+"""What a privacy statement says about its evidence; protocols/claims.py has the rest."""
 
 from __future__ import annotations
 
 VERIFY = (
-    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate as you got "
-    "it when you enrolled, not the copy in the folder. It needs no account and no network.",
+    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate that you "
+    "got when you enrolled, not the copy in the folder. It needs no account and no network.",
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
-    "charge but those that are stated as unproven or whose last receipt was refused, that each charge recomputes from "
+    "charge except those stated as unproven or whose last receipt was refused, that each charge recomputes from "
     "the study, that no cap was passed, and that the figures here recompute. It does not know which certificates were "
     "revoked.",
     "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
@@ -15,16 +15,6 @@ VERIFY = (
 
 
 def receipt_refused(seat: str, batch: int, *, confirmed: bool) -> str:
-    """What a refused receipt means. confirmed: whether a later receipt of the seat covers what it was charged."""
+    """In words: what a refused receipt means. confirmed: whether a later receipt of the seat covers its charges."""
     after = "a later receipt confirms its ledger" if confirmed else "its ledger's state is not confirmed"
     return f"the receipt of {seat} for batch {batch} was refused, so it proves nothing; {after}"
-
-
-STOP = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "a party's budget did not bear one more query",
-    "all_budgets_exhausted": "no party's budget bore one more query",
-    "quorum_lost": "too few parties were left to answer",
-    "guardian_lost": "the guardian did not come back",
-    "failed": "the labelling failed before its end, for a reason that its operator knows",
-}

@@ -19,7 +19,7 @@ class LabelledStudy:
     """A study whose labelling ended.
 
     ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
-    the public queries (.npy); labels: class ids, ABSTAIN or NOT_ASKED, one a query; reinforced: see Labelling; batches:
+    the public queries (.npy); labels: a class id, ABSTAIN or NOT_ASKED per query; reinforced: see Labelling; batches:
     size and answered queries of each; stop: the StopReason; refusals: party to the reason why its votes were last left
     out; differences: party to the nano-units by which its own ledger may be higher.
     """
@@ -36,10 +36,10 @@ class LabelledStudy:
 
 
 def check_labelled_here(study: DeployedStudy) -> None:
-    """Raises InvalidInput for a study in which a hospital asks: its coordinator neither labels nor releases."""
+    """Raises InvalidInput for a study with a querying hospital: its coordinator neither labels nor releases."""
     level = study.confidentiality
     if level.hides_queries:
         raise InvalidInput(
-            f"{hidden(level).querier!r} asks in study {study.name!r}, by conclave-party ask, and has its labels; "
+            f"{hidden(level).querier!r} asks in study {study.name!r}, with conclave-party ask, and has its labels; "
             "allowed: a study that is labelled here"
         )

@@ -67,7 +67,7 @@ class Pending:
 
 
 class Membership:
-    """The consortium's membership rows. now_s is always passed in: seconds since 1970."""
+    """The consortium's membership rows. now_s: seconds since 1970, always passed in."""
 
     def __init__(self, database: Database, trail: AuditLog) -> None:
         self._database = database
@@ -83,9 +83,9 @@ class Membership:
             self._trail.append("invited", party=party, expires_s=expires_s)
 
     def request(self, *, party: str, token_hash: bytes, fingerprint: str, pem: bytes, now_s: int) -> Issued | None:
-        """Accepts a request under an invitation, once; the same key may ask again and then gets its certificate.
+        """Accepts one request under an invitation; the same key may ask again, and then gets its certificate.
 
-        None until the operator has approved. Raises Refused: "unknown_invitation", "invitation_withdrawn",
+        Returns None until the operator has approved. Raises Refused: "unknown_invitation", "invitation_withdrawn",
         "invitation_expired", "invitation_used", "revoked".
         """
         with self._database.transaction():
@@ -150,27 +150,25 @@ class Membership:
     def record(self, issued: Issued, *, instead_of: str | None) -> None:
         """Records a certificate without a pending request: the coordinator's, a guardian's, a renewal of `instead_of`.
 
-        Raises Refused("revoked") if the renewed one, or any of its key, is denied, or it is unknown; "revoked_key" for
-        another certificate of such a key; "same_organisation" for a guardian that also has another role.
+        Raises Refused("revoked") if the renewed certificate is unknown, or any of its key is denied; "revoked_key" for
+        another certificate of a denied key; "same_organisation" for a guardian that also has another role.
         """
         with self._database.transaction():
             if instead_of is not None:
                 revoked = self._denied(instead_of) or self._revoked_key(issued.fingerprint)
                 if revoked or self.certificate(instead_of) is None:
-                    raise Refused(
-                        Code.REVOKED, "the certificate that is to be renewed is revoked, or not of this store"
-                    )
+                    raise Refused(Code.REVOKED, "the certificate to be renewed is revoked, or is not in this store")
             elif self._revoked_key(issued.fingerprint):
                 raise Refused(Code.REVOKED_KEY, "a certificate of this key was revoked; make a new key")
             self._insert(issued)
             self._trail.append("issued", name=issued.name, serial=issued.serial, until_s=issued.not_after_s)
 
     def revoke(self, *, name: str | None, serial: str | None, reason: str, now_s: int) -> list[str]:
-        """Denies the key of one certificate, or everything of a name with its open invitations and requests.
+        """Denies the key of one certificate, or all certificates of a name with its open invitations and requests.
 
-        Whoever holds a key can use all of its certificates, so they are denied together, whatever their names; no more
-        are issued for it. A guardian is denied like a party. Returns the newly denied serials. Raises InvalidInput if
-        nothing has that name or serial.
+        Whoever holds a key can use all of its certificates, so they are denied together, whatever their names, and no
+        more are issued for it. A guardian is denied like a party. Returns the newly denied serials. Raises
+        InvalidInput if nothing was issued with that name or serial.
         """
         with self._database.transaction():
             rows = self._database.rows(
@@ -214,7 +212,7 @@ class Membership:
         return frozenset(row[0] for row in self._database.rows("SELECT serial FROM certificate"))
 
     def denied(self) -> dict[str, str]:
-        """Serial to reason of every denied certificate."""
+        """The serial of every denied certificate, and the reason."""
         return dict(self._database.rows("SELECT serial, reason FROM denied"))
 
     def invited(self) -> list[str]:
@@ -241,7 +239,7 @@ class Membership:
         )
 
     def _withdraw(self, party: str) -> int:
-        """Withdraws open invitations, and those whose request is not approved."""
+        """Withdraws a party's open invitations, and those whose request is not approved; returns how many."""
         return self._database.execute(
             "UPDATE invitation SET state = 'withdrawn' WHERE party = ? AND (state = 'open' OR (state = 'used' AND "
             "token IN (SELECT token FROM request WHERE serial IS NULL)))",

@@ -11,7 +11,7 @@ ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 
 @dataclass(frozen=True)
 class Job:
-    """A requested labelling. student: of an interactive mechanism; message: its progress, as text."""
+    """A requested labelling. student: for an interactive mechanism; message: its progress, in words."""
 
     number: int
     study: str
@@ -30,7 +30,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Fault:
-    """A seat that was left out of a batch, why, how often, and when last, in seconds since 1970."""
+    """A seat that was left out of a batch: why, how often, and when last, in seconds since 1970."""
 
     number: int
     seat: str

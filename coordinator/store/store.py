@@ -1,7 +1,7 @@
 """The coordinator's store: membership, studies, jobs and their results, in one SQLite file with an audit log.
 
-Budgets are not here: each study has its own ledger. A labelling's result is written in the step that ends its job, so a
-finished job always has its labels.
+Budgets are not here: each study has its own ledger. A labelling's result is written in the transaction that
+ends its job, so a finished job always has its labels.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Store:
         return self._clock() // 10**9
 
     def together(self) -> AbstractContextManager[None]:
-        """One transaction around several steps."""
+        """A single transaction around several steps."""
         return self._database.transaction()
 
     def entries(self) -> list[Entry]:
@@ -146,20 +146,22 @@ class Store:
             done = (last.batches, last.asked, last.answered) if last else (0, 0, 0)
             self._database.execute(
                 "INSERT INTO job (study, student, batches, asked, answered, message) VALUES (?, ?, ?, ?, ?, ?)",
-                (study, student, *done, "waits for serve"),
+                (study, student, *done, "waiting for serve"),
             )
-            made = self.job(study)
-            assert made is not None  # it was inserted above
+            (made,) = self._newest_job(study)
             self.trail.append("job_asked", study=study, job=made.number)
             return made
 
     def job(self, study: str) -> Job | None:
         """The newest job of a study, or None."""
+        return next(iter(self._newest_job(study)), None)
+
+    def _newest_job(self, study: str) -> list[Job]:
         rows = self._database.rows(f"{_JOBS} WHERE study = ? ORDER BY number DESC LIMIT 1", (study,))
-        return Job(*rows[0]) if rows else None
+        return [Job(*row) for row in rows]
 
     def open_jobs(self) -> list[Job]:
-        """Jobs that wait, or were under way."""
+        """The jobs that are waiting or under way."""
         return [Job(*row) for row in self._database.rows(f"{_JOBS} WHERE state IN ('waiting', 'running')")]
 
     def start_job(self, number: int) -> None:
@@ -177,14 +179,14 @@ class Store:
             )
 
     def say_job(self, number: int, message: str) -> None:
-        """Records what the job waits for, as text."""
+        """Records in words what the job waits for."""
         with self._database.transaction():
             self._database.execute("UPDATE job SET message = ? WHERE number = ?", (message, number))
 
     def end_job(self, number: int, state: JobState, message: str, labelling: Labelling | None) -> None:
-        """Ends a job, with what was released, in one step.
+        """Ends a job and stores what was released, in one transaction.
 
-        If the labelling does not say what a student reinforced, the stored value for the same batches is kept.
+        If the labelling does not say which labels a student reinforced, those stored for the same batches are kept.
         """
         with self._database.transaction():
             ((study,),) = self._database.rows("SELECT study FROM job WHERE number = ?", (number,))
@@ -274,7 +276,7 @@ class Store:
             )
 
     def clear_sessions(self) -> None:
-        """Records that serve has ended or begins: nobody is connected."""
+        """Records that nobody is connected, as serve starts or has ended."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
             self._database.execute("DELETE FROM serving")

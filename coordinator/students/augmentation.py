@@ -1,8 +1,8 @@
-"""Random changes of a student's inputs that keep their class: of images and of table rows.
+"""Random changes of a student's inputs, images or table rows, that keep their class.
 
-FixMatch (Sohn et al. 2020) needs a weak and a strong one. For images, weak is a small shift and rotation,
-strong a larger affine map, contrast and Cutout (DeVries & Taylor 2017). Table rows are expected
-standardised: weak is a little noise, strong more noise and features set to their mean, zero.
+FixMatch (Sohn et al. 2020) needs a weak and a strong change. For images, weak is a small shift and rotation,
+strong a larger affine map, contrast and Cutout (DeVries & Taylor 2017). Table rows must be
+standardised: weak is a little noise, strong is more noise and some features set to their mean, zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Augmentation(Protocol):
     """A random change of a batch of inputs."""
 
     def __call__(self, inputs: Tensor, generator: np.random.Generator) -> Tensor:
-        """Changed inputs of the same shape; all randomness is from the generator."""
+        """Changed inputs of the same shape; all randomness comes from the generator."""
         ...
 
 

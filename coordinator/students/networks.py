@@ -32,8 +32,8 @@ _HIDDEN: Final = 128
 class StudentNetwork:
     """One architecture: the shapes of its parameters for (input_shape, classes), and its logits.
 
-    `logits(parameters, inputs, found)` normalises with the statistics in `parameters` if they are there,
-    otherwise with those of `inputs`; it writes the ones it used to `found` if that is a dict.
+    `logits(parameters, inputs, found)` normalises with the statistics in `parameters` if present,
+    otherwise with those of `inputs`; if `found` is a dict, it writes the ones that it used there.
     """
 
     name: str

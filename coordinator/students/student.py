@@ -17,7 +17,7 @@ class Student(ABC):
 
     @abstractmethod
     def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
-        """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that no label named."""
+        """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that do not occur in the labels."""
 
 
 class StudentKind(ABC):

@@ -1,4 +1,4 @@
-"""Students trained on the released labels alone."""
+"""Students trained only on the released labels."""
 
 from __future__ import annotations
 

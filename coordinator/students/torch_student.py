@@ -30,7 +30,7 @@ _LEARNING_RATE: Final = 5e-3
 _AVERAGING_DECAY: Final = 0.98
 _STATISTICS_ROWS: Final = 2048
 _CHUNK: Final = 128
-# Added to the logits of classes that no label named.
+# Added to the logits of classes that do not occur in the labels.
 _NEVER: Final = -1e9
 
 
@@ -98,7 +98,7 @@ def train(
     seed: int,
     device: torch.device,
 ) -> TorchStudent:
-    """Trains a student; with `pseudo` None or `unlabelled` empty, on the labels alone."""
+    """Trains a student; if `pseudo` is None or `unlabelled` is empty, only on the labels."""
     generator = np.random.default_rng(seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
     parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
@@ -107,10 +107,10 @@ def train(
     offsets = torch.full((classes,), _NEVER)
     offsets[torch.from_numpy(seen)] = 0.0
     offsets = offsets.to(device)
-    # Copies: torch can only share the memory of an array that may be written to, which a mapped file's may not.
+    # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
     known, targets, rest = (torch.tensor(array, device=device) for array in (inputs, labels, unlabelled))
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
-    steps = schedule.steps(len(labels)) if len(seen) > 1 else 0  # one class: nothing to tell apart
+    steps = schedule.steps(len(labels)) if len(seen) > 1 else 0  # with one class there is nothing to learn
     picks = _Picks(len(labels), schedule.batch, generator)
     unlabelled_picks = _Picks(len(rest), pseudo.batch, generator) if pseudo and len(rest) else None
     for step in range(steps):
@@ -142,7 +142,7 @@ def train(
 
 
 class _Picks:
-    """Batches of row numbers: one permutation of the rows after the other."""
+    """Batches of row numbers: one permutation of the rows after another."""
 
     def __init__(self, rows: int, batch: int, generator: np.random.Generator) -> None:
         self._rows, self._batch, self._generator = rows, batch, generator

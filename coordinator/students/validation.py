@@ -1,4 +1,4 @@
-"""What every kind of student checks before it trains or predicts."""
+"""The checks that every kind of student makes before it trains or predicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_released(
     if len(labels) == 0:
         raise InvalidInput("no label was released; a student needs at least 1")
     if len(inputs) != len(labels):
-        raise InvalidInput(f"{len(inputs)} inputs and {len(labels)} labels; allowed: equal")
+        raise InvalidInput(f"{len(inputs)} inputs and {len(labels)} labels; allowed: equally many")
     if inputs.ndim < 2 or inputs[0].size == 0:
         raise InvalidInput(f"inputs have shape {inputs.shape}; allowed: [answered, features, ...]")
     if labels.min() < 0 or labels.max() >= classes:

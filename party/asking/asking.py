@@ -1,14 +1,14 @@
 """A hospital asks the consortium about its own records: it runs the Coordinator, over the operator's relay.
 
-All that must survive a stop is in its own ledger in the study's folder: running again continues with the batch that was
-under way, and costs nobody anything more. See protocols/levels/hidden_queries/querier.py for who sees what.
+Everything that must survive a stop is in its own ledger, in the study's folder: running again continues with the batch
+that was under way and costs nobody anything more. See protocols/levels/hidden_queries/querier.py for who sees what.
 """
 
 from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -29,8 +29,8 @@ from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refu
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import code_of
 from protocols.levels.hidden_queries.querier import PrivateQueries, check_same_queries
+from protocols.levels.level import code_of
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
@@ -41,15 +41,15 @@ from protocols.wire.guardian.line import GuardianLine, conversation
 from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from runtime.guardian_carrier import carry_to_guardian
 
-# Requests in flight at once; a hub relays no more.
+# Requests in flight at once: a hub relays no more than this.
 _AT_ONCE = 16
-# Added to the study's deadline, for messages in flight.
+# Added to the study's deadline, to allow for messages in flight.
 _ROOM_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """How a querying party reaches the others. hub, guardian: HOST:PORT; key, certificate: its own."""
+    """How a querying party reaches the others. hub, guardian: HOST:PORT; key, certificate: the querying party's own."""
 
     hub: str
     guardian: str
@@ -59,7 +59,7 @@ class Line:
 
 
 def line_of(home: PartyHome, *, guardian: str) -> Line:
-    """The line of an enrolled home. Raises InvalidInput, Refused("not_enrolled")."""
+    """The line of an enrolled home. guardian: HOST:PORT. Raises InvalidInput, Refused("not_enrolled")."""
     if not home.certificate.exists():
         raise Refused(Code.NOT_ENROLLED, f"{home.path} has no certificate; run: conclave-party enrol")
     invitation = home.invitation()
@@ -73,7 +73,7 @@ def line_of(home: PartyHome, *, guardian: str) -> Line:
 
 
 def check_querier(study: DeployedStudy, party: str) -> None:
-    """Raises Refused for a study that this party may not ask in, or no more."""
+    """Raises Refused unless this party may ask in the study, and the study has not ended."""
     terms, asks = study.terms, study.who_asks
     if not study.confidentiality.hides_queries or asks != party:
         raise Refused(Code.NOT_QUERIER, f"{party!r} asks in study {study.name!r}; allowed: {asks}")
@@ -82,7 +82,7 @@ def check_querier(study: DeployedStudy, party: str) -> None:
 
 
 def ledger_path(home: PartyHome, study: DeployedStudy) -> Path:
-    """Where a querying party keeps what it asked."""
+    """The ledger in which a querying party keeps what it has asked."""
     return home.study_folder(study.digest) / "asked.sqlite"
 
 
@@ -92,17 +92,17 @@ def ask(
     line: Line,
     *,
     ledger: Path,
-    on_batch: Callable[[int, int], None],
+    on_batch: Callable[[Sequence[tuple[int, int]]], None],
 ) -> Labelling:
-    """Asks until all queries are labelled or a budget runs out; `stop` of the result says what else ended it.
+    """Asks until all queries are labelled or a budget runs out; returns the labelling, whose `stop` says why it ended.
 
-    The guardian is contacted first: without the study's own guardian no party is asked, and nothing more is reserved.
-    Raises InvalidInput for other queries than were asked before; Unreachable, also for a guardian that is absent before
-    anything was asked; Refused, also for one that is not the study's. Nothing is lost then.
+    The guardian is contacted first: if the study's own guardian does not answer, no party is asked and nothing more is
+    reserved. Raises InvalidInput if the queries differ from those asked before; Unreachable, also if the guardian is
+    absent before anything was asked; Refused, also if the guardian is not the study's. Nothing is lost in these cases.
     """
     terms = study.terms
     if len(queries) > terms.pool_size:
-        raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, as the terms say")
+        raise InvalidInput(f"{len(queries)} queries; allowed: at most {terms.pool_size}, by the study's terms")
     absent = _absent(study, line)
     if absent and not ledger.exists():
         raise Unreachable(f"{absent}; nothing was asked. If the address is right, ask who runs it")
@@ -124,14 +124,14 @@ def ask(
 
 
 def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
-    """The part of a labelling's `spent` that is only reserved and may never be charged: nano-units, by seat."""
+    """The part of a labelling's `spent` that is reserved only, and may never be charged: nano-units per seat."""
     with Ledger(ledger) as own:
         balances = own.balances()
     return np.array([balances[seat.party].reserved for seat in study.roster], dtype=np.int64)
 
 
 class Relayed:
-    """A transport to the seats of a study over an operator's hub. A party's signature says whose answer it is."""
+    """A transport to the seats of a study over an operator's hub. A reply's signature shows which party it is from."""
 
     def __init__(self, study: DeployedStudy, line: Line, ledger: Ledger, relay: RelayLine) -> None:
         self._study = study
@@ -145,7 +145,7 @@ class Relayed:
         try:
             answers = threads.map(lambda seat: self._asked(seat, requests[seat]), requests)
             return dict(zip(requests, answers, strict=True))
-        except BaseException:  # also on Ctrl-C, even while sending: nobody waits for what is in flight
+        except BaseException:  # also on Ctrl-C, even while sending: requests in flight are abandoned
             self._relay.close()
             raise
         finally:
@@ -169,12 +169,12 @@ class Relayed:
         now = datetime.datetime.now(datetime.UTC)
         answer, sender = unseal(signed, authority=self._line.authority, now=now, role="party")
         if not isinstance(answer, Answer) or (answer.study, answer.seat) != (self._study.digest, seat):
-            raise MalformedMessage("what was passed back is no answer of this seat")
+            raise MalformedMessage("the hub returned a frame that is not a reply of this seat")
         if sender.name != party_of(seat):
-            raise Refused(Code.WRONG_SIGNER, f"an answer of {sender.name!r} came for {seat!r}")
+            raise Refused(Code.WRONG_SIGNER, f"{sender.name!r} signed the reply for {seat!r}; allowed: its own party")
         reply = decode(answer.envelope)
         if not isinstance(reply, HiddenVotes | StepReply | Settled | Refusal):
-            raise MalformedMessage(f"{type(reply).__name__} came as a reply")
+            raise MalformedMessage(f"{type(reply).__name__} was sent as a reply")
         if isinstance(reply, Settled):
             number = self._ledger.number_of(reply.batch_digest)
             if number is not None:
@@ -189,7 +189,7 @@ def _relay(line: Line) -> AbstractContextManager[RelayLine]:
 
 
 def _absent(study: DeployedStudy, line: Line) -> str:
-    """Why the guardian is absent, "" if it is there. Raises Refused for one that is not the study's."""
+    """Why the guardian cannot be reached, "" if it can. Raises Refused for a guardian that is not the study's."""
     try:
         with conversation(study, _to_guardian(line), carry_to_guardian, purpose="check"):
             return ""

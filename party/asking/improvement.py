@@ -1,4 +1,4 @@
-"""What labels gain the hospital that asked for them: its own model before and after, on records that it held out.
+"""How much the labels help the hospital that asked for them: its own model before and after, on held-out records.
 
 This is CaPC's experiment (Choquette-Choo et al. 2021, section 4): the model is trained on the hospital's own labelled
 records, and again with the answered queries added. Figures concern the hospital's own data and stay with it.
@@ -20,7 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 
-# Two-sided 95 % of a normal deviate.
+# The two-sided 95 % quantile of the standard normal distribution.
 _DEVIATIONS = 1.959964
 
 
@@ -28,9 +28,9 @@ _DEVIATIONS = 1.959964
 class Improvement:
     """Accuracies on the test records, with standard errors and 95 % intervals, and what each model was trained on.
 
-    gained, lost: test records that only the later, or only the earlier, model gets right; these show whether the change
-    is more than chance. agreement: the share of queries on which the later model gives the same label in the study's
-    fixed point, None for a kind that cannot be computed so.
+    gained, lost: numbers of test records that only the later, or only the earlier, model gets right; they show whether
+    the change is more than chance. agreement: the share of queries, in [0, 1], on which the later model gives the same
+    label when computed in the study's fixed point; None for a kind that cannot be computed in fixed point.
     """
 
     model: str
@@ -48,23 +48,26 @@ class Improvement:
     agreement: float | None
 
     def lines(self) -> list[str]:
-        """As text."""
+        """The figures as lines of text."""
         before = _percent(self.accuracy_before, self.interval_before)
         after = _percent(self.accuracy_after, self.interval_after)
         return [
-            f"A {self.model} of this hospital, on {self.test_records} test records:",
+            f"This hospital's own {self.model}, on {self.test_records} test records:",
             f"  before, from {self.own_records} own records: {before}",
-            f"  after, with {self.answered} labels of others: {after}",
+            f"  after, with {self.answered} labels from the others: {after}",
             f"  {self.gained} test records are right only after, {self.lost} only before",
             f"  {fixed_point(self.agreement)}",
         ]
 
 
 def fixed_point(agreement: float | None) -> str:
-    """How much rounding to fixed point, as in the others' models, changes this model; as text."""
+    """In words: how much rounding to fixed point, as in the others' models, changes this model."""
     if agreement is None:
-        return "a model of this kind cannot be computed in fixed point: nothing is known of what rounding changes"
-    return f"in fixed point, as models of others answer, it says the same of {100 * agreement:.1f} % of your records"
+        return "a model of this kind cannot be computed in fixed point, so the effect of rounding is not known"
+    return (
+        f"in fixed point, as the others' models compute, it gives {100 * agreement:.1f} % of your records the same "
+        "label"
+    )
 
 
 def check_model(kind: str) -> None:
@@ -83,9 +86,12 @@ def improve(
     seed: int,
     precision: Precision,
 ) -> Improvement:
-    """Trains both models. labels: below 0 where there is none. Raises InvalidInput for an unknown kind."""
+    """Trains both models and scores them on the test records.
+
+    labels: class ids, below 0 where there is none. Raises InvalidInput for an unknown kind, or without test records.
+    """
     if len(test.labels) == 0:
-        raise InvalidInput("there are no test records; allowed: one or more")
+        raise InvalidInput("there are 0 test records; allowed: at least 1")
     answered = labels >= 0
     both = (
         np.concatenate([own.inputs, queries[answered]]),
@@ -122,13 +128,13 @@ def _agreement(
 
 
 def _error(right: Bool[ndarray, " records"]) -> float:
-    """The standard error of a share."""
+    """The standard error of the share of records that are right."""
     share = float(right.mean())
     return sqrt(share * (1 - share) / len(right))
 
 
 def _interval(right: Bool[ndarray, " records"]) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share (Wilson 1927), which holds near 0 and 1 too."""
+    """Wilson's 95 % score interval of a share (Wilson 1927), which is valid near 0 and 1 too."""
     share, records, square = float(right.mean()), len(right), _DEVIATIONS**2
     middle = (share + square / (2 * records)) / (1 + square / records)
     half = _DEVIATIONS / (1 + square / records) * sqrt(share * (1 - share) / records + square / (4 * records**2))

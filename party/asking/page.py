@@ -1,7 +1,7 @@
-"""The report of `ask` as one HTML page: no script, nothing loaded from elsewhere, pictures as SVG in it.
+"""The report of `ask` as one HTML page: no scripts, nothing loaded from elsewhere, figures as inline SVG.
 
-A node has no template engine, so the page is put together here. All that is not written in this file goes through
-`_text`; numbers come from the figures that the JSON file has.
+A node has no template engine, so the page is put together here. Everything that is not a literal of this file is
+escaped by `_text`; the numbers are those of the JSON file.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ svg text { font: 15px system-ui, sans-serif; fill: var(--text); }
 .bar { fill: var(--blue); } .grid { stroke: var(--line); } .whisker { stroke: var(--text); stroke-width: 2; }
 svg text.axis { fill: var(--soft); }
 """
-# Of a drawing, in its own units: names on the left, bars, then what they say; below them what the bars are held
-# against. So narrow that it can be read on a telephone.
+# Sizes within a drawing, in its own units: names on the left, then bars and their values; the axis below. Narrow enough
+# to be read on a telephone.
 _WIDTH, _NAMES, _VALUES, _ROW, _AXIS, _LETTERS = 440, 125, 75, 34, 22, 14
 
 
 def page(figures: Figures) -> str:
-    """The page. figures: as `ask_figures` gives them, and as the JSON file has them."""
+    """The page as HTML. figures: as `ask_figures` returns them and the JSON file holds them."""
     title = f"What the consortium answered: {figures['name']}"
     improved = figures["improvement"]
     return "\n".join([
@@ -50,9 +50,9 @@ def page(figures: Figures) -> str:
         f"<title>Conclave: {_text(title)}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>", "<header>",
         '<p class="kind">Conclave · report of confidential queries</p>', f"<h1>{_text(title)}</h1>",
         f"<p>{_text(figures['task'])}</p>",
-        f'<p class="notice">For {_text(figures["data_set"])} and nobody else: {_text(OWN)}</p>', "</header>", "<main>",
+        f'<p class="notice">For {_text(figures["data_set"])} only: {_text(OWN)}</p>', "</header>", "<main>",
         *_answers(figures), *([] if improved is None else _improvement(improved)), *_cost(figures), "</main>",
-        f'<footer><p>Study digest <code>{_text(figures["study"])}</code>. Beside this page lie the labels, and the '
+        f'<footer><p>Study digest <code>{_text(figures["study"])}</code>. Beside this page are the labels, and the '
         "same figures as JSON and Markdown.</p></footer>", "</body>", "</html>", "",
     ])  # fmt: skip
 
@@ -74,7 +74,7 @@ def _answers(figures: Figures) -> list[str]:
         *_table("Your records", ("records", "number"), rows),
         *(["<p>Left out of the last batches:</p>", f"<ul>{left_out}</ul>"] if left_out else []),
         "<h2>Labels</h2>",
-        "<p>Each is the class with most votes once noise was added to the counts: any one of them may be wrong.</p>",
+        "<p>Each label is the class with the most votes after noise was added to the counts: any one may be wrong.</p>",
         *_drawing(
             "Labels of each class", [(name, n / most, None, str(n)) for name, n in counts.items()], ("0", str(most))
         ),
@@ -98,9 +98,9 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
     ]
     return [
         "<h2>Your own model, before and after</h2>",
-        f"<p>A {_text(improved['model'])}, scored on {_text(improved['test_records'])} records that were kept back. "
-        f"{_text(improved['gained'])} of them are right only after, {_text(improved['lost'])} only before: where these "
-        "two are close, the change is chance.</p>",
+        f"<p>A {_text(improved['model'])}, scored on {_text(improved['test_records'])} held-out records. "
+        f"{_text(improved['gained'])} of them are right only after, {_text(improved['lost'])} only before: if these "
+        "two numbers are close, the change may be chance.</p>",
         *_drawing(
             "Accuracy before and after, with 95 % intervals",
             [(when, share, interval, _percent(share)) for when, _, share, interval, _ in models],
@@ -114,8 +114,8 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
                 for when, on, share, interval, error in models
             ],
         ),
-        '<p class="soft">Models of others answered in fixed point, whose weights nobody sees here. Of your own, after: '
-        f"{_text(fixed_point(improved['agreement']))}.</p>",
+        '<p class="soft">The others\' models answered in fixed point, and their weights are not seen here. '
+        f"Your own model, after: {_text(fixed_point(improved['agreement']))}.</p>",
     ]
 
 
@@ -139,7 +139,7 @@ def _table(caption: str, head: Iterable[str], rows: Iterable[Iterable[object]]) 
 def _drawing(
     name: str, bars: list[tuple[str, float, tuple[float, float] | None, str]], ends: tuple[str, str]
 ) -> list[str]:
-    """Bars of shares in [0, 1], of (name, share, interval, what stands behind it). ends: what 0 and 1 are called."""
+    """A bar chart of rows (name, share in [0, 1], interval, text after the bar). ends: the axis labels at 0 and 1."""
     height, room = _ROW * len(bars) + 8, _WIDTH - _NAMES - _VALUES
     said = "; ".join(f"{label} {value}" for label, _, _, value in bars)
     lines = [f'<svg viewBox="0 0 {_WIDTH} {height + _AXIS}" role="img" aria-label="{_text(f"{name}: {said}")}">']
@@ -171,5 +171,7 @@ def _percent(share: float) -> str:
 
 
 def _text(value: object) -> str:
-    """Anything as text of the page, also inside quotes; control characters, which HTML does not know, as spaces."""
+    """Any value escaped for the page, also inside quotes; control characters, which HTML does not allow, become
+    spaces.
+    """
     return escape("".join(each if each.isprintable() else " " for each in str(value)), quote=True)

@@ -1,4 +1,4 @@
-"""What `ask` reports: figures as in the JSON file and, from these alone, lines of text and a Markdown page."""
+"""What `ask` reports: the figures of the JSON file and, from these alone, lines of text and a Markdown page."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ from numpy import ndarray
 from party.asking.improvement import Improvement
 from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise
 from protocols.labelling.coordinator import Labelling
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
 
 Figures = Mapping[str, Any]
 
-_STOPPED = {
-    "pool_exhausted": "every record was asked about",
-    "budget_exhausted": "a hospital's budget cannot pay for one more query",
-    "all_budgets_exhausted": "no hospital's budget can pay for one more query",
-    "quorum_lost": "too few hospitals answer",
-    "guardian_lost": "the guardian is gone",
-}
-OWN = "Accuracies are of this hospital's own records: no study releases them, and they stay here."
+OWN = "Accuracies are measured on this hospital's own records: no study releases them, and they stay here."
 ELSEWHERE = (
-    "What the hospitals have spent in other studies is not known here; their own lifetime caps count all of it. "
+    "What the hospitals have spent in other studies is not known here; their own lifetime caps cover all of it. "
     f"{OWN_RECORDS}"
 )
 
@@ -41,7 +35,7 @@ def ask_figures(
     reserved: Int64[ndarray, " parties"],
     data_set: str,
 ) -> dict[str, Any]:
-    """All figures of a report, as in the JSON file. reserved: nano-units of `labelling.spent` that are not settled."""
+    """All figures of a report, as in the JSON file. reserved: nano-units of `labelling.spent` not settled, per seat."""
     terms = study.terms
     most, used = (study.budgets.epsilon_of(spend) for spend in (labelling.spent, labelling.spent - reserved))
     labels = labelling.labels
@@ -78,7 +72,7 @@ def ask_figures(
 
 
 def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
-    """For a terminal."""
+    """The report as lines for a terminal."""
     lines = [
         f"{figures['answered']} of {figures['asked']} queries answered, {figures['queries']} in the file: "
         f"{stopped(figures)}",
@@ -90,11 +84,11 @@ def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
 
 def stopped(figures: Figures) -> str:
     """Why it stopped asking."""
-    return _STOPPED.get(figures["stop"], str(figures["stop"]))
+    return STOP_MEANINGS[figures["stop"]]
 
 
 def cost(figures: Figures) -> str:
-    """What the labels cost those who answered, in this study and by its accounting."""
+    """In words: what the labels cost the hospitals that answered, in this study and by its accounting."""
     used, reserved, caps, deltas = (
         [each[name] for each in figures["parties"]]
         for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
@@ -107,11 +101,11 @@ def cost(figures: Figures) -> str:
 
 
 def meaning(figures: Figures) -> str:
-    """What the largest of these epsilons promises, and to whom."""
+    """In words: what the largest of these epsilons promises, and to whom."""
     largest = max(each["epsilon_cap"] for each in figures["parties"])
     return (
-        f"{promise(_about(figures), largest)} (epsilon {largest:.3g}, the most that a hospital allows here; adjacency "
-        f"{figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected from: "
+        f"{promise(_about(figures), largest)} (epsilon {largest:.3g}, the most any hospital allows here; adjacency "
+        f"{figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected against: "
         f"{not_protected_from(_about(figures))}"
     )
 
@@ -137,7 +131,7 @@ def markdown(figures: Figures, improved: Improvement | None) -> str:
     return "\n".join([
         "# What the consortium answered", "", *(f"- {line.strip()}" for line in report_lines(figures, improved)), "",
         "| class | labels |", "|---|---|", *counts, "",
-        "| party | epsilon used | more, reserved | epsilon at most | delta |", "|---|---|---|---|---|", *rows, "",
+        "| party | epsilon used | also reserved | epsilon cap | delta |", "|---|---|---|---|---|", *rows, "",
         meaning(figures), "", ELSEWHERE, "", OWN, "",
     ])  # fmt: skip
 
@@ -148,5 +142,5 @@ def _between(values: list[float]) -> str:
 
 
 def _cell(text: str) -> str:
-    """In a table of Markdown."""
+    """The text, escaped for a cell of a Markdown table."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")

@@ -1,1 +1,1 @@
-"""What this hospital allowed, in plain words, and protection against rolling it back."""
+"""What this hospital has allowed, in plain words, and protection against restoring an older state of it."""

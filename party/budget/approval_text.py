@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from party.budget.standing import Forecast
+from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
@@ -24,7 +24,7 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     if isinstance(level, GuardedLevel):
         lines += [
             "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",
-            "             that put keys of its own in their place would see every vote.",
+            "             that put its own keys in their place would see every vote.",
             f"             sealing_key {level.sealing_key}",
             f"             signing_key {level.signing_key}",
         ]
@@ -40,18 +40,19 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
         return [
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",
-            "Questions    nobody but who asks sees them, so nobody can check what is asked; only their number is held",
+            "Questions    only the hospital that asks sees them, so nobody can check what is asked; only their "
+            "number is limited",
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
-            f"Released     a label a query, by {study.mechanism.name}, to {querier} alone",
+            f"Released     one label per query, by {study.mechanism.name}, to {querier} alone",
         ]
-    checked = "each is held against the pool that you were sent; any other is refused"
+    checked = "each is compared with the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
     return [
         f"Who asks     {terms.coordinator}; {roster}",
         f"Asked        {terms.pool_size} public queries, {batches}",
         f"Questions    {checked if pool_checked else unchecked}",
-        f"Your part    {study.teachers} teachers a seat vote on each query; records, models and features stay here",
-        f"Released     a label a query, by {study.mechanism.name}, a student model trained on these labels, and a "
+        f"Your part    {study.teachers} teachers per seat vote on each query; records, models and features stay here",
+        f"Released     one label per query, by {study.mechanism.name}, a student model trained on these labels, and a "
         "privacy statement",
     ]
 
@@ -70,7 +71,7 @@ def describe(
         *_who_sees(study, about),
         "",
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
-        f"{about.unit_in_words}, replaced by any other, and whoever sees {about.view_in_words}:",
+        f"{about.unit_in_words}, replaced by any other, against anyone who sees {about.view_in_words}:",
     ]
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
@@ -78,9 +79,9 @@ def describe(
         at = study.seats[seat]
         lines.append(
             f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
-            f"{study.roster[at].weight:g} a vote; enough for {int(answers[at])} answers if every query is answered"
+            f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} answers if every query is answered"
         )
-    lines += ["", f"What it takes of the lifetime cap of data set {settings.data.name!r}:"]
+    lines += ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
     for each in forecasts:
         lines.append(
             f"  unit {each.after.unit}: {_share(each.before.share)} of epsilon {each.after.cap.epsilon:g} at delta "
@@ -94,11 +95,14 @@ def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if settings.settle:
         lines.append(
-            "Which queries were answered is the coordinator's signed word (settle = true). A false word would let it "
-            "spend more; it is kept as evidence, and `audit verify --release` compares it with the release."
+            "The coordinator's signed word is trusted on which queries were answered (settle = true). A false "
+            "one would let it spend more; it is kept as evidence, and `audit verify --release` compares it with "
+            "the release."
         )
     if settings.teachers.kind == "onnx" and study.teachers > 1:
-        lines.append("teachers.kind is onnx: that no patient was learned by two of the files is for you to ensure.")
+        lines.append(
+            "teachers.kind is onnx: it is for you to ensure that no patient's records trained two of the files."
+        )
     return lines
 
 

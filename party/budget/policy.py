@@ -1,4 +1,4 @@
-"""What this hospital allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
+"""What this hospital has allowed: approved studies, and the one lifetime cap of each data set and unit, in SQLite.
 
 Approving a study reserves its whole cap, in the transaction that records the approval. Withdrawing it gives back what
 its ledger never spent; only the home that approved it can do so, because it has the ledger. Everything is written to an
@@ -19,7 +19,7 @@ from typing import Any  # SQLite's values
 
 import numpy as np
 
-from party.budget.standing import Forecast, LifetimeUse, too_much
+from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
 from party.budget.watermarks import Watermarks, check_policy
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
@@ -63,7 +63,7 @@ CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
 
 @dataclass(frozen=True)
 class Approval:
-    """A study approved for a data set: by which home, and whether it was withdrawn since.
+    """A study approved for a data set: by which home, and whether it has been withdrawn since.
 
     home: the identity of the home; place: its path at that time.
     """
@@ -127,9 +127,9 @@ class Policy:
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, as `forecast` says, or does nothing.
 
-        Raises as `forecast` does; Refused("lifetime_cap") where the reservation would pass a cap, ("withdrawn") for a
-        study that was withdrawn, ("approved_elsewhere") for one of another home; as `check_newest` does. Approving
-        again changes nothing.
+        Raises as `forecast` and `check_newest` do; Refused("lifetime_cap") where the reservation would pass a cap,
+        ("withdrawn") for a study that was withdrawn, ("approved_elsewhere") for one that another home approved.
+        Approving again changes nothing.
         """
         with self._transaction():
             self.check_newest(home.path)
@@ -145,7 +145,6 @@ class Policy:
             )
             for each in forecasts:
                 after, order = each.after, each.after.currency
-                assert order is not None  # chosen by the forecast
                 self._database.execute(
                     "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?, ?)",
                     (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(order), after.noise_room),
@@ -172,11 +171,11 @@ class Policy:
             return False
         self._check_own(known, home)
         if known.withdrawn:
-            raise Refused(Code.WITHDRAWN, f"study {study.name!r} was withdrawn here, which is for ever")
+            raise Refused(Code.WITHDRAWN, f"study {study.name!r} was withdrawn here; a withdrawal is final")
         return True
 
     def check_newest(self, home: Path) -> None:
-        """Raises Refused("policy_rolled_back") if a ledger of this home knows more than this file does."""
+        """Raises Refused("policy_rolled_back") if a ledger of this home refers to an entry that this file lacks."""
         approved = {each.study for each in self.approvals()}
         check_policy(home, approved=approved, log=self.log)
 
@@ -198,13 +197,13 @@ class Policy:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
 
         spent: nano-units, settled and reserved, of each of the party's seats, when nothing can be charged any more.
-        This is valid: the filter's currency was fixed before, and realised spends may be summed in it. Raises as
-        `withdraw` does, and Refused("not_withdrawn").
+        This is valid because the filter's currency was fixed earlier, and realised spends may be summed in it. Raises
+        as `withdraw` does, and Refused("not_withdrawn").
         """
         with self._transaction():
             known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
-                raise Refused(Code.NOT_WITHDRAWN, f"study {study.name!r} still runs; allowed: after `withdraw`")
+                raise Refused(Code.NOT_WITHDRAWN, f"study {study.name!r} still runs; withdraw it first")
             for unit, currency in self._database.execute(
                 "SELECT unit, currency FROM reservation JOIN lifetime USING (data_set, unit) "
                 "WHERE study = ? AND data_set = ?",
@@ -232,13 +231,18 @@ class Policy:
         return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
 
     def own_approvals(self, home: PartyHome) -> list[Approval]:
-        """The approvals of one home, including withdrawn ones, oldest first: it has the ledgers of these only."""
+        """The approvals of one home, including withdrawn ones, oldest first: it has ledgers for these only."""
         return [each for each in self.approvals() if each.home == home.identity]
 
-    def standings(self) -> list[LifetimeUse]:
-        """Every lifetime cap that a study was approved under."""
-        rows = self._rows("SELECT data_set, unit, epsilon, delta FROM lifetime ORDER BY data_set, unit", ())
-        return [self._standing(row[0], row[1], LifetimeCap(row[2], row[3])) for row in rows]
+    def lifetime_uses(self) -> list[LifetimeUse]:
+        """How full each lifetime cap is, for every cap that a study was approved under."""
+        rows = self._rows(
+            "SELECT data_set, unit, epsilon, delta, currency, noise_room FROM lifetime ORDER BY data_set, unit", ()
+        )
+        return [
+            LifetimeUse(data_set, unit, LifetimeCap(*cap), _order(currency), *self._reserved(data_set, unit), room)
+            for data_set, unit, *cap, currency, room in rows
+        ]
 
     def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
         """A cap added later would miss earlier studies; a removed one would not be enforced."""
@@ -264,11 +268,11 @@ class Policy:
                 Code.APPROVED_ELSEWHERE,
                 f"study {known.name!r} was approved by home {known.home}, then at {known.place}; this is home "
                 f"{home.identity}; allowed: that home, which has its ledger (if it is this one and home.id was lost, "
-                "write the first number into it)",
+                "write the first identity into home.id)",
             )
 
     def _check_one_name(self, study: DeployedStudy, data_set: str, home: PartyHome) -> None:
-        """A home has one ledger per study: under two data set names, two marks would refer to the same ledger."""
+        """A home has one ledger per study: with two data set names, two marks would refer to the same ledger."""
         for each in self.own_approvals(home):
             if each.study == study.digest and each.data_set != data_set:
                 raise Refused(
@@ -278,30 +282,30 @@ class Policy:
                 )
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
-        before = self._standing(data_set, unit, cap)
-        if before.currency is None:
+        before = self._lifetime_use(data_set, unit, cap)
+        if before is None:
             currency, room = first_order(cap, cost)
             before = LifetimeUse(data_set, unit, cap, currency, noise_room=room)
-        assert before.currency is not None
         nano, distance = self._reserved(data_set, unit)
         added = cost.at(before.currency)
         after = replace(before, reserved=nano + added, noise_used=distance + cost.noise_distance)
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room
         return Forecast(before, after, fits=fits)
 
-    def _standing(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse:
+    def _lifetime_use(self, data_set: str, unit: str, cap: LifetimeCap) -> LifetimeUse | None:
+        """How full a cap is; None before the first study under it."""
         rows = self._rows(
             "SELECT epsilon, delta, currency, noise_room FROM lifetime WHERE data_set = ? AND unit = ?",
             (data_set, unit),
         )
         if not rows:
-            return LifetimeUse(data_set, unit, cap, None)
+            return None
         epsilon, delta, currency, room = rows[0]
         if (epsilon, delta) != (cap.epsilon, cap.delta):
             raise Refused(
                 Code.LIFETIME_CAP_CHANGED,
                 f"node.toml sets epsilon {cap.epsilon:g}, delta {cap.delta:g} for unit {unit!r} of {data_set!r}; "
-                f"allowed: epsilon {epsilon:g}, delta {delta:g}, which stand since its first study and are its promise",
+                f"allowed: epsilon {epsilon:g}, delta {delta:g}, fixed at its first study, as a promise to patients",
             )
         return LifetimeUse(data_set, unit, cap, _order(currency), *self._reserved(data_set, unit), room)
 

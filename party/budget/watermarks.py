@@ -1,17 +1,17 @@
-"""What policy.sqlite and the ledgers of a hospital know about each other, so that a restored one is detected.
+"""What policy.sqlite and the ledgers of a hospital record about each other, so that a restored file is detected.
 
 Nothing that a ledger charged leaves the node until two commits have followed the ledger's own (party.connection.seat):
 policy.sqlite stores the newest entry of the ledger's log and all that it ever reserved, with an entry in its own log;
 then the ledger stores the head of that log. So
 
 - a ledger that lacks the entry which policy.sqlite knows was restored from an older copy, or is a copy of one that
-  continued without it: it answers nothing more, and counts as all that was ever reserved (`Mark.reserved`);
+  continued without it: it answers nothing more, and everything it ever reserved counts as spent (`Mark.reserved`);
 - a policy.sqlite that lacks the entry which a ledger knows was restored;
 - a ledger that holds one batch more than policy.sqlite knows was stopped between the commits: nothing of that batch
   ever left.
 
 Ledgers are identified by study, data set and seat, wherever they are stored. A restored file goes unnoticed only if all
-files that knew of later answers were restored with it; then the coordinator's heads show it.
+files that knew of later answers were restored with it; then the coordinator's heads reveal it.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ _POLICY: Final = "policy"
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known about a ledger: an entry of its log, and the worst cases (nano-units) of all batches up to
-    there."""
+    """What is known about a ledger: an entry of its log, and the summed worst cases (nano-units) of all batches up to
+    that entry."""
 
     head: Head = EMPTY
     reserved: int = 0
 
 
 class Watermarks:
-    """The marks of all ledgers, in the policy's file. transaction: opens the policy's, or joins the open one."""
+    """The marks of all ledgers, in the policy's file. transaction: opens a transaction of the policy, or joins its open
+    one."""
 
     def __init__(
         self, database: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]], log: AuditLog
@@ -97,28 +98,28 @@ class Watermarks:
 
 
 def believed(ledger: Ledger, known: Mark) -> bool:
-    """Whether a ledger contains all that its mark knows."""
+    """Whether a ledger contains the log entry that its mark names."""
     return ledger.log.contains(known.head)
 
 
 def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
-    """Raises Refused("ledger_rolled_back") for a ledger that lacks what its mark knows."""
+    """Raises Refused("ledger_rolled_back") for a ledger that lacks the log entry that its mark names."""
     if not believed(ledger, known):
         raise rolled_back(seat, known)
 
 
 def rolled_back(seat: str, known: Mark) -> Refused:
-    """The message about a ledger that is not the newest."""
+    """The refusal of a ledger that is not the newest copy."""
     return Refused(
         Code.LEDGER_ROLLED_BACK,
-        f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, and here it is missing or "
-        "another: the ledger was restored from a backup, or removed, or a copy of it answered; use the newest copy "
-        "alone, or withdraw the study",
+        f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, which is missing or different "
+        "here: the ledger was restored from a backup or removed, or another copy of it answered; use only the newest "
+        "copy, or withdraw the study",
     )
 
 
 def check_policy(home: Path, *, approved: Collection[bytes], log: AuditLog) -> None:
-    """Raises Refused("policy_rolled_back") if a ledger of this home knows more than the policy does.
+    """Raises Refused("policy_rolled_back") if a ledger of this home refers to an entry that the policy lacks.
 
     approved: the digests of all studies that were ever approved.
     """
@@ -127,12 +128,12 @@ def check_policy(home: Path, *, approved: Collection[bytes], log: AuditLog) -> N
         used, known = _read_kept(path)
         folder = path.parent.name
         if (used or known != EMPTY) and folder not in known_folders:
-            raise _went_back(f"study {folder} has a ledger here, and was never approved by it")
+            raise _went_back(f"study {folder} has a ledger here, but policy.sqlite has no approval of it")
         _check_head(known, log)
 
 
 def check_remembered(ledger: Ledger, log: AuditLog) -> None:
-    """Raises Refused("policy_rolled_back") if a ledger knows an entry of the policy's log that is not there."""
+    """Raises Refused("policy_rolled_back") if a ledger knows an entry of the policy's log that is missing there."""
     _check_head(ledger.log.peer(_POLICY), log)
 
 
@@ -151,9 +152,9 @@ def remember_approval(home: PartyHome, study: Study, party: str, log: AuditLog) 
 
 
 def _read_kept(path: Path) -> tuple[bool, Head]:
-    """Whether a ledger's file holds an entry, and the policy's head that it knows, as committed.
+    """Whether a ledger's file holds any entry, and the policy's head that it knows, both as committed.
 
-    It does not wait for a vote in flight. Raises StorageFailed.
+    Does not wait for a vote in flight. Raises StorageFailed.
     """
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, isolation_level=None)) as database:
@@ -170,12 +171,12 @@ def _read_kept(path: Path) -> tuple[bool, Head]:
 
 def _check_head(known: Head, log: AuditLog) -> None:
     if not log.contains(known):
-        raise _went_back(f"a ledger knows entry {known.count} of its log, which is missing or another")
+        raise _went_back(f"a ledger knows entry {known.count} of its log, which is missing or different")
 
 
 def _went_back(what: str) -> Refused:
     return Refused(
         Code.POLICY_ROLLED_BACK,
-        f"{what}: policy.sqlite was restored from a backup, or is another hospital's; allowed: the newest copy alone, "
-        "as an older one would let studies pass the lifetime cap",
+        f"{what}: policy.sqlite was restored from a backup, or is another hospital's; allowed: only the newest copy, "
+        "because an older one would let studies pass the lifetime cap",
     )

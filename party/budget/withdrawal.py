@@ -1,5 +1,4 @@
-"""Withdrawing a study: it ends at this node for ever, and what it did not spend is available under the lifetime cap
-again."""
+"""Withdrawing a study: it ends at this node for ever, and what it did not spend returns to the lifetime cap."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ def withdraw(
 
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
     the entry below is written, every later vote sees the withdrawal, and what was spent is final. Raises
-    Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") where what was spent is unknown:
-    nothing changes.
+    Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") if what was spent is unknown; then
+    nothing has changed.
     """
     policy.check_newest(home.path)
     policy.withdraw(study, data_set=data_set, home=home)

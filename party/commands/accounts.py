@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def budget() -> None:
-    """What studies may still ask of this hospital."""
+    """Shows what studies may still ask of this hospital."""
 
 
 @click.group()
 def audit() -> None:
-    """What this hospital can prove."""
+    """Checks what this hospital can prove."""
 
 
 @budget.command(epilog=EPILOG)
@@ -49,7 +49,7 @@ def show(home: PartyHome, as_json: bool) -> None:
     settings = home.settings()
     with Policy(settings.policy) as policy:
         seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
-        standings = policy.standings()
+        uses = policy.lifetime_uses()
     lifetime: list[dict[str, Any]] = [
         {
             "data_set": each.data_set,
@@ -59,7 +59,7 @@ def show(home: PartyHome, as_json: bool) -> None:
             "share_reserved": each.share,
             "epsilon_reserved": each.epsilon_reserved,
         }
-        for each in standings
+        for each in uses
     ]
     if as_json:
         click.echo(json.dumps({"seats": seats, "lifetime": lifetime}, indent=2))
@@ -75,10 +75,10 @@ def show(home: PartyHome, as_json: bool) -> None:
         click.echo("no study is approved here")
     for line in lifetime:
         click.echo(
-            f"lifetime of {line['data_set']}, unit {line['unit']}: {100 * line['share_reserved']:.1f} % of epsilon "
+            f"lifetime cap of {line['data_set']}, unit {line['unit']}: {100 * line['share_reserved']:.1f} % of epsilon "
             f"{line['epsilon']:g} at delta {line['delta']:g} is reserved"
         )
-    click.echo("The guarantee is the cap; budget used is an operator's reading, not an epsilon to publish.")
+    click.echo("The guarantee is the cap; 'budget used' is for monitoring, not an epsilon to publish.")
 
 
 @audit.command(epilog=EPILOG)
@@ -111,9 +111,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
         digest = _signed_study(release, authority, invitation.coordinator)
         studies = [each for each in studies if each.digest == digest]
         if not studies:
-            raise InvalidInput(
-                f"{release} is a release of study {digest.hex()[:16]}; allowed: one that is approved here"
-            )
+            raise InvalidInput(f"{release} is a release of study {digest.hex()[:16]}; allowed: a study approved here")
     results: list[dict[str, Any]] = []
     for found in studies:
         labels = None if release is None else released_labels(release, found)
@@ -128,7 +126,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     if as_json:
         click.echo(json.dumps({"policy_entries": entries, "seats": results, "holds": not failed}, indent=2))
     else:
-        click.echo(f"policy: {entries} entries, the chain holds")
+        click.echo(f"policy: {entries} entries, the hash chain is intact")
         for result in results:
             click.echo(
                 f"{result['study']}, {result['seat']}: {result['entries']} entries, {result['batches']} batches "
@@ -151,7 +149,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
-    """Ends a study at this node for ever. What it did not spend is available again under the lifetime cap.
+    """Ends a study at this node for ever. What it did not spend returns to the lifetime cap.
 
     Labels that were released stay released.
 
@@ -168,24 +166,24 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         raise Refused(Code.NOT_CONFIRMED, f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:
         final = end(home, policy, found, data_set=settings.data.name, party=party)
-        standings = [each for each in policy.standings() if each.data_set == settings.data.name]
+        uses = [each for each in policy.lifetime_uses() if each.data_set == settings.data.name]
     if as_json:
-        shares = {each.unit: each.share for each in standings}
+        shares = {each.unit: each.share for each in uses}
         spent = {seat: each.nano for seat, each in final.items()}
         unproven = [seat for seat, each in final.items() if not each.proven]
         figures = {"study": found.digest.hex(), "spent_nano": spent, "unproven": unproven, "share_reserved": shares}
         click.echo(json.dumps(figures, indent=2))
         return
-    click.echo(f"{found.name} is withdrawn; this node answers it no more")
+    click.echo(f"{found.name} is withdrawn; this node no longer answers it")
     for seat, shown in final.items():
         if not shown.proven:
-            click.echo(f"seat {seat}: its ledger is missing, or not the newest; all it ever reserved counts as spent")
-    for each in standings:
-        click.echo(f"lifetime of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
+            click.echo(f"seat {seat}: its ledger is missing or not the newest; all it ever reserved counts as spent")
+    for each in uses:
+        click.echo(f"lifetime cap of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
 
 
 def _signed_study(release: Path, authority: Certificate, coordinator: str) -> bytes:
-    """The study of a release; a wrong signature or file is a failed verification."""
+    """The digest of a release's study; a wrong signature or file counts as a failed verification."""
     from party.release_labels import released_study
 
     try:
@@ -195,7 +193,7 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> by
 
 
 def answers_left(study: DeployedStudy, seat: str, spent: int) -> int:
-    """How many queries the rest of a seat's cap affords, if all are answered."""
+    """How many more queries a seat's cap affords, if all are answered. spent: nano-units."""
     import numpy as np
 
     at = study.seats[seat]
@@ -234,7 +232,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
 
 
 def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance, int]:
-    """A seat's account and its unsettled batches; an untouched account if there is no ledger yet."""
+    """A seat's account and its number of unsettled batches; an unused account if there is no ledger yet."""
     from protocols.ledger.ledger import Balance, Ledger
 
     path = home.ledger(study.digest, seat)

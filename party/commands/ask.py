@@ -36,16 +36,17 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("labels.csv"), show_default=True,
-    help="Where the labels go; beside it lies a report, as .report.json, .report.md and .report.html.",
+    help="File for the labels; a report is written beside it, as .report.json, .report.md and .report.html.",
 )  # fmt: skip
 @click.option("--guardian", required=True, help="HOST:PORT of the study's guardian.")
 @click.option(
     "--model",
-    help="Train this kind of model before and after, from the records of node.toml; kinds as in teachers.kind there.",
+    help="Train this kind of model on the records of node.toml, without and with the labels; kinds as in "
+    "teachers.kind.",
 )
 @click.option(
     "--test", "test_file", type=click.Path(path_type=Path),
-    help="Labelled records, written like those of node.toml, on which --model is scored.",
+    help="Labelled records, in the format of those of node.toml, on which --model is scored.",
 )  # fmt: skip
 @home_option
 @json_option
@@ -61,8 +62,9 @@ def ask(
 ) -> None:
     """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
 
-    STUDY: a study's file, or its name once it was asked in. Nobody else sees a record or a label, and this hospital no
-    vote and no model. After Ctrl-C, the same command goes on; more records at the end of the file are asked then.
+    STUDY: a study's file, or its name once it has been asked in. Nobody else sees a record or a label, and this
+    hospital sees no vote and no model. After Ctrl-C, the same command continues; it then also asks about records
+    that were added at the end of the file.
 
     \b
     Examples:
@@ -80,18 +82,18 @@ def ask(
     from protocols.levels.hidden_queries.dealing import precision_of
 
     if (model is None) != (test_file is None):
-        raise click.UsageError("give --model and --test together, or none of them")
+        raise click.UsageError("give --model and --test together, or neither")
     settings, found = home.settings(), home.find_study(study)
     check_querier(found, home.invitation().party)
     terms = found.terms
     line = line_of(home, guardian=check_address("--guardian", guardian))
-    # Whatever could fail afterwards is tried before anything is asked.
+    # Whatever could fail afterwards is checked before anything is asked.
     _check_files(queries_file, test_file, out, records=settings.data.path)
     queries = read_queries(queries_file, settings.data, terms)
     if len(queries) > terms.pool_size:
         raise InvalidInput(
-            f"--queries {queries_file} has {len(queries)} records; allowed: at most {terms.pool_size}, as the study's "
-            "terms say"
+            f"--queries {queries_file} has {len(queries)} records; allowed: at most {terms.pool_size}, by the study's "
+            "terms"
         )
     own = test = None
     if model is not None and test_file is not None:
@@ -99,20 +101,20 @@ def ask(
         own = load_records(settings.data, terms)
         test = load_records(replace(settings.data, path=test_file, patient="", group=""), terms)
     home.keep_study(found)
-    click.echo(f"{len(found.roster)} hospitals are asked about {len(queries)} records", err=True)
-    running = Refused(Code.ALREADY_RUNNING, f"another ask runs in study {found.name!r}; allowed: one")
+    click.echo(f"asking {len(found.roster)} hospitals about {len(queries)} records", err=True)
+    running = Refused(Code.ALREADY_RUNNING, f"another `ask` is running in study {found.name!r}; allowed: one at a time")
     with alone(home.study_folder(found.digest) / "ask.lock", running):
         labelling = ask_consortium(
             found,
             queries,
             line,
             ledger=ledger_path(home, found),
-            on_batch=lambda asked, of: click.echo(f"{asked} of {of} done", err=True),
+            on_batch=lambda batches: click.echo(f"{sum(size for size, _ in batches)} of {len(queries)} done", err=True),
         )
     write_atomically(out, _table(labelling.labels, terms).encode())
     improved = None
     if model is not None and own is not None and test is not None:
-        click.echo(f"labels are in {out}; {model} is trained twice", err=True)
+        click.echo(f"labels are in {out}; training a {model} without and with them", err=True)
         improved = improve(
             model, own, test, queries, labelling.labels, classes=found.classes, seed=settings.teachers.seed,
             precision=precision_of(found),
@@ -136,10 +138,11 @@ def _report(out: Path, ending: str) -> Path:
 
 
 def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) -> None:
-    """Raises DataUnavailable for records that are not there, InvalidInput for a place that will not do."""
+    """Raises DataUnavailable for records that do not exist, InvalidInput if `out` cannot be written or would overwrite
+    records."""
     for flag, path in (("--queries", queries), ("--test", test)):
         if path is not None and not path.is_file():
-            raise DataUnavailable(f"{flag} {path} does not exist or is no file; allowed: a file of records")
+            raise DataUnavailable(f"{flag} {path} does not exist or is not a file; allowed: a file of records")
     if not out.parent.is_dir() or out.is_dir():
         raise InvalidInput(f"--out {out} cannot be written; allowed: a file in a folder that exists")
     written = {each.resolve() for each in (out, *(_report(out, ending) for ending in ("json", "md", "html")))}
@@ -149,22 +152,22 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
 
 
 def check_complete(labelling: Labelling, guardian: str) -> None:
-    """Raises where the asking may go on: Unreachable without the guardian, Refused("quorum_lost")."""
+    """Raises if asking stopped but can be continued: Unreachable without the guardian, Refused("quorum_lost")."""
 
     if labelling.stop.reason == "guardian_lost":
         raise Unreachable(
             f"the guardian at {guardian} does not answer, or stopped; if the address is right, ask who runs it. What "
-            "was asked stays reserved, and the same command goes on"
+            "was asked stays reserved; run the same command to continue"
         )
     if labelling.stop.reason == "quorum_lost" and not labelling.stop.exhausted.any():
         missing = [seat for seat, code in sorted(labelling.refusals.items()) if code == Code.ABSENT]
         refusing = [f"{seat} ({code})" for seat, code in sorted(labelling.refusals.items()) if code != Code.ABSENT]
-        said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not come"), (refusing, "refused")) if who]
+        said = [f"{', '.join(who)} {what}" for who, what in ((missing, "did not answer"), (refusing, "refused")) if who]
         raise Refused(Code.QUORUM_LOST, f"too few parties answered: {'; '.join(said)[:500]}")
 
 
 def _table(labels: Int64[ndarray, " queries"], terms: Terms) -> str:
-    """row, label: the class's name, empty without one; state: answered, unanswered or not_asked."""
+    """CSV with columns row, label (the class's name, or empty) and state (answered, unanswered or not_asked)."""
     from protocols.votes import ABSTAIN
 
     text = io.StringIO()

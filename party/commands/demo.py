@@ -18,14 +18,14 @@ from runtime.cli import EPILOG, json_option
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("conclave-demo"),
     show_default=True,
-    help="A new folder for everything that the demo makes.",
+    help="A new folder for everything that the demo creates.",
 )
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="CONCLAVE_DATA",
     show_envvar=True,
-    help="Folder of data sets: with heart_disease in it, four real hospitals' records are used.",
+    help="Folder of data sets; if it contains heart_disease, the records of four real hospitals are used.",
 )
 @click.option(
     "--confidentiality",
@@ -33,11 +33,11 @@ from runtime.cli import EPILOG, json_option
     type=click.Choice(["clear", "two_server"]),
     default="clear",
     show_default=True,
-    help="clear: the coordinator sees votes; two_server: nobody does, and a guardian runs as well.",
+    help="clear: the coordinator sees votes; two_server: nobody does, and a guardian runs too.",
 )
 @json_option
 def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
-    """One coordinator and four hospitals as real processes on this machine: from nothing to a verified release.
+    """Runs one coordinator and four hospitals as real processes on this machine, up to a verified release.
 
     Every command is shown as it runs. It takes one or two minutes; nothing leaves the machine.
 
@@ -56,5 +56,5 @@ def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(figures, indent=2))
     else:
-        click.echo(f"\n{in_words(figures)}\n\nAll of it lies in {os.path.relpath(folder)}.")
+        click.echo(f"\n{in_words(figures)}\n\nEverything is in {os.path.relpath(folder)}.")
     return 0

@@ -1,4 +1,4 @@
-"""conclave-party: its commands."""
+"""The commands of conclave-party."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, str]] = {
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
 @click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
-    """The hospital's side of a consortium: which studies it joins, what they may cost, and its node.
+    """Runs a hospital's side of a consortium: which studies it joins, what they may cost, and its node.
 
     \b
     From an invitation to a running node:
@@ -60,5 +60,5 @@ home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, who
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs the command line; the exit code."""
+    """Runs the command line; returns the exit code."""
     return run_group(cli, arguments, program="conclave-party")

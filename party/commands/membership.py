@@ -1,4 +1,4 @@
-"""The commands init, enrol and doctor: how a hospital's node becomes a member, and what keeps it from working."""
+"""The commands init, enrol and doctor: how a hospital's node becomes a member, and what prevents it from working."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ _TEMPLATE: Final = """\
 # Settings of this node; edit them with any editor. Relative paths are relative to this file.
 
 [data]
-# The data set's name: lifetime caps belong to it, whatever file holds it and whoever asks.
+# The data set's name: lifetime caps belong to it, whichever file holds it and whoever asks.
 {data_name}
-# The private records: a file, or for loader "images" a folder with one folder a class. They never leave.
+# The private records: a file or, for loader "images", a folder with one folder per class. They never leave.
 {data_path}
 # csv, parquet, npz, images, or an installed entry point of the group conclave.loaders.
 {loader}
-# The column that names the patient (images: the separator after the patient's part of a file name). Set it where a
+# The column that names the patient (images: the separator after the patient's part of a file name). Set it if a
 # patient may have several records: they then go to one teacher, and unit "record" protects the patient. "" if every
-# record is another patient.
+# record belongs to a different patient.
 {patient}
-# group = "column of the privacy group, where the study has one seat a group"
+# group = "column of the privacy group, if the study has one seat per group"
 # missing = ["", "NA", "NaN", "nan", "?"]
 # [data.columns]  "the study's column" = "this file's column"
 # [data.classes]  "this file's value" = "the study's class"
 
 [teachers]
-# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one a
-# teacher), entry-point:NAME (group conclave.teachers), or package.module:attribute of a package that you installed.
+# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one per
+# teacher), an installed entry point of the group conclave.teachers, or package.module:attribute of your own package.
 {teacher}
-# Made once; shards and training derive from it. Whoever knows it and the data can redo the teachers: keep it here.
+# Drawn once; shards and training derive from it. Whoever knows it and the data can rebuild the teachers: keep it here.
 seed = {seed}
-# Seconds without a question after which their process ends; and seconds in which none of them is loaded or votes, after
-# which it is ended. That they are late for a coordinator's deadline ends nothing.
+# idle_s: the teachers' process ends after so many seconds without a request. stalled_s: it is stopped after so many
+# seconds in which no teacher was loaded or voted. Missing a coordinator's deadline does not stop it.
 idle_s = 300
 stalled_s = 900
 
-# What everything that is ever released about one unit of this data set may cost, over all studies and coordinators.
-# record: one record (or patient); party: all of this hospital's data. The node enforces it; it stands once a study is
-# approved.
+# The most that everything ever released about one unit of this data set may cost, over all studies and coordinators.
+# record: one record (or patient); party: all of this hospital's data. The node enforces it, and it cannot be changed
+# once a study is approved.
 {lifetime}
 
 [node]
-# true: the coordinator's signed word on which queries were answered lowers what was reserved (it is kept as evidence).
-# false: every reservation stands, and its word is not trusted; a budget then gives fewer answers.
+# true: reservations are lowered to what the coordinator's signed outcomes say was answered (they are kept as evidence).
+# false: every reservation stands, and the coordinator is not trusted; a budget then affords fewer answers.
 {settle}
-# Health and metrics on 127.0.0.1; 0 for none.
+# Port for health and metrics on 127.0.0.1; 0 for none.
 metrics_port = 0
 # The certificate is renewed when fewer days than this are left.
 renew_days_left = 10
@@ -79,13 +79,13 @@ policy = "policy.sqlite"
 @click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
 @click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
 @click.option("--loader", help="csv, parquet, npz, images, or an installed loader.")
-@click.option("--patient", help="Column of the patient; '' if every record is another one.")
+@click.option("--patient", help="Column that names the patient; '' if every record belongs to a different patient.")
 @click.option("--teacher", help="Kind of teachers.")
 @click.option("--unit", type=click.Choice(["record", "party"]), help="Unit of the lifetime cap.")
 @click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
 @click.option("--settle/--no-settle", default=None, help="Whether signed outcomes lower reservations.")
-@click.option("--new-key", is_flag=True, help="Throw the old key and certificate away, for a new invitation.")
+@click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
 def init(
     invitation: Path,
     home: PartyHome,
@@ -100,7 +100,7 @@ def init(
     settle: bool | None,
     new_key: bool,
 ) -> None:
-    """Makes this node's folder and its key, which never leaves; prints the fingerprint for the operator.
+    """Creates this node's folder and its key, which never leaves it; prints the fingerprint for the operator.
 
     \b
     Examples:
@@ -155,7 +155,7 @@ def init(
 @home_option
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
 def enrol(home: PartyHome, wait_s: float) -> None:
-    """Asks the coordinator for this node's certificate, which comes once the operator approved the fingerprint.
+    """Asks the coordinator for this node's certificate, which it issues once the operator has approved the fingerprint.
 
     \b
     Example:
@@ -190,7 +190,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Names the step that fails: name, connection, TLS, certificate, session, clock, study.
+    """Checks each step, and names the one that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
     Example:
@@ -211,7 +211,7 @@ def doctor(home: PartyHome, as_json: bool) -> int:
 
 
 def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
-    """Writes the certificate if it is this node's own. Raises Refused."""
+    """Stores the certificate if it is this node's own. Raises Refused."""
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify, key_from_pem
 
     certificate = certificate_from_pem(pem)

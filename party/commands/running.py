@@ -1,4 +1,4 @@
-"""The command run: the node, until it is told to stop."""
+"""The command run: runs the node until it is told to stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _APPROVALS_S: Final = 2.0
 def run(home: PartyHome) -> int:
     """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
 
-    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; what was charged is on disk at any time.
+    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; every charge is on disk at all times.
 
     \b
     Example:
@@ -71,7 +71,10 @@ def run(home: PartyHome) -> int:
         held.enter_context(home.running())
         mended = mend_home(home)
         if mended:
-            on_event("home_mended", {"reason": f"others could read {len(mended)} files or folders: {mended[0]}"})
+            on_event(
+                "home_mended",
+                {"reason": f"others could read {len(mended)} files or folders, the first being {mended[0]}"},
+            )
         policy = held.enter_context(Policy(settings.policy))
         answering = held.enter_context(Answering(home, settings, policy, party=invitation.party, on_event=on_event))
         if settings.metrics_port:
@@ -84,7 +87,7 @@ def run(home: PartyHome) -> int:
         seats = answering.seats()
         on_event("started", {"studies": len(seats), "metrics_port": settings.metrics_port})
         while not stop.is_set():
-            # A study that is approved or withdrawn later is taken up by connecting again.
+            # Connecting again picks up studies that were approved or withdrawn meanwhile.
             again = threading.Event()
             watch = threading.Thread(
                 target=_watch, args=(answering, policy, policy.approvals(), stop, again), daemon=True
@@ -115,7 +118,7 @@ def run(home: PartyHome) -> int:
 def _watch(
     answering: Answering, policy: Policy, first: list[Approval], stop: threading.Event, again: threading.Event
 ) -> None:
-    """Sets `again` when the node is to stop, or when approvals are others than `first`: no vote is waited for then."""
+    """Sets `again` when the node is to stop, or when the approvals differ from `first`; does not wait for votes."""
     waited = 0.0
     while not again.is_set():
         if stop.wait(_LOOK_S):
@@ -124,7 +127,7 @@ def _watch(
         waited += _LOOK_S
         if waited >= _APPROVALS_S:
             waited = 0.0
-            # A file that cannot be read for a moment changes nothing: votes look at it themselves.
+            # A file that cannot be read for a moment changes nothing: each vote checks it again.
             with suppress(StorageFailed):
                 if policy.approvals() != first:
                     answering.end_withdrawn()
@@ -132,13 +135,13 @@ def _watch(
 
 
 class Connection:
-    """Whether the node is connected, by the events of its log."""
+    """Whether the node is connected, judged by the events of its log."""
 
     def __init__(self) -> None:
         self.stands = False
 
     def __call__(self, event: str) -> None:
-        """Takes an event."""
+        """Updates the state from one event."""
         if event == "connected":
             self.stands = True
         elif event in ("disconnected", "goodbye", "stopped", "malformed"):
@@ -146,7 +149,7 @@ class Connection:
 
 
 def _families(answering: Answering, policy: Policy, connection: Connection) -> list[Family]:
-    """What each seat may still answer, and how full lifetime caps are."""
+    """Metrics: what each seat may still answer, and how full the lifetime caps are."""
     from runtime.metrics import Family
 
     left: list[tuple[Mapping[str, str], float]] = []
@@ -156,10 +159,10 @@ def _families(answering: Answering, policy: Policy, connection: Connection) -> l
         balance = seat.ledger.balance(seat.party.name)
         used.append((labels, balance.spent / balance.cap))
         left.append((labels, float(answers_left(seat.study, seat.party.name, balance.spent))))
-    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.standings()]
+    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.lifetime_uses()]
     return [
         Family("conclave_connected", "Whether the node has a session.", [({}, float(connection.stands))]),
-        Family("conclave_answers_left", "Answers that the seat's budget still bears, in the worst case.", left),
+        Family("conclave_answers_left", "Answers that the seat's budget still affords, in the worst case.", left),
         Family("conclave_budget_used_ratio", "Share of the seat's cap that is spent or reserved.", used),
-        Family("conclave_lifetime_reserved_ratio", "Share of a lifetime cap that studies may take.", reserved),
+        Family("conclave_lifetime_reserved_ratio", "Share of a lifetime cap that studies have reserved.", reserved),
     ]

@@ -1,4 +1,4 @@
-"""The commands data check, approve and train: from a study's file to teachers that may vote."""
+"""The commands data check, approve and train: from a study's file to teachers that can vote."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 
 if TYPE_CHECKING:
-    from party.budget.standing import Forecast
+    from party.budget.lifetime_use import Forecast
     from party.home import PartyHome
     from protocols.study.deployed import DeployedStudy
 
 
 @click.group()
 def data() -> None:
-    """This hospital's own records."""
+    """Examines this hospital's own records."""
 
 
 @data.command(name="check", epilog=EPILOG)
@@ -32,7 +32,8 @@ def data() -> None:
 @home_option
 @json_option
 def check(study: str, home: PartyHome, as_json: bool) -> None:
-    """Reads the records as a study's terms say: classes, counts, patients, records of each teacher. Nothing leaves.
+    """Reads the records by a study's terms and shows classes, counts, patients, and records per teacher. Nothing
+    leaves.
 
     STUDY: a study's file, or the name of an approved study.
 
@@ -67,14 +68,14 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(figures, indent=2))
         return
-    click.echo(f"{figures['records']} records in {settings.data.path}, as the study's terms say")
+    click.echo(f"{figures['records']} records in {settings.data.path}, read by the study's terms")
     for name, count in figures["classes"].items():
         click.echo(f"  class {name}: {count}{'  (none: teachers will never vote for it)' if not count else ''}")
     if records.patients is not None:
         click.echo(f"{len(per_unit)} patients, {figures['patients_with_several_records']} with several records each")
     elif identical:
         click.echo(
-            f"{identical} records repeat another one's features: if a patient may be there twice, set data.patient"
+            f"{identical} records have the same features as another: if a patient may occur twice, set data.patient"
         )
     for seat, sizes in figures["records_per_teacher"].items():
         click.echo(f"seat {seat}: {found.teachers} teachers of {min(sizes)} to {max(sizes)} records")
@@ -89,10 +90,10 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     "--pool",
     "pool_file",
     type=click.Path(path_type=Path),
-    help="The study's public questions (.npy): the node then refuses any other.",
+    help="The study's public queries (.npy): the node then refuses any others.",
 )
 def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
-    """Says in plain words what a study would spend and release, asks, and reserves its cap under the lifetime cap.
+    """Says in plain words what a study would spend and release, asks for approval, and reserves its cap.
 
     \b
     Example:
@@ -110,7 +111,7 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
     terms = study.terms
     expected = home.invitation().coordinator
     if terms.coordinator != expected:
-        raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, of the invitation")
+        raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, as invited")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
     check_private(study, settings)
@@ -120,7 +121,7 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == home.identity:
             home.keep_study(study, pool=pool_file)
-            click.echo(f"study {study.name} is approved already; next: conclave-party train {study.name}")
+            click.echo(f"study {study.name} is already approved; next: conclave-party train {study.name}")
             return
         policy.check_approvable(study, data_set=settings.data.name, home=home)
         checked = pool_file is not None
@@ -145,7 +146,7 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
 @home_option
 @json_option
 def train(study: str, home: PartyHome, as_json: bool) -> None:
-    """Trains this hospital's teachers for an approved study. They are kept here and used by `run`.
+    """Trains this hospital's teachers for an approved study. They stay here, and `run` uses them.
 
     \b
     Example:

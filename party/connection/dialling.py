@@ -1,5 +1,5 @@
-"""Short calls: to enrol, before there is a certificate; to say hello, for `doctor`; and for `ask`, to reach a party
-through the hub."""
+"""Short calls: to enrol, before there is a certificate; to say hello, for `doctor`; to reach parties through the hub,
+for `ask`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _RELAY_OPTIONS = [
 
 
 def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:
-    """Asks for the certificate over TLS, in which the server alone shows one. Raises Unreachable, MalformedMessage."""
+    """Asks for the certificate over TLS in which only the server shows one; returns the reply.
+
+    Raises Unreachable, MalformedMessage.
+    """
     credentials = grpc.ssl_channel_credentials(to_pem(authority))
     options = [*_OPTIONS, ("grpc.max_receive_message_length", ENROL_BYTES)]
     with grpc.secure_channel(address, credentials, options=options) as channel:
@@ -70,12 +73,12 @@ def say_hello(
                     return frame
                 if isinstance(frame, Welcome) and frame.session == nonce:
                     return frame
-                raise MalformedMessage(f"{type(frame).__name__} came where a welcome was due")
+                raise MalformedMessage(f"the coordinator sent {type(frame).__name__}; allowed: Welcome")
         except grpc.RpcError as error:
             raise _unreachable(address, error) from None
         finally:
             call.cancel()
-    raise Unreachable(f"{address} closed the connection without a word; allowed: a coordinator")
+    raise Unreachable(f"{address} closed the connection without an answer; check that it is the coordinator's address")
 
 
 class RelayLine:
@@ -101,13 +104,13 @@ class RelayLine:
         self.close()
 
     def close(self) -> None:
-        """Cancels what is in flight."""
+        """Cancels the calls in flight."""
         self._channel.close()
 
     def passed(self, frame: bytes, *, timeout_s: float) -> bytes | None:
-        """The signed answer to a frame; None if the party gave none in time.
+        """The signed answer to a frame; None if the party did not answer in time.
 
-        Raises Unreachable, MalformedMessage, and Refused for what the operator refuses.
+        Raises Unreachable, MalformedMessage, and Refused if the operator refuses to relay.
         """
         joined = Joined()
         try:
@@ -117,7 +120,7 @@ class RelayLine:
             raise _unreachable(self._address, error) from None
         answer, code, reason = read_passed_back(joined.data)
         if code and code != Code.ABSENT:
-            raise Refused(code, f"the operator refuses to pass a request on: {reason}")
+            raise Refused(code, f"the operator refuses to relay the request: {reason}")
         return None if code else answer
 
 

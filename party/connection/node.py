@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
 from party.connection.replying import reply
-from party.connection.seat import COORDINATOR, ServedSeat, standing
+from party.connection.seat import COORDINATOR, ServedSeat, seat_heads
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -52,19 +52,19 @@ from runtime.allowance import Allowance
 from runtime.distribution import installed_version
 from runtime.steady_clock import SteadyClock
 
-# What a person must fix: trying again would change nothing.
+# Codes that only a person can fix: dialling again would change nothing.
 _FATAL = frozenset(
     {Code.REVOKED, Code.WIRE_VERSION, Code.WRONG_ROLE, Code.WRONG_AUTHORITY, Code.LEDGER_ROLLED_BACK}
     | {Code.PEER_ROLLED_BACK, Code.TOO_MANY_REFUSALS}
 )
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 60.0
-# After a shorter session that asked nothing, the node waits before it dials again.
+# After a session shorter than this in which nothing was asked, the node waits before it dials again.
 _A_WHILE_S = 10.0
 _WELCOME_WAIT_S = 30.0
 _LOOK_S = 0.1
 _RENEWAL_LOOK_S = 3600.0
 _CLOCK_TOLERANCE_MS = 60_000
-# A coordinator that sends only what must be refused would fill the audit log: limits at once and per day.
+# A coordinator that sends only requests that must be refused would fill the audit log: limits in a burst and per day.
 _REFUSALS = 1000
 _DAY_S = 86_400.0
 _SOFTWARE = f"conclave {installed_version()}"
@@ -74,7 +74,7 @@ _OPTIONS = [
     ("grpc.max_send_message_length", FRAME_BYTES),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    # Its own limit for an unanswered ping is a minute, and counts above the one before.
+    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
@@ -83,16 +83,17 @@ _OPTIONS = [
 
 @dataclass(eq=False)
 class _Session:
-    """One connection: its nonce, whether it was welcomed and when, the last round."""
+    """One connection: its nonce, when it was welcomed (None before), the last round."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
-    welcomed: bool = False
-    welcomed_at: float = 0.0
+    welcomed_at: float | None = None
     round: int = 0
 
     def served(self) -> bool:
-        """Whether it was useful: it was asked something, or lasted a while."""
-        return self.welcomed and (self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S)
+        """Whether the session was useful: something was asked, or it lasted a while."""
+        if self.welcomed_at is None:
+            return False
+        return self.round > 0 or time.monotonic() - self.welcomed_at > _A_WHILE_S
 
 
 class Node:
@@ -100,7 +101,7 @@ class Node:
 
     key, certificate: the party's; authority: the consortium's; address: "host:port"; seats: the approved seats, asked
     at every connection; save_certificate: called with a renewed certificate (PEM); on_event(event, fields): for logs,
-    with only names, codes and counts; renew_days_left: days of validity at which a certificate is renewed.
+    holds only names, codes and counts; renew_days_left: the certificate is renewed when fewer days are left.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Node:
             days_left=renew_days_left,
         )
         self._jitter = random.Random(os.urandom(8))
-        # Over all sessions: closing the stream does not reset them.
+        # These limits cover all sessions: closing the stream does not reset them.
         self._refusals = Allowance(most=_REFUSALS, each_s=_DAY_S / _REFUSALS)
         self._clock = SteadyClock(wall=lambda: _now().timestamp(), monotonic=time.monotonic)
         # The coordinator's last goodbye before a welcome, and how often in a row.
@@ -138,7 +139,7 @@ class Node:
     def run(self, stop: threading.Event) -> None:
         """Answers until `stop` is set, dialling again with growing waits whenever the connection ends.
 
-        Raises Refused for what a person must fix (its code says what), StorageFailed when the ledger cannot be read.
+        Raises Refused for what only a person can fix (its code says what), StorageFailed if the ledger cannot be read.
         """
         wait_s = _FIRST_WAIT_S
         while not stop.is_set():
@@ -147,7 +148,9 @@ class Node:
             stop.wait(wait_s * self._jitter.uniform(0.5, 1))
 
     def _certificate_holds(self) -> bool:
-        """Whether the certificate is valid; False while a clock that jumped makes it look invalid. Raises Refused."""
+        """Whether the certificate is valid; False while it only looks invalid because the clock jumped. Raises
+        Refused.
+        """
         try:
             self._renewal.check()
         except Refused as error:
@@ -160,11 +163,11 @@ class Node:
         return True
 
     def _said_goodbye(self, goodbye: Goodbye, session: _Session) -> None:
-        """Logs a goodbye; one that turns the node away repeatedly, only the 1st, 2nd, 4th, 8th ... time."""
+        """Logs a goodbye; if the node is turned away repeatedly, only the 1st, 2nd, 4th, 8th ... time."""
         times = 1
-        if not session.welcomed and self._turned_away[0] == goodbye.code:
+        if session.welcomed_at is None and self._turned_away[0] == goodbye.code:
             times = self._turned_away[1] + 1
-        self._turned_away = ("", 0) if session.welcomed else (goodbye.code, times)
+        self._turned_away = (goodbye.code, times) if session.welcomed_at is None else ("", 0)
         if not times & (times - 1):
             self._on_event("goodbye", {"code": goodbye.code, "reason": goodbye.reason, "times": times})
 
@@ -206,25 +209,25 @@ class Node:
         stop: threading.Event,
         ended: threading.Event,
     ) -> None:
-        """Ends a call when the node should stop or no welcome comes; renews the certificate on a stream that stays
+        """Ends a call when the node should stop or no welcome comes; renews the certificate while the stream stays
         open."""
         welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
         while not ended.wait(_LOOK_S):
-            if stop.is_set() or (not session.welcomed and time.monotonic() > welcome_by):
+            if stop.is_set() or (session.welcomed_at is None and time.monotonic() > welcome_by):
                 call.cancel()
                 return
-            if session.welcomed and time.monotonic() > look_at:
+            if session.welcomed_at is not None and time.monotonic() > look_at:
                 look_at = time.monotonic() + _RENEWAL_LOOK_S
                 try:
                     self._renewal.ask(send)
-                except Refused as error:  # the stream ends too, with the reason
+                except Refused as error:  # this ends the stream too, with the reason
                     self._on_event("renewal_failed", {"code": error.code, "reason": str(error)[:200]})
 
     def _converse(self, frames: Iterator[bytes], send: Callable[[Frame], None], session: _Session) -> None:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
-        standings = tuple(standing(seat) for seat in seats.values())
-        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, standings))
+        heads_of_seats = tuple(seat_heads(seat) for seat in seats.values())
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats))
         for data in frames:
             try:
                 frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
@@ -235,21 +238,21 @@ class Node:
                     return
                 if isinstance(frame, Welcome):
                     self._welcome(frame, session)
-                    session.welcomed, session.welcomed_at = True, time.monotonic()
+                    session.welcomed_at = time.monotonic()
                     self._renewal.ask(send)
                 elif isinstance(frame, Renewed):
                     self._renewal.take(frame)
-                elif isinstance(frame, Ask) and session.welcomed:
+                elif isinstance(frame, Ask) and session.welcomed_at is not None:
                     send(self._answer(frame, data, sender, session, seats))
                 else:
-                    raise MalformedMessage(f"{type(frame).__name__} has no place here")
+                    raise MalformedMessage(f"{type(frame).__name__} is not allowed here")
             except MalformedMessage as error:
                 self._on_event("malformed", {"reason": str(error)[:200]})
                 return
             except Refused as error:
                 if error.code in _FATAL:
                     self._on_event("stopped", {"code": error.code, "reason": str(error)[:500]})
-                    with suppress(Refused):  # it does not read, so it is not told
+                    with suppress(Refused):  # the coordinator does not read, so it cannot be told
                         send(Goodbye(error.code, str(error)))
                     raise
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
@@ -257,7 +260,7 @@ class Node:
 
     def _welcome(self, welcome: Welcome, session: _Session) -> None:
         if welcome.session != session.nonce:
-            raise Refused(Code.REPLAYED, "the welcome is of another session")
+            raise Refused(Code.REPLAYED, "the welcome belongs to another session")
         skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
         self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
         if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
@@ -277,9 +280,9 @@ class Node:
         session: _Session,
         seats: dict[tuple[bytes, str], ServedSeat],
     ) -> Answer:
-        """The answer to one request; all that must survive a crash is on disk when it returns."""
+        """The answer to one request; everything that must survive a crash is on disk when it returns."""
         if ask.session != session.nonce or ask.round <= session.round:
-            raise Refused(Code.REPLAYED, f"round {ask.round} after {session.round}, or of another session")
+            raise Refused(Code.REPLAYED, f"round {ask.round} came after {session.round}, or belongs to another session")
         session.round = ask.round
         seat = seats.get((ask.study, ask.seat))
         if seat is None:
@@ -292,7 +295,7 @@ class Node:
         try:
             said = seat.answer(partial(reply, ask, signed, sender, seat, today=_now().date()))
         except StorageFailed as error:
-            # The reason names files of the hospital, so it stays here.
+            # The reason names files of the hospital, so it is not sent.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
             said = Refusal(
                 Code.STORAGE_FAILED, "storage_failed: the hospital's ledger cannot be written; nothing was answered"
@@ -308,7 +311,7 @@ class Node:
         if not self._refusals.take(time.monotonic()):
             raise Refused(
                 Code.TOO_MANY_REFUSALS,
-                f"the coordinator sent more than {_REFUSALS} requests a day that had to be refused",
+                f"the coordinator sent more than {_REFUSALS} requests per day that had to be refused",
             )
 
 

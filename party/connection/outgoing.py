@@ -18,7 +18,7 @@ class Outgoing:
     """The frames still to be sent: an iterator that ends when it is closed and empty."""
 
     def __init__(self) -> None:
-        # A coordinator that asks but does not read gets no answers: they would pile up.
+        # A coordinator that asks but does not read gets no more answers: they would pile up.
         self._frames: queue.Queue[bytes | None] = queue.Queue(_UNSENT)
         self._drained = threading.Event()
 
@@ -33,16 +33,18 @@ class Outgoing:
         return frame
 
     def put(self, frame: bytes, *, waits: Callable[[], bool]) -> None:
-        """Waits for room as long as `waits` is true; then raises Refused("not_read")."""
+        """Queues a frame. Waits for room while `waits()` is true; then raises Refused("not_read")."""
         while True:
             try:
                 return self._frames.put(frame, timeout=_LOOK_S)
             except queue.Full:
                 if not waits():
-                    raise Refused(Code.NOT_READ, "the coordinator does not read what it asked for") from None
+                    raise Refused(
+                        Code.NOT_READ, "the coordinator does not read the answers that it asked for"
+                    ) from None
 
     def close(self) -> None:
-        """Ends the iterator; waits a moment for the last frames, a goodbye among them, to be taken."""
+        """Ends the iterator; waits a moment until the last frames, such as a goodbye, are taken."""
         try:
             self._frames.put(None, timeout=_LAST_WORDS_S)
         except queue.Full:

@@ -15,9 +15,9 @@ from protocols.wire.frames import Frame, Renew, Renewed
 
 
 class Renewal:
-    """A node's certificate, and how it becomes a newer one of the same name and key.
+    """A node's certificate, and its replacement by a newer one for the same name and key.
 
-    save: called with a renewed certificate (PEM); days_left: days of validity at which a new one is asked for.
+    save: called with a renewed certificate (PEM); days_left: a new one is asked for when fewer days are left.
     """
 
     def __init__(
@@ -38,24 +38,24 @@ class Renewal:
         self._left = datetime.timedelta(days=days_left)
 
     def check(self) -> None:
-        """Raises Refused unless the certificate is the authority's, a party's, and valid now."""
+        """Raises Refused unless the certificate is signed by the authority, is a party's, and is valid now."""
         identify(self.certificate, authority=self._authority, now=_now(), role="party")
 
     def ask(self, send: Callable[[Frame], None]) -> None:
-        """Asks for a new certificate if it is time."""
+        """Asks for a new certificate if the present one expires soon."""
         if self.certificate.not_valid_after_utc - _now() < self._left:
             name = identify(self.certificate, authority=self._authority, now=_now(), role="party").name
             send(Renew(to_pem(certificate_request(self._key, name=name))))
 
     def take(self, renewed: Renewed) -> None:
-        """Takes a renewed certificate if it is the node's own name and key. Raises Refused otherwise.
+        """Takes a renewed certificate if it is for the node's own name and key. Raises Refused otherwise.
 
         A certificate that is not valid now never replaces a valid one: a clock may have been wrong at issue.
         """
         try:
             certificate = certificate_from_pem(renewed.certificate)
         except InvalidInput as error:
-            raise MalformedMessage(f"what came for a renewed certificate is none: {error}") from None
+            raise MalformedMessage(f"the renewed certificate cannot be read: {error}") from None
         try:
             new = identify(certificate, authority=self._authority, now=_now(), role="party")
         except Refused as error:

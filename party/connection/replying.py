@@ -1,4 +1,4 @@
-"""What one seat answers to one Ask: who may ask, what, and until when; and the evidence that is kept."""
+"""One seat's reply to one Ask: checks who asks, what, and when, and keeps the evidence."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from protocols.wire.messages import Outcome, Refusal, Reply, Settled, StepReply,
 
 
 def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today: datetime.date) -> Reply:
-    """What a seat answers to one Ask, with its evidence kept in the transaction in which this runs.
+    """A seat's reply to one Ask; the evidence is kept in the transaction in which this runs.
 
-    signed: the frame as it came; sender: who signed it; today: in UTC. Raises Refused where the logs are out of step.
+    signed: the frame as received; sender: who signed it; today: in UTC. Raises Refused if the logs are out of step.
     """
     log = seat.ledger.log
     log.check_known(ask.seen, by="the coordinator")
@@ -30,9 +30,11 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     except MalformedMessage as error:
         return _refuse(seat, Code.MALFORMED, str(error))
     if not isinstance(request, VoteRequest | StepRequest | Outcome):
-        return _refuse(seat, Code.MALFORMED, "a reply came as a request; allowed: vote_request, step_request, outcome")
+        return _refuse(
+            seat, Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome"
+        )
     if isinstance(request, VoteRequest):
-        # Of hidden queries only the number comes.
+        # Of hidden queries only the number is sent.
         hidden = seat.study.confidentiality.hides_queries
         shape, allowed = request.batch.inputs.shape[1:], (0,) if hidden else terms.input_shape
         if shape != allowed:
@@ -40,10 +42,8 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     reply = seat.party.handle(request)
     if not isinstance(reply, Refusal | StepReply):  # a step charges nothing: it may come before its batch
         digest = request.digest if isinstance(request, VoteRequest) else request.batch_digest
-        number = seat.ledger.number_of(digest)
-        assert number is not None  # a batch that was answered or settled was charged
         kind = "outcome" if isinstance(reply, Settled) else "request"
-        seat.ledger.log.keep(number, COORDINATOR, kind, signed)
+        seat.ledger.log.keep(seat.ledger.charged_number(digest), COORDINATOR, kind, signed)
     return reply
 
 

@@ -1,4 +1,4 @@
-"""A seat that a node answers for: which commits must precede an answer, and its state at a Hello."""
+"""A seat that a node answers for: which commits must precede an answer, and the state it reports in a Hello."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COORDINATOR = "coordinator"
 class ServedSeat:
     """One approved seat of one study, with its party and that party's ledger.
 
-    anchor: called when a charge is on disk, before anything of it leaves; if it raises, nothing leaves.
+    anchor: called when a charge is on disk, before the reply leaves; if it raises, nothing leaves.
     """
 
     study: DeployedStudy
@@ -29,14 +29,14 @@ class ServedSeat:
     anchor: Callable[[], None]
 
     def answer(self, reply: Callable[[], Reply]) -> Reply:
-        """What `reply` gives, which it makes within the ledger's transaction: said when its charge cannot be forgotten.
+        """Runs `reply` within the ledger's transaction, and returns its reply once the charge cannot be forgotten.
 
-        A Refusal instead if that cannot be ensured. Raises what `reply` does, with nothing charged, and StorageFailed:
+        Returns a Refusal if that cannot be ensured. Raises what `reply` does, with nothing charged, and StorageFailed:
         then nothing may be sent.
         """
         with self.ledger.log.together():
             said = reply()
-        if isinstance(said, Refusal | Settled):  # forgetting a settlement lowers nothing
+        if isinstance(said, Refusal | Settled):  # if a settlement is forgotten, the reservation only stays higher
             return said
         try:
             self.anchor()
@@ -46,17 +46,14 @@ class ServedSeat:
         return said
 
 
-def standing(seat: ServedSeat) -> SeatHeads:
+def seat_heads(seat: ServedSeat) -> SeatHeads:
     """The heads that the seat knows, and the requests whose outcome it still needs.
 
-    An outcome that it got but did not settle by, because it lets reservations stand, is not among them.
+    A request whose outcome arrived but settled nothing, because this node lets reservations stand, is not among them.
     """
     log = seat.ledger.log
     unsettled = []
-    for number in seat.ledger.unsettled():
-        if not seat.party.settles and log.kept(number, COORDINATOR, "outcome"):
-            continue
-        stored = seat.ledger.stored(number)
-        assert stored is not None  # it was listed
-        unsettled.append(stored.digest)
+    for stored in filter(None, map(seat.ledger.stored, seat.ledger.unsettled())):
+        if seat.party.settles or not log.kept(stored.number, COORDINATOR, "outcome"):
+            unsettled.append(stored.digest)
     return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))

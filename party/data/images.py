@@ -1,4 +1,4 @@
-"""Folders of images, one folder a class: the one file that imports Pillow (extra `images`)."""
+"""Folders of images, one folder per class: the one file that imports Pillow (extra `images`)."""
 
 from __future__ import annotations
 
@@ -27,19 +27,21 @@ _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".
 
 
 def load_images(settings: DataSettings, terms: Terms) -> Records:
-    """Images of FOLDER/CLASS/*.png and the like, [height, width] or [height, width, 3] as the terms say, in [0, 1].
+    """Images of FOLDER/CLASS/*.png and the like, [height, width] or [height, width, 3] by the terms, in [0, 1].
 
-    The patient is the part of the file's name before the first separator data.patient. Raises DataUnavailable,
+    The patient is the part of a file's name before the first separator `data.patient`. Raises DataUnavailable, or
     DataCorrupt naming the file.
     """
     folder = settings.path
-    if not os.path.isdir(folder):  # False, where Path.is_dir raises for want of permission
-        raise DataUnavailable(f"{folder} does not exist or is no folder; allowed: one folder a class inside it")
+    if not os.path.isdir(folder):  # Path.is_dir would raise without permission
+        raise DataUnavailable(
+            f"{folder} does not exist or is not a folder; allowed: a folder with one folder per class"
+        )
     if settings.group:
         raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")
     files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
     if not files:
-        raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder a class")
+        raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder per class")
     if len(files) * prod(terms.input_shape) > VALUES:
         raise DataCorrupt(f"{folder}: {len(files)} images of {terms.input_shape}; allowed: at most {VALUES} values")
     labels = class_ids([path.parent.name for path in files], settings, terms)
@@ -52,7 +54,7 @@ def load_images(settings: DataSettings, terms: Terms) -> Records:
 
 
 def _image(path: Path, shape: tuple[int, ...]) -> Float32[ndarray, "height width ..."]:
-    """One image; its size is compared before its pixels are decoded."""
+    """One image; its size is checked before its pixels are decoded."""
     if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3):
         raise DataCorrupt(f"{path}: the study's inputs have shape {shape}; allowed for images: (h, w) or (h, w, 3)")
     try:

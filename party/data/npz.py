@@ -16,13 +16,15 @@ from runtime.tables import VALUES
 
 
 def load_npz(settings: DataSettings, terms: Terms) -> Records:
-    """The records of an npz file, whose inputs are as the terms' input_shape. Raises DataUnavailable, DataCorrupt."""
+    """The records of an npz file, with inputs of the terms' input_shape. Raises DataUnavailable, DataCorrupt."""
     path, texts = settings.path, [name for name in (settings.patient, settings.group) if name]
     arrays = _arrays(settings, ["inputs", "labels", *texts])
     inputs, labels = arrays["inputs"], arrays["labels"]
     patients, groups = (_texts(arrays, name) for name in (settings.patient, settings.group))
     if inputs.dtype.kind not in "fiub" or labels.dtype.kind not in "iuU":
-        raise DataCorrupt(f"{path}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: numbers; ids or class names")
+        raise DataCorrupt(
+            f"{path}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: numeric inputs; ids or class names"
+        )
     with np.errstate(over="ignore"):
         encoded = inputs.astype(np.float32)
     if labels.dtype.kind == "U":

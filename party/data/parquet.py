@@ -1,4 +1,4 @@
-"""Parquet tables, as the texts that a CSV file would hold: the one file that imports pyarrow (extra `parquet`)."""
+"""Parquet tables, read as the strings a CSV file would hold: the one file that imports pyarrow (extra `parquet`)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from runtime.tables import VALUES, wanted_columns
 
 
 def load_parquet(settings: DataSettings, terms: Terms) -> Records:
-    """The records of a Parquet file; nulls and NaN are missing. Raises DataUnavailable, DataCorrupt."""
+    """The records of a Parquet file; nulls and NaN count as missing. Raises DataUnavailable, DataCorrupt."""
     missing = settings.missing[0] if settings.missing else ""
     names = wanted(settings, terms, labelled=True)
     return table_records(read_parquet(settings.path, names, missing=missing), settings, terms)
 
 
 def read_parquet(path: Path, names: Sequence[str], *, missing: str) -> dict[str, list[str]]:
-    """The named columns of a Parquet file; nulls and NaN become the text `missing`.
+    """The named columns of a Parquet file as strings; nulls and NaN become the string `missing`.
 
-    Raises DataUnavailable if it is absent, DataCorrupt for what is no such table and as wanted_columns.
+    Raises DataUnavailable if it is absent, DataCorrupt if it is not such a table, and as wanted_columns does.
     """
     try:
         with open_file(path, most=FILE_BYTES) as content, pyarrow.parquet.ParquetFile(content) as file:

@@ -1,7 +1,7 @@
-"""The study's public questions, as the hospital got them: a node compares each batch with them.
+"""The study's pool of public queries, as the hospital received it: a node compares each batch with it.
 
-The study names the pool by its hash. With the file, a node refuses any query that is not the pool's at its position;
-without it, only shape and number can be checked.
+The study names the pool by its hash. With the file, a node refuses any query that differs from the pool's at its
+position; without it, only shape and number can be checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from runtime.files import write_atomically
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
     """The queries in a .npy file, as float32; memory-mapped if they are float32 already.
 
-    Raises DataUnavailable, and InvalidInput unless they are the study's.
+    Raises DataUnavailable, and InvalidInput unless the queries are the study's.
     """
     try:
         pool = read_array(path, mapped=True)
@@ -52,6 +52,6 @@ def keep_pool(source: Path, target: Path, terms: Terms) -> None:
 
 
 def check_batch(batch: QueryBatch, pool: Float32[ndarray, "queries ..."]) -> None:
-    """Raises Refused("other_pool") unless every query of a batch is the pool's at its position."""
+    """Raises Refused("other_pool") unless every query of a batch equals the pool's at its position."""
     if batch.ids.min() < 0 or batch.ids.max() >= len(pool) or not np.array_equal(batch.inputs, pool[batch.ids]):
-        raise Refused(Code.OTHER_POOL, f"batch {batch.number} asks what is not in the study's pool")
+        raise Refused(Code.OTHER_POOL, f"batch {batch.number} holds queries that are not in the study's pool")

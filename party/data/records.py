@@ -1,4 +1,4 @@
-"""Records: what a loader gives, and what must hold of it before a teacher is trained."""
+"""Records: what a loader returns, and the checks they must pass before a teacher is trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from protocols.study.terms import Terms
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records. inputs: finite; labels: class ids; patients, groups: one text a record, or None without."""
+    """Private records. inputs: finite; labels: class ids; patients, groups: one string per record, None if not
+    given.
+    """
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
     labels: Int64[ndarray, " records"] = field(repr=False)
@@ -27,7 +29,7 @@ class Records:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything, in hexadecimal digits: teachers are kept under it. It never leaves the node."""
+        """SHA-256 of everything, in hexadecimal digits: teachers are stored under it. It never leaves the node."""
         digest = hashlib.sha256(f"conclave records 1 {self.inputs.shape}\n".encode())
         digest.update(np.ascontiguousarray(self.inputs, dtype="<f4").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -40,13 +42,13 @@ class Records:
 
 
 def check_records(records: Records, settings: DataSettings, terms: Terms) -> Records:
-    """`records` itself. Raises DataCorrupt unless it fits the terms."""
+    """Returns `records` unchanged. Raises DataCorrupt unless they fit the terms."""
     where = f"{settings.path}"
     inputs, labels = np.asarray(records.inputs), np.asarray(records.labels)
     if inputs.dtype != np.float32 or not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
         raise DataCorrupt(f"{where}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: float32 and one int each")
     if inputs.shape[1:] != terms.input_shape:
-        raise DataCorrupt(f"{where}: inputs have shape {inputs.shape[1:]}; allowed: {terms.input_shape}, as in terms")
+        raise DataCorrupt(f"{where}: inputs have shape {inputs.shape[1:]}; allowed: {terms.input_shape}, by the terms")
     if not 0 < len(inputs) == len(labels):
         raise DataCorrupt(f"{where}: {len(inputs)} inputs for {len(labels)} labels; allowed: one each, at least one")
     bad = ~np.isfinite(inputs).reshape(len(inputs), -1).all(axis=1)

@@ -14,9 +14,10 @@ class DataSettings:
     """Where the private records are and how they are read.
 
     name: of the data set, to which lifetime caps belong; path: file or folder; loader: of party/data or an installed
-    entry point; patient: column (images: the separator that ends the patient's part of a file name) whose records go to
-    one teacher together, "" if every record is a patient; group: column of the privacy group, "" without; columns: the
-    study's column -> this file's; classes: this file's value -> the study's class; missing: texts that mean no value.
+    entry point; patient: column that names the patient (images: the separator that ends the patient's part of a file
+    name), whose records all go to one teacher, "" if every record is a patient; group: column of the privacy group, ""
+    for none; columns: the study's column -> this file's; classes: this file's value -> the study's class; missing:
+    strings that mean no value.
     """
 
     name: str

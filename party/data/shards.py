@@ -1,8 +1,8 @@
 """Which teacher learns which record: the records of one patient go to one teacher.
 
 The assignment depends only on positions and the stored seed, never on a record's content. So replacing one patient's
-records by another's, at the same place in the file, changes one shard: a unit moves one teacher's vote, as unit
-"record" claims. (An assignment by a hash of the patient's name would change two.)
+records by another's, at the same place in the file, changes one shard: one unit can change one teacher's vote, as unit
+"record" claims. (An assignment by a hash of the patient's name could change two.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocols.errors import InvalidInput
 
 
 def units_of(patients: Sequence[str] | None, records: int) -> Int64[ndarray, " records"]:
-    """The unit of each record, counted from 0 in order of first appearance: its patient, or itself without patients."""
+    """The unit of each record, numbered from 0 in order of first appearance: its patient, or the record itself."""
     if patients is None:
         return np.arange(records)
     numbers: dict[str, int] = {}
@@ -26,14 +26,14 @@ def units_of(patients: Sequence[str] | None, records: int) -> Int64[ndarray, " r
 
 
 def deal(units: Int64[ndarray, " records"], *, teachers: int, key: bytes) -> Int64[ndarray, " records"]:
-    """The teacher of each record: units dealt in an order drawn from `key`, shards of equally many units up to one.
+    """The teacher of each record, in [0, teachers): units are dealt in an order drawn from `key`, equally up to one.
 
     Raises InvalidInput if there are fewer units than teachers.
     """
     count = int(units.max()) + 1 if len(units) else 0
     if count < teachers:
         raise InvalidInput(
-            f"{count} records (of different patients) for {teachers} teachers; allowed: at least one each"
+            f"{count} records (of different patients) for {teachers} teachers; allowed: at least one per teacher"
         )
     order = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big"))).permutation(count)
     dealt = np.empty(count, np.int64)

@@ -1,4 +1,4 @@
-"""A hospital's tables: which of their columns a study asks for, by this hospital's names, and what they become."""
+"""A hospital's tables: which columns a study needs, under this hospital's names, and how they are encoded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def load_csv(settings: DataSettings, terms: Terms) -> Records:
 
 
 def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]:
-    """The file's columns that a study needs; labelled: labels too. Raises DataCorrupt if the study names none."""
+    """The file's columns that a study needs; labelled: including the label. Raises DataCorrupt if the study names
+    none.
+    """
     if not terms.features:
         raise DataCorrupt(f"{settings.path}: the study's terms name no columns; allowed: loader npz or images")
     names = [_own(settings, feature.column) for feature in terms.features]
@@ -33,7 +35,7 @@ def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]
 
 
 def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
-    """The records of a table whose columns hold texts. Raises DataCorrupt naming file, column, row, value, allowed."""
+    """The records of a table of strings. Raises DataCorrupt naming file, column, row, value and allowed values."""
     label = _own(settings, terms.label)
     return Records(
         table_inputs(columns, settings, terms),
@@ -43,7 +45,7 @@ def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Rec
 
 
 def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:
-    """The features alone. Raises as table_records does."""
+    """The encoded features without labels. Raises as table_records does."""
     rows = len(next(iter(columns.values()), ()))
     if rows == 0:
         raise DataCorrupt(f"{settings.path} has no rows; allowed: at least one")
@@ -59,7 +61,7 @@ def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Floa
 
 
 def class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:
-    """Class ids of texts, after data.classes of the settings. Raises DataCorrupt."""
+    """The class ids of strings, translated by the settings' data.classes. Raises DataCorrupt."""
     known = {name: number for number, name in enumerate(terms.class_names)}
     unknown = [name for name in settings.classes.values() if name not in known]
     if unknown:

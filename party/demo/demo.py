@@ -35,9 +35,11 @@ TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 _SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
 _STEP_S = 600.0
 
+# One of the examples in `conclave-simulate plan --help`.
+PLAN_OF_MANY = "conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85"
 _SEEN = {
-    "clear": ", or votes hidden from the coordinator: it sees every vote here, and with --confidentiality two_server "
-    "none.",
+    "clear": ", or votes hidden from the coordinator: here it sees every vote, with --confidentiality "
+    "two_server it sees none.",
     "two_server": ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of its "
     "own, so labels are noisier than with votes in the clear.",
 }
@@ -46,7 +48,7 @@ Say = Callable[[str], None]
 
 
 def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "clear") -> dict[str, object]:
-    """Runs it all in `folder`, which must be new or empty; returns the figures that it shows.
+    """Runs the whole demo in `folder`, which must be new or empty; returns the figures that it shows.
 
     level: clear, or two_server with a guardian. Raises InvalidInput for a folder that is not empty, EngineFailed when a
     step fails (its output is in the message).
@@ -69,7 +71,7 @@ def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "cle
 
 
 def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
-    """The study of the demo: its noise is chosen for 4 x TEACHERS votes at EPSILON for a record."""
+    """The study of the demo; its noise is chosen for 4 x TEACHERS votes and EPSILON per record."""
     terms = Terms(
         task=data.task,
         class_names=data.class_names,
@@ -103,41 +105,42 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
 
 
 def labels_for_whole_hospitals(data: DemoData) -> int:
-    """Labels that the same budgets would afford if all of a hospital's data were the unit."""
+    """The number of labels that the same budgets would afford if all of a hospital's data were the unit."""
     try:
         budgets = demo_study(data, unit="party").budgets
-    except InvalidInput:  # not one query
+    except InvalidInput:  # the budgets do not afford one query
         return 0
     return int(budgets.affordable(np.zeros(len(HOSPITALS), dtype=np.int64), limit=len(data.pool)).min())
 
 
 def in_words(figures: Mapping[str, Any]) -> str:
-    """The figures as text, and what they do not mean."""
+    """The figures in words, and what they do not mean."""
     accuracy = figures["student_accuracy"]
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
-    everywhere = "no epsilon that can be stated at that delta" if several is None else f"epsilon {several:.1f}"
+    everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {several:.1f}"
     judged = "not measured: onnxruntime is not installed" if accuracy is None else f"{accuracy:.3f}"
     return (
         f"Data: {figures['data']}.\n"
         f"{figures['hospitals']} hospitals with {figures['teachers_per_hospital']} teachers each; records "
         + ", ".join(f"{name} {count}" for name, count in figures["records"].items())
         + f".\nGuaranteed: epsilon {figures['epsilon']:g} at delta {figures['delta']:g} for one {figures['unit']} "
-        "(another record in its place), for whoever sees the released labels and all that is made of them. A patient "
+        "(replaced by another), against anyone who sees the released labels and all that is made of them. A patient "
         f"with a record at every hospital has {everywhere}.\n"
         f"{figures['labels_released']} labels released of {figures['asked']} queries asked.\n"
-        f"Student's accuracy on {figures['test_records']} public test records: {judged}; always the commonest class: "
+        f"Student's accuracy on {figures['test_records']} public test records: {judged}; always guessing the "
+        "commonest class: "
         f"{figures['commonest_class']:.3f}.\n"
-        f"Took {figures['seconds']} s.\n\n"
+        f"It took {figures['seconds']} s.\n\n"
         "What four hospitals cannot achieve: a guarantee for a whole hospital "
         f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
         f"labels (noise hides one vote among few){_SEEN[figures['confidentiality']]} "
-        "Epsilon 8 for a record is weak; it is chosen so that a demo of four has labels to show. With 250 parties the "
-        "same number of labels costs a fraction: conclave-simulate plan --optimise --parties 250."
+        "Epsilon 8 per record is weak; it is chosen so that a demo with four hospitals has labels to show. With 250 "
+        f"parties more labels cost a fraction: {PLAN_OF_MANY}"
     )
 
 
 class LocalConsortium:
-    """A coordinator and four hospitals on this machine: the folder, the processes that run, and the steps."""
+    """A coordinator and four hospitals on this machine: their folder, their processes, and the demo's steps."""
 
     def __init__(self, folder: Path, data: DemoData, study: DeployedStudy, say: Say) -> None:
         self.folder, self.data, self.study, self.say = folder, data, study, say
@@ -145,8 +148,8 @@ class LocalConsortium:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def add_guardian(self) -> None:
-        """Makes a guardian's keys, which the study then names."""
-        self.say("Another organisation makes a guardian's keys; the study names them.")
+        """Creates a guardian's keys, which the study then names."""
+        self.say("Another organisation creates a guardian's keys; the study names them.")
         self.guardian_address = f"127.0.0.1:{_free_port()}"
         made = json.loads(
             self.guardian(
@@ -165,7 +168,7 @@ class LocalConsortium:
         self.study = replace(self.study, confidentiality=terms)
 
     def set_up(self) -> None:
-        """Makes the consortium and the study, and lets every hospital join, approve and train."""
+        """Sets up the consortium and the study; every hospital joins, approves and trains."""
         self._files()
         address, enrol = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
         self.say("The operator sets up the consortium and the study.")
@@ -177,14 +180,14 @@ class LocalConsortium:
             self._admit_guardian()
         self.coordinator("study", "create", str(self.folder / "study.toml"), "--pool", str(self.folder / "pool.npy"))
         self.start("centre")
-        self.say("Each hospital makes a key, is approved by its fingerprint, approves the study and trains teachers.")
+        self.say("Each hospital creates a key, is approved by its fingerprint, approves the study and trains teachers.")
         for name in HOSPITALS:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._join, HOSPITALS))
 
     def finish(self) -> dict[str, object]:
-        """Labels, trains, releases and verifies; returns the figures."""
+        """Labels the pool, trains the student, releases and verifies; returns the figures."""
         self.say("The pool is labelled, a student trained, and the release signed and verified.")
         self.coordinator("label", "demo", "--wait")
         self.coordinator("train", "demo", "--student", "random_forest")
@@ -259,7 +262,7 @@ class LocalConsortium:
         }
 
     def _accuracy(self, release: Path) -> float | None:
-        """Accuracy of the released student, run as anybody would; None if onnxruntime is not installed."""
+        """The accuracy of the released student, run as anyone could; None if onnxruntime is not installed."""
         try:
             import onnxruntime
         except ModuleNotFoundError:
@@ -270,19 +273,21 @@ class LocalConsortium:
         return float((predicted == self.data.test_labels).mean())
 
     def coordinator(self, *arguments: str) -> str:
-        """One command of the operator."""
+        """Runs one command of the operator; returns its output."""
         return self.call("coordinator", self.folder / "centre", *arguments)
 
     def guardian(self, *arguments: str) -> str:
-        """One command of the guardian's administrator."""
+        """Runs one command of the guardian's administrator; returns its output."""
         return self.call("guardian", self.folder / "guardian", *arguments)
 
     def party(self, name: str, *arguments: str) -> str:
-        """One command of a hospital."""
+        """Runs one command of a hospital; returns its output."""
         return self.call("party", self.folder / name, *arguments)
 
     def call(self, program: str, home: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
-        """One command, shown first; its output. Raises EngineFailed unless it ends with an allowed code."""
+        """Shows and runs one command; returns its output. Raises EngineFailed unless it ends with an allowed exit
+        code.
+        """
         where = [] if home is None else ["--home", str(home)]
         shown = " ".join(_short(each, self.folder) for each in (*arguments, *where))
         self.say(f"  $ conclave-{program} {shown}")
@@ -295,7 +300,7 @@ class LocalConsortium:
         )
         if done.returncode not in allowed:
             raise EngineFailed(
-                f"conclave-{program} {shown} ended with {done.returncode}: {done.stderr.strip()[-2000:]}"
+                f"conclave-{program} {shown} ended with exit code {done.returncode}: {done.stderr.strip()[-2000:]}"
             )
         return done.stdout
 

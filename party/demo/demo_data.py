@@ -1,4 +1,4 @@
-"""The data of the demo: four hospitals' records, public questions without answers, and answers to judge the student.
+"""The data of the demo: four hospitals' records, public queries without labels, and labels to judge the student.
 
 The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi 10.24432/C52P4X)
 if available, otherwise scikit-learn's breast cancer data set (Wolberg, Mangasarian, Street & Street 1993, doi
@@ -41,7 +41,7 @@ _PUBLIC, _TEST = 250, 170
 class DemoData:
     """What each hospital holds (header and rows of a CSV), and what is public.
 
-    source: in words; task: of the study; pool: public queries; test: inputs and labels to judge the student with.
+    source: in words; task: of the study; pool: public queries; test_inputs and their labels judge the student.
     """
 
     source: str
@@ -57,7 +57,7 @@ class DemoData:
 
 
 def demo_data(folder: Path | None) -> DemoData:
-    """The four hospitals' heart disease records from `folder`, if available; otherwise scikit-learn's data set."""
+    """The four hospitals' heart disease records from `folder`, if available; otherwise the breast cancer data."""
     if folder is not None and all((folder / _FILES.format(name)).is_file() for name in HOSPITALS):
         return _hearts(folder)
     return _breasts()
@@ -68,7 +68,7 @@ def _hearts(folder: Path) -> DemoData:
     for name in HOSPITALS:
         with (folder / _FILES.format(name)).open(encoding="utf-8", newline="") as file:
             read = [row for row in csv.reader(file) if len(row) == len(_HEADER)]
-        # Hospitals write the same code as 1 or 1.0.
+        # The hospitals write the same code as 1 or as 1.0.
         plain = [[value.removesuffix(".0") for value in row] for row in read]
         rows[name] = [row[:-1] + ["no disease" if row[-1] == "0" else "disease"] for row in plain]
     return _cut(
@@ -104,7 +104,7 @@ def _breasts() -> DemoData:
     order = np.random.default_rng(0).permutation(len(texts))
     rows = {name: [texts[at] for at in order[number::4]] for number, name in enumerate(HOSPITALS)}
     return _cut(
-        source="Breast Cancer Wisconsin (Diagnostic), carried by scikit-learn, dealt to four hospitals",
+        source="Breast Cancer Wisconsin (Diagnostic), shipped with scikit-learn, dealt to four hospitals",
         task="Tell malignant from benign tumours.",
         class_names=("benign", "malignant"),
         features=features,
@@ -122,7 +122,7 @@ def _cut(
     header: list[str],
     rows: dict[str, list[list[str]]],
 ) -> DemoData:
-    """Takes out public questions and test records, in proportion from every hospital; the rest stays private."""
+    """Takes out public queries and test records, in proportion from every hospital; the rest stays private."""
     rng, total = np.random.default_rng(1), sum(len(each) for each in rows.values())
     public: list[list[str]] = []
     tests: list[list[str]] = []
@@ -142,7 +142,7 @@ def _cut(
 def _encoded(
     rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, str]
 ) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"]]:
-    """Rows as the hospitals' nodes would read them."""
+    """Inputs and class ids of rows, encoded as the hospitals' nodes would."""
     terms = Terms(
         task="demo",
         class_names=class_names,

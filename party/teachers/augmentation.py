@@ -17,7 +17,7 @@ _SHIFT: Final = 0.1  # of the height and width
 
 
 def draw_motions(generator: np.random.Generator, count: int) -> Float32[ndarray, "images 3"]:
-    """For each image: an angle in radians, a shift in x and one in y (in half image sizes), uniform."""
+    """For each image an angle in radians and shifts in x and y (in half image sizes), drawn uniformly."""
     limits = np.array([_ROTATION, 2 * _SHIFT, 2 * _SHIFT], np.float32)
     return generator.uniform(-1, 1, (count, 3)).astype(np.float32) * limits
 

@@ -63,7 +63,7 @@ class LogisticRegressionKind(TeacherKind):
     """Trains with scikit-learn's L-BFGS. Deterministic: the seeds are checked but not needed."""
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
-        """Trains one teacher a shard, see TeacherKind.fit."""
+        """Trains one teacher per shard, see TeacherKind.fit."""
         check_shards(shards, classes, seeds)
         return [_fit_one(inputs, labels) for inputs, labels in shards]
 
@@ -99,7 +99,7 @@ def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " r
         return LinearTeacher(np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:])
     model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():
-        # Stopping before convergence is meant: see MAX_ITERATIONS.
+        # Stopping before convergence is intended: see MAX_ITERATIONS.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(rows, labels)
     weights, offsets = model.coef_.T, model.intercept_

@@ -29,7 +29,7 @@ _FILTERS: Final = 32
 _SMALL_FILTERS: Final = 8
 _HIDDEN: Final = 100
 _VARIANCE_FLOOR: Final = 1e-5
-# The rows and columns by which the four positions of a 2x2 pooling window are offset.
+# The row and column offsets of the four positions of a 2x2 pooling window.
 _POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
 
 
@@ -38,8 +38,8 @@ class TeacherNetwork:
     """One architecture.
 
     `trained(input_shape, classes)` and `found(input_shape)` give the shapes of the parameters that gradients train and
-    of the final statistics. `logits(parameters, inputs, found)` uses the statistics in `parameters` if they are there,
-    otherwise those of `inputs`; it writes the ones that it used to `found` if that is a dict. `layers(parameters)` is
+    of the final statistics. `logits(parameters, inputs, found)` uses the statistics in `parameters` if present,
+    otherwise those of `inputs`; if `found` is a dict, it writes the ones that it used there. `layers(parameters)` is
     the trained network as layers that can be computed on shares; None if that is impossible.
     """
 
@@ -108,7 +108,7 @@ def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None
     filters = torch.cat([functional.pad(scaled, (x, 1 - x, y, 1 - y)) for y, x in _POOL_OFFSETS])
     windows = functional.conv2d(inputs[:, None], filters, stride=2)
     windows = windows.view(len(inputs), 4, _FILTERS, *windows.shape[2:])
-    # max keeps the winning index, which makes its gradient cheaper; amax is the faster one without gradients.
+    # max keeps the winning index, which makes its gradient cheaper; without gradients amax is faster.
     pooled = windows.max(1).values if torch.is_grad_enabled() else windows.amax(1)
     return _dense_logits(parameters, torch.relu(pooled + offset[:, None, None]), found)
 

@@ -18,7 +18,7 @@ from protocols.reading import read_bytes
 from runtime.files import write_atomically
 
 _FILE_BYTES = 2 * 2**30
-# onnxruntime's own exceptions have no base of their own; besides them its bindings raise these three.
+# onnxruntime's own exceptions share no base class; besides them its bindings raise these three.
 _FAILURES: tuple[type[Exception], ...] = (
     ValueError,
     TypeError,
@@ -39,7 +39,7 @@ class OnnxTeacher(Teacher):
     session: onnxruntime.InferenceSession = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        """The class of each query. Raises InvalidInput if the model cannot take the queries or gives something else."""
+        """The class of each query. Raises InvalidInput if the model cannot take the queries or returns no class ids."""
         wanted = self.session.get_inputs()[0]
         fixed = wanted.shape[0] if wanted.shape and isinstance(wanted.shape[0], int) else None
         chunks = []
@@ -75,11 +75,11 @@ class OnnxTeacher(Teacher):
 
 @dataclass(frozen=True)
 class OnnxKind(TeacherKind):
-    """Reads models; cannot train."""
+    """Reads trained models; cannot train."""
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Raises InvalidInput: an ONNX file is trained already."""
-        raise InvalidInput("teachers.kind is 'onnx', which is trained elsewhere; allowed: name its files in node.toml")
+        raise InvalidInput("teachers.kind is 'onnx', whose models are trained elsewhere; name their files in node.toml")
 
     def load(self, path: Path) -> Teacher:
         """Reads an ONNX file that needs no other file and no custom operators. Raises DataUnavailable, DataCorrupt."""
@@ -90,13 +90,15 @@ class OnnxKind(TeacherKind):
         try:
             # From bytes, so that the model cannot name other files.
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            # The names in a model are bytes, and become text only when they are asked for.
+            # The names in a model are bytes, decoded only when they are read.
             taken = [(each.name, each.type) for each in session.get_inputs()]
             given = [each.name for each in session.get_outputs()]
         except _FAILURES as error:
             raise DataCorrupt(f"{path} is not a readable ONNX model: {str(error)[:200]}") from None
         if len(taken) != 1 or taken[0][1] != "tensor(float)" or not given:
-            raise DataCorrupt(f"{path} takes {len(taken)} inputs; allowed: one, of 32-bit floats, and an output")
+            raise DataCorrupt(
+                f"{path} takes {len(taken)} inputs; allowed: one of 32-bit floats, and at least one output"
+            )
         return OnnxTeacher(content, session)
 
 

@@ -1,9 +1,9 @@
 """A hospital's own teachers: code that it installed itself and names in its settings; none comes from the network.
 
-"package.module:attribute" names a torch module class, made with (input_shape, classes), or a scikit-learn-like
-estimator (a class or function that makes one, or one to copy) with fit(inputs, labels) and predict(inputs);
-"entry-point:NAME" names such an object of the entry-point group `conclave.teachers`. An estimator that has
-save(path), whose class has load(path), is kept by those; others by skops, which runs no code when it reads.
+"package.module:attribute" names a torch module class, called with (input_shape, classes), or a scikit-learn-like
+estimator (a class or function that makes one, or one to copy) with fit(inputs, labels) and predict(inputs). An
+estimator with save(path), whose class has load(path), is stored with these; others with skops, which runs no code when
+it reads. A whole kind of teacher is a plugin instead, with a name (docs/how-to/add-a-part.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final  # a hospital's own objects have no types
 
@@ -29,9 +28,7 @@ from protocols.reading import open_file
 from runtime.distribution import install
 from runtime.files import write_atomically
 
-ENTRY_POINTS: Final = "conclave.teachers"
-_PREFIX: Final = "entry-point:"
-# Packages whose types an estimator may contain, besides its own.
+# Packages whose types an estimator may contain, besides those of its own package.
 _HARMLESS: Final = ("sklearn", "numpy", "scipy", "builtins", "collections")
 _FILE_BYTES: Final = 2**31
 
@@ -44,16 +41,18 @@ class OwnTeacher(Teacher):
     only: int = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        """The class of each query. Raises InvalidInput if the estimator gives something else."""
+        """The class of each query. Raises InvalidInput unless the estimator returns one class id per query."""
         if self.estimator is None:
             return np.full(len(inputs), self.only, np.int64)
         given = np.asarray(self.estimator.predict(inputs))
         if given.shape != (len(inputs),) or given.dtype.kind not in "iu":
-            raise InvalidInput(f"the own teacher gives {given.dtype} of shape {given.shape}; allowed: one id a query")
+            raise InvalidInput(
+                f"the hospital's own teacher gives {given.dtype} of shape {given.shape}; allowed: one id per query"
+            )
         return given.astype(np.int64)
 
     def save(self, path: Path) -> None:
-        """Writes the estimator by its own `save`, or by skops. Raises StorageFailed."""
+        """Writes the estimator with its own `save`, or with skops. Raises StorageFailed."""
         if self.estimator is None:
             write_atomically(path, f"only {self.only}\n")
         elif hasattr(self.estimator, "save"):
@@ -66,12 +65,12 @@ class OwnTeacher(Teacher):
 
 @dataclass(frozen=True)
 class OwnKind(TeacherKind):
-    """Trains copies of an estimator. make: gives an untrained one; kind: its class."""
+    """Trains copies of an estimator. make: returns an untrained one; kind: its class."""
 
     make: Callable[[], Any]
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
-        """Trains one teacher a shard, see TeacherKind.fit; an estimator with random_state gets its seed."""
+        """Trains one teacher per shard, see TeacherKind.fit; an estimator with random_state gets the teacher's seed."""
         check_shards(shards, classes, seeds)
         return [self._fit_one(inputs, labels, seed) for (inputs, labels), seed in zip(shards, seeds, strict=True)]
 
@@ -106,7 +105,7 @@ class OwnKind(TeacherKind):
             return OwnTeacher(skops.io.load(path, trusted=untrusted), -1)
         except DataCorrupt:
             raise
-        except Exception as error:  # a hospital's own load may raise anything
+        except Exception as error:  # a hospital's own `load` may raise anything
             raise DataCorrupt(f"{path} is not a readable teacher: {type(error).__name__}") from error
 
 
@@ -122,17 +121,14 @@ def kind_of(name: str) -> TeacherKind:
 
 
 def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> TeacherKind:
-    """A kind of teacher that is trained here, as in `kind_of`. setting: the setting that names it; others: other
+    """A kind of teacher that is trained here, as in `kind_of`. setting: the setting that names it; others: further
     allowed names."""
     if name in TEACHERS:
         return teacher_kind(name, device="cpu")
-    if name.startswith(_PREFIX):
-        return _kind_from(name, _entry_point(name.removeprefix(_PREFIX)))
     module, colon, attribute = name.partition(":")
     if not (colon and all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")])):
         raise InvalidInput(
-            f"{setting} is {name[:80]!r}; allowed: {', '.join([*others, *TEACHERS])}, {_PREFIX}NAME or "
-            "package.module:attribute"
+            f"{setting} is {name[:80]!r}; allowed: {', '.join([*others, *TEACHERS])} or package.module:attribute"
         )
     try:
         found: Any = importlib.import_module(module)
@@ -141,13 +137,6 @@ def trained_kind(name: str, *, setting: str, others: tuple[str, ...]) -> Teacher
     except (ImportError, AttributeError) as error:
         raise InvalidInput(f"{setting} is {name!r}, which cannot be imported: {error}") from error
     return _kind_from(name, found)
-
-
-def _entry_point(name: str) -> Any:
-    installed = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    if name not in installed:
-        raise InvalidInput(f"no entry point {name!r} of {ENTRY_POINTS}; allowed: {', '.join(installed) or 'none'}")
-    return installed[name].load()
 
 
 def _kind_from(name: str, found: Any) -> TeacherKind:

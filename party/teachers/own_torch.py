@@ -67,12 +67,12 @@ class OwnTorchTeacher(Teacher):
 
 @dataclass(frozen=True)
 class OwnTorchKind(TeacherKind):
-    """Trains modules made by kind(input_shape=..., classes=...), which give logits [queries, classes]."""
+    """Trains modules made by kind(input_shape=..., classes=...), which return logits [queries, classes]."""
 
     kind: Any
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
-        """Trains one teacher a shard, see TeacherKind.fit."""
+        """Trains one teacher per shard, see TeacherKind.fit."""
         check_shards(shards, classes, seeds)
         return [self._fit_one(shard, classes, seed) for shard, seed in zip(shards, seeds, strict=True)]
 
@@ -92,7 +92,9 @@ class OwnTorchKind(TeacherKind):
                 optimizer.zero_grad()
                 logits = module(inputs[rows])
                 if logits.shape != (size, classes):
-                    raise InvalidInput(f"the own module gives shape {tuple(logits.shape)}; allowed: {(size, classes)}")
+                    raise InvalidInput(
+                        f"the hospital's own module gives shape {tuple(logits.shape)}; allowed: {(size, classes)}"
+                    )
                 functional.cross_entropy(logits, labels[rows]).backward()  # type: ignore[no-untyped-call]  # torch
                 optimizer.step()
         module.eval()

@@ -21,17 +21,17 @@ PRIVATE = ("logistic_regression", "mlp", "small_cnn")
 
 
 class Teacher(ABC):
-    """A trained teacher. Every kind must train on any shard of at least one row: one class only, fewer rows
-    than classes, classes that are absent; it then predicts among the classes that it has seen."""
+    """A trained teacher. Every kind must train on any shard of at least one row, even with fewer rows than classes or
+    with classes absent; it then predicts among the classes that it has seen."""
 
     @abstractmethod
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query, in [0, classes)."""
 
     def private_model(self, *, classes: int) -> Model:
-        """The teacher as layers that answer hidden queries, with one score a class. Raises InvalidInput.
+        """The teacher as layers that answer hidden queries, with one score per class. Raises InvalidInput.
 
-        Overridden by the kinds in party.teachers.PRIVATE; the others cannot be computed on shares.
+        Overridden by the kinds in PRIVATE; the others cannot be computed on shares.
         """
         raise InvalidInput(
             f"a {type(self).__name__} cannot answer hidden queries; allowed: teachers.kind {', '.join(PRIVATE)}"
@@ -52,7 +52,7 @@ class TeacherKind(ABC):
 
     @property
     def stacks(self) -> bool:
-        """Whether shards are trained at once (stacked on a GPU), so that many are best given together."""
+        """Whether shards are trained together (stacked on a GPU), so that `fit` is best given many at once."""
         return False
 
     @abstractmethod
@@ -63,7 +63,7 @@ class TeacherKind(ABC):
         classes: int,
         seeds: list[int],
     ) -> list[Teacher]:
-        """Trains one teacher a shard. The result depends on (shard, classes, seed) of that teacher alone,
+        """Trains one teacher per shard. The result depends only on that teacher's (shard, classes, seed),
         never on which shards are trained together, so that engines that group parties differently agree.
 
         Raises InvalidInput on an empty shard, labels outside [0, classes), NaN or infinite features.

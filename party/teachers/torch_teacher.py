@@ -90,15 +90,15 @@ class TorchKind(TeacherKind):
         return self.device.type == "cuda"
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
-        """Trains one teacher a shard, see TeacherKind.fit.
+        """Trains one teacher per shard, see TeacherKind.fit.
 
         On a CPU with a fixed number of torch threads the result is exactly repeatable, whatever is trained
-        together. On a CUDA device it is so up to the rounding of batched matrix products.
+        together. On a CUDA device it is repeatable up to the rounding of batched matrix products.
         """
         return self.fit_with(shards, classes=classes, seeds=seeds, stacked=self.stacks)
 
     def fit_with(self, shards: list[Shard], *, classes: int, seeds: list[int], stacked: bool) -> list[Teacher]:
-        """The same with stacked or looped training chosen by the caller."""
+        """As `fit`, but the caller chooses stacked or looped training."""
         check_shards(shards, classes, seeds)
         for inputs, _ in shards:
             self.network.trained(inputs.shape[1:], classes)

@@ -22,14 +22,14 @@ from party.teachers.validation import Shard
 
 _BATCH: Final = 32
 _EPOCHS: Final = 8
-# The fewest steps in which a tiny shard is learned; the most that a very large one needs.
+# The minimum number of steps, for a tiny shard, and the maximum, for a very large one.
 _FEWEST_STEPS: Final = 60
 _MOST_STEPS: Final = 2000
 _WARM_UP_STEPS: Final = 10
 _WEIGHT_DECAY: Final = 0.01
-# Rows that the final statistics of batch norm are taken from; more would change them little and cost memory.
+# Rows from which the final statistics of batch norm are computed; more would change them little and cost memory.
 _STATISTICS_ROWS: Final = 1024
-# Teachers in one stack; bounds device memory (cnn on 28x28 images: 5 GiB, by counting, not measured).
+# Teachers in one stack; bounds device memory (cnn on 28x28 images: 5 GiB, estimated, not measured).
 _STACK: Final = 256
 # Added to the logits of classes that a shard does not hold: a teacher predicts among the classes it has seen.
 _NEVER: Final = -1e9
@@ -38,14 +38,14 @@ _NEVER: Final = -1e9
 def train_looped(
     network: TeacherNetwork, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
-    """Trains one teacher after the other; the fastest way on a CPU."""
+    """Trains one teacher after another; the fastest way on a CPU."""
     return [_train([shard], network, classes, [seed], device)[0] for shard, seed in zip(shards, seeds, strict=True)]
 
 
 def train_stacked(
     network: TeacherNetwork, shards: list[Shard], *, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
-    """Trains teachers whose shards have equal shape together; the others alone."""
+    """Trains teachers whose shards have equal shape together, the others one by one."""
     by_shape: dict[tuple[int, ...], list[int]] = {}
     for position, (inputs, _) in enumerate(shards):
         by_shape.setdefault(inputs.shape, []).append(position)
@@ -138,7 +138,7 @@ def _schedule(step: int, steps: int) -> float:
 
 
 def _draw_order(generator: np.random.Generator, records: int, steps: int) -> Int[np.ndarray, "steps batch"]:
-    """The records of each batch: one permutation of the shard after the other, also within a batch."""
+    """The records of each batch: permutations of the shard one after another, also across batch boundaries."""
     passes = math.ceil(steps * _BATCH / records)
     permutations = generator.permuted(np.tile(np.arange(records), (passes, 1)), axis=1)
     return permutations.ravel()[: steps * _BATCH].reshape(steps, _BATCH)

@@ -28,7 +28,7 @@ FOREST_TREES: Final = 100
 BOOSTING_ROUNDS: Final = 30
 _SMALLEST_LEAF: Final = 5
 # What a file may hold beyond skops' own list of harmless types; everything else is refused.
-# Both index arrays without checking bounds when they predict, so `load` checks their nodes.
+# When they predict, both kinds index arrays without checking bounds, so `load` checks their nodes.
 _TRUSTED: Final = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
@@ -64,16 +64,16 @@ class TreeTeacher(Teacher):
 
 @dataclass(frozen=True)
 class TreeKind(TeacherKind):
-    """Trains scikit-learn classifiers; `make(random_state)` is an untrained one and
-    `nodes_of(model)` are the trees of a trained one."""
+    """Trains scikit-learn classifiers; `make(random_state)` returns an untrained one and
+    `nodes_of(model)` the trees of a trained one."""
 
     name: str
-    model: Any  # the scikit-learn class that `make` gives
+    model: Any  # the scikit-learn class that `make` returns
     make: Callable[[int], Model]
     nodes_of: Callable[[Model], Iterator[Nodes]]
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
-        """Trains one teacher a shard, see TeacherKind.fit."""
+        """Trains one teacher per shard, see TeacherKind.fit."""
         check_shards(shards, classes, seeds)
         return [self._fit_one(inputs, labels, seed) for (inputs, labels), seed in zip(shards, seeds, strict=True)]
 
@@ -168,8 +168,8 @@ def _forest_nodes(model: Model) -> Iterator[Nodes]:
 def _boosting_nodes(model: Model) -> Iterator[Nodes]:
     for tree in (tree for round_ in model._predictors for tree in round_):
         nodes = tree.nodes
-        if nodes["is_categorical"].any():  # would index a bit set; these teachers have no categorical splits
-            raise DataCorrupt("a tree splits on a category; allowed: numbers")
+        if nodes["is_categorical"].any():  # a categorical split would index a bit set; these teachers have none
+            raise DataCorrupt("a tree splits on a categorical feature; allowed: numeric features")
         children = nodes["left"].astype(np.int64), nodes["right"].astype(np.int64)
         yield *children, nodes["feature_idx"].astype(np.int64), nodes["is_leaf"].astype(bool)
 
@@ -182,7 +182,7 @@ def _in_bounds(
     *,
     features: int,
 ) -> bool:
-    """Whether every inner node leads to later nodes of the tree, so that a walk ends, and reads a feature."""
+    """Whether every inner node leads to later nodes, so that a walk ends, and splits on a feature that exists."""
     inner = ~leaf
     ends = np.stack([left[inner], right[inner]])
     own = np.flatnonzero(inner)

@@ -1,4 +1,4 @@
-"""What every kind of teacher checks before it trains or predicts."""
+"""The checks that every kind of teacher makes before it trains or predicts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ def check_shards(shards: list[Shard], classes: int, seeds: list[int]) -> None:
     if classes < 2:
         raise InvalidInput(f"classes is {classes}; allowed: at least 2")
     if len(seeds) != len(shards):
-        raise InvalidInput(f"{len(seeds)} seeds for {len(shards)} shards; allowed: one seed a shard")
+        raise InvalidInput(f"{len(seeds)} seeds for {len(shards)} shards; allowed: one seed per shard")
     for number, ((inputs, labels), seed) in enumerate(zip(shards, seeds, strict=True)):
         if seed < 0:
             raise InvalidInput(f"the seed of shard {number} is negative; allowed: at least 0")
         if len(inputs) == 0:
             raise InvalidInput(f"shard {number} has 0 records; allowed: at least 1")
         if len(inputs) != len(labels):
-            raise InvalidInput(f"shard {number} has {len(inputs)} inputs and {len(labels)} labels; allowed: equal")
+            raise InvalidInput(
+                f"shard {number} has {len(inputs)} inputs and {len(labels)} labels; allowed: equally many"
+            )
         if inputs.ndim < 2 or inputs[0].size == 0:
             raise InvalidInput(f"shard {number} has shape {inputs.shape}; allowed: [records, features, ...]")
         if labels.min() < 0 or labels.max() >= classes:
@@ -43,6 +45,6 @@ def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...
 
 
 def check_cpu_only(name: str, device: str) -> None:
-    """Raises InvalidInput when a kind that computes on the CPU alone is asked for another device."""
+    """Raises InvalidInput if a kind that computes only on the CPU is asked for another device."""
     if device not in ("auto", "cpu"):
         raise InvalidInput(f"device is {device!r}; allowed for teacher {name!r}: auto, cpu")

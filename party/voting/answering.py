@@ -39,7 +39,7 @@ OnEvent = Callable[[str, dict[str, str | int]], None]
 class _Voter:
     """Votes only while the study is approved: checked within the ledger's transaction, see `withdraw`.
 
-    pool: the queries to compare with; None if the hospital was not sent it.
+    pool: the study's queries, to compare batches with; None if the hospital was not sent them.
     """
 
     policy: Policy
@@ -57,16 +57,16 @@ class _Voter:
         return self.teachers(batch)
 
     def admit(self, batch: QueryBatch) -> None:
-        """Whether anything may be charged, also for a private model, for which no teacher is asked."""
+        """Raises Refused unless the batch may be charged, also for a private model, for which no teacher is asked."""
         self._check_approved()
         check_believed(self.ledger, self._mark, seat=self.seat)
         check_remembered(self.ledger, self.policy.log)
 
     def anchor(self) -> None:
-        """Records in the policy all that the ledger charged, before anything of it leaves (party.budget.watermarks).
+        """Records in the policy all that the ledger charged, before any reply leaves (party.budget.watermarks).
 
         Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("withdrawn"),
-        ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: what was charged stands, and nothing of it may
+        ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: then the charge stands, and no reply may
         leave.
         """
         known = self._mark
@@ -93,8 +93,8 @@ class _Voter:
 class Answering:
     """Opens each approved seat once and keeps it. Use as a context manager.
 
-    Teachers are loaded when the node starts; a process without a question for teachers.idle_s ends, so an idle node
-    holds no teachers.
+    Teachers are loaded when the node starts; their process ends after teachers.idle_s seconds without a request, so an
+    idle node holds no teachers.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Answering:
             seat.ledger.close()
 
     def stop(self) -> None:
-        """Ends all teachers, and refuses a vote that waits for them."""
+        """Ends all teachers' processes, and refuses votes that wait for them."""
         for _, teachers in list(self._open.values()):
             teachers.close()
 
     def end_withdrawn(self) -> None:
-        """Ends the teachers of withdrawn studies, and refuses a vote that waits for them."""
+        """Ends the teachers' processes of withdrawn studies, and refuses votes that wait for them."""
         for (study, _), (_, teachers) in list(self._open.items()):
             approval = self._policy.approval(study, self._settings.data.name)
             if approval is None or approval.withdrawn:
@@ -136,8 +136,8 @@ class Answering:
     def warm(self, seats: Sequence[ServedSeat]) -> None:
         """Starts loading the teachers of seats, each once in the node's life, on a separate thread.
 
-        One study after the other: the previous study's teachers are ended first unless they were asked, so only one
-        study's and the working ones are in memory. The last study's stay until teachers.idle_s is over.
+        Studies are loaded one after another: a process that was not asked to vote is ended before the next study is
+        loaded, so only one study's teachers and those at work are in memory. The last study's stay for teachers.idle_s.
         """
         studies: dict[bytes, list[TeacherProcess]] = {}
         for seat in seats:
@@ -153,8 +153,9 @@ class Answering:
             self._warming.start()
 
     def seats(self) -> list[ServedSeat]:
-        """The seats that may vote now: approved by this home, not withdrawn. A seat that cannot be opened is
-        reported."""
+        """The seats that may vote now: approved by this home and not withdrawn. A seat that cannot be opened is logged
+        and
+        left out."""
         result = []
         for approval in self._policy.own_approvals(self._home):
             if approval.withdrawn or approval.party != self._party:
@@ -234,10 +235,10 @@ def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]])
 
 
 def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> QuantisedModel:
-    """The private model of a seat, as it answers. Raises Refused("no_teachers")."""
+    """The private model of a seat, in the fixed point in which it answers. Raises Refused("no_teachers")."""
     try:
         return quantise(load_model(file), precision_of(study))
     except (DataUnavailable, DataCorrupt, InvalidInput) as error:
-        # The reason names files of the hospital: it stays here.
+        # The reason names files of the hospital, so it is not sent.
         on_event("teachers_failed", {"code": Code.NO_TEACHERS, "reason": str(error)[:500]})
         raise Refused(Code.NO_TEACHERS, "there is no private model of this study") from None

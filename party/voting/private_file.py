@@ -1,6 +1,6 @@
 """A private model as a file: the layers that answer hidden queries, as npz, which runs no code and needs no torch.
 
-It is stored beside the teacher that it was made from, in a folder that only its owner may read.
+It is stored beside the teacher that it was made from, in a folder that only the owner can read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PADDINGS: Final = ("valid", "same")
 
 
 def save_model(path: Path, model: Model) -> None:
-    """Writes the file for its owner alone. Raises StorageFailed."""
+    """Writes the file, readable by its owner only. Raises StorageFailed."""
     arrays = {"input_shape": np.array(model.input_shape, np.int64)}
     for number, layer in enumerate(model.layers, 1):
         match layer:
@@ -51,7 +51,7 @@ def load_model(path: Path) -> Model:
         while arrays and len(layers) < _LAYERS:
             layers.append(_layer(len(layers) + 1, arrays))
         if arrays:
-            raise DataCorrupt(f"{path} holds what belongs to no layer; run: conclave-party train STUDY")
+            raise DataCorrupt(f"{path} holds arrays that belong to no layer; run: conclave-party train STUDY")
         return Model(shape, tuple(layers))
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; run: conclave-party train STUDY") from None
@@ -60,7 +60,7 @@ def load_model(path: Path) -> Model:
 
 
 def _layer(number: int, arrays: dict[str, np.ndarray]) -> object:
-    """The next layer, taken out of `arrays`. Raises KeyError where there is none."""
+    """Layer `number`, removed from `arrays`. Raises KeyError if there is none."""
     if f"{number}-relu" in arrays:
         arrays.pop(f"{number}-relu")
         return ReLU()

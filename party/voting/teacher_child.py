@@ -1,9 +1,9 @@
 """The teachers' process: it loads the teachers of a folder, and each votes when asked.
 
 `python -m party.voting.teacher_child FOLDER STUDY`. In both directions a message is its length in 8 bytes, then its
-bytes. The node (teacher_process.py) sends a VoteRequest, or an empty message, which asks the next teacher. The replies,
-each after a byte that says which: how many teachers of how many are loaded; the votes of one teacher; why there are
-none.
+bytes. The node (teacher_process.py) sends a VoteRequest, or an empty message, which asks the next teacher. A reply
+starts with
+a byte that gives its kind: how many teachers of how many are loaded; or one teacher's votes, or why there are none.
 
 The process ends when its input does, even during a prediction: it never outlives its node.
 """
@@ -24,22 +24,22 @@ from protocols.wire.messages import Message, Refusal, VoteReply, VoteRequest, de
 
 LENGTH_BYTES: Final = 8
 LOADED, SAID = b"L", b"S"
-# In a message of LOADED: teachers loaded, and of how many.
+# A LOADED message holds the number of teachers loaded, and of all teachers.
 COUNT_BYTES: Final = 4
 NEXT: Final = b""
 
 
 def framed(message: bytes) -> bytes:
-    """A message after its length."""
+    """A message, preceded by its length."""
     return len(message).to_bytes(LENGTH_BYTES, "big") + message
 
 
 def main(arguments: list[str]) -> int:
-    """The child: loads the teachers of a folder and votes until standard input ends."""
-    # Ctrl-C in a terminal reaches both; the node ends this process.
+    """Loads the teachers of a folder and votes until standard input ends; returns the exit code."""
+    # Ctrl-C in a terminal reaches both processes; the node ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sink = os.dup(1)
-    # Whatever a hospital's own teacher prints must not get between the messages.
+    # Output that a hospital's own teacher prints must not mix with the messages.
     os.dup2(2, 1)
     orders: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(orders,), daemon=True).start()
@@ -57,33 +57,33 @@ def main(arguments: list[str]) -> int:
     except ConclaveError as error:
         say(Refusal(Code.TEACHERS_FAILED, str(error)))
         return 1
-    request: VoteRequest | None = None
-    number = 0
+    # The node asks for a batch first, then for the next teacher's votes on it or for another batch.
+    request, number = _batch(orders.get()), 0
     while True:
-        order = orders.get()
-        if order != NEXT:
-            number = 0
-            received = decode(order)
-            assert isinstance(received, VoteRequest)
-            request = received
-        assert request is not None  # the node asks for a batch first
         try:
             votes = teachers[number].predict(request.batch.inputs)
             say(VoteReply(request.digest, votes[None]))
         except ConclaveError as error:
             say(Refusal(Code.TEACHERS_FAILED, str(error)))
         number += 1
+        if (order := orders.get()) != NEXT:
+            request, number = _batch(order), 0
+
+
+def _batch(order: bytes) -> VoteRequest:
+    request = decode(order)
+    assert isinstance(request, VoteRequest)
+    return request
 
 
 def _read(orders: SimpleQueue[bytes]) -> Never:
-    """Passes on what the node asks; ends the process, whatever it is doing, when the node closes the pipe or is
-    gone."""
+    """Queues the node's requests; ends the process, whatever it is doing, when the node closes the pipe or is gone."""
     while True:
         orders.put(_exactly(int.from_bytes(_exactly(LENGTH_BYTES), "big")))
 
 
 def _exactly(count: int) -> bytes:
-    """That many bytes of standard input."""
+    """Exactly `count` bytes of standard input."""
     parts: list[bytes] = []
     while count:
         part = os.read(0, min(count, 2**20))

@@ -1,4 +1,4 @@
-"""The node's end of a teachers' process: starting it, asking, reading with a timeout, ending it reliably.
+"""The node's end of a teachers' process: starts it, asks, reads with a timeout, and ends it reliably.
 
 See teacher_child.py for the messages. Timeouts are about progress: any byte that arrives is progress.
 """
@@ -25,8 +25,8 @@ _ONE_THREAD: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREAD
 class TeacherPipe:
     """A teachers' process. Raises OSError when it cannot be started.
 
-    Reading and writing raise EOFError or OSError when it ended, TimeoutError when nothing moved for so many seconds,
-    MalformedMessage when it says what it may not.
+    Reading and writing raise EOFError or OSError if the process ended, TimeoutError if no byte moved for `stalled_s`
+    seconds, MalformedMessage if it sends what is not allowed.
     """
 
     def __init__(self, folder: Path, *, study: bytes) -> None:
@@ -44,7 +44,7 @@ class TeacherPipe:
             os.set_blocking(pipe.fileno(), False)
 
     def ask(self, request: VoteRequest | None, *, stalled_s: float) -> None:
-        """Asks the first teacher about a batch; without one, the next teacher about the same."""
+        """Asks the first teacher about a batch; with None, the next teacher about the same batch."""
         left = memoryview(framed(NEXT if request is None else encode(request)))
         while left:
             _wait(self._stdin, selectors.EVENT_WRITE, stalled_s)
@@ -54,7 +54,7 @@ class TeacherPipe:
                 continue
 
     def read(self, *, stalled_s: float) -> Message | tuple[int, int]:
-        """The next message, or how many teachers of how many are loaded."""
+        """The next message, or (teachers loaded, teachers in all)."""
         length = int.from_bytes(self._exactly(LENGTH_BYTES, stalled_s), "big")
         if not 1 <= length <= 1 + MESSAGE_BYTES:
             raise MalformedMessage(f"{length} bytes; allowed: 1 to {1 + MESSAGE_BYTES}")
@@ -67,7 +67,7 @@ class TeacherPipe:
         return decode(rest)
 
     def terminate(self) -> None:
-        """Ends the process, from any thread; it is killed if it does not end. A reader notices the end."""
+        """Ends the process, from any thread; kills it if it does not end. A thread that reads notices the end."""
         if self.process.poll() is None:
             self.process.terminate()
         try:

@@ -1,8 +1,8 @@
-"""Teachers in a separate process, so that an idle node stays small and their crash is not the node's.
+"""Teachers in a separate process, so that an idle node stays small and survives a crash of its teachers.
 
-The process starts when the node does, or at a vote, and ends when nothing was asked for a while. A deadline ends
-nothing: late votes are kept, and serve the same question when it is asked again. The process is ended if it makes no
-progress, that is if no teacher loads or votes for a stated time.
+The process starts when the node does, or at a vote, and ends when nothing has been asked for a while. It is not ended
+at a deadline: late votes are kept, and used when the same batch is asked again. It is ended if it makes no progress,
+that is, if no teacher loads or votes for a given time.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 Votes = Int64[ndarray, "teachers queries"]
 # Batches whose votes are kept in case they are asked for again.
 _KEPT: Final = 2
-# A late node says so this long before the coordinator's deadline, or after four fifths of a short one.
+# A node that will be late says so this long before the coordinator's deadline, or after four fifths of a short one.
 _SAY_LATE_S: Final = 5.0
 
 
 @dataclass(eq=False)
 class _Task:
-    """A batch that the teachers predict. request: None once it was sent; began: by the clock."""
+    """A batch that the teachers are asked about. began: by the clock, in seconds."""
 
     digest: bytes
     queries: int
-    request: VoteRequest | None = field(repr=False)
+    request: VoteRequest = field(repr=False)
     began: float
     votes: Votes | None = field(default=None, repr=False)
     refused: Refused | None = None
@@ -46,7 +46,7 @@ class _Task:
 
 @dataclass(eq=False)
 class _Wishes:
-    """What the thread that owns the process has to do."""
+    """Orders for the thread that owns the process."""
 
     task: _Task | None = None
     warm: bool = False
@@ -58,9 +58,9 @@ class TeacherProcess:
     """A Voter whose teachers vote in a child process.
 
     A vote raises Refused("no_teachers"), ("teachers_late") shortly before the deadline, or CannotVote; nothing was
-    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers continue;
-    asked again, the same batch gets their votes. A newer batch replaces an unfinished one after the current teacher's
-    vote: a coordinator asks only for its newest. At most two batches' votes are kept, in memory.
+    charged then, and the reason names no file of the hospital, as it goes to the coordinator. Late teachers continue,
+    and their votes are used if the batch is asked again. A newer batch replaces an unfinished one after the current
+    teacher's vote: a coordinator only asks for its newest. At most two batches' votes are kept, in memory.
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class TeacherProcess:
         on_event: Callable[[str, dict[str, str | int]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """folder: of party.voting.training; study: digest; deadline_s: of the study, for one batch.
+        """folder: as written by party.voting.training; study: its digest; deadline_s: the study's, for one batch.
 
-        idle_s: after which the child is ended; stalled_s: without progress, after which it is ended; clock: seconds, to
-        say how long predicting took.
+        idle_s: the child is ended after so long without a request; stalled_s: and after so long without progress;
+        clock: seconds, to report how long predicting took.
         """
         self._folder = folder
         self._study = study
@@ -90,7 +90,7 @@ class TeacherProcess:
         self._wishes = _Wishes()
         self._kept: dict[bytes, Votes] = {}
         self._asked = False
-        # Owns the child: no other thread reads from it or writes to it.
+        # This thread owns the child: no other reads from it or writes to it.
         self._thread: threading.Thread | None = None
         self._pipe: TeacherPipe | None = None
         self._teachers = 0
@@ -108,7 +108,7 @@ class TeacherProcess:
                 request = VoteRequest(self._study, b"", batch)
                 task = _Task(batch.digest, len(batch.ids), request, self._clock())
                 if self._wishes.task is not None:
-                    self._wishes.task.refused = Refused(Code.TEACHERS_LATE, "a newer batch was asked")
+                    self._wishes.task.refused = Refused(Code.TEACHERS_LATE, "the coordinator asked for a newer batch")
                 self._wishes.task = task
                 self._wake()
             by_s = self._deadline_s - min(_SAY_LATE_S, self._deadline_s / 5)
@@ -118,14 +118,14 @@ class TeacherProcess:
             if task.refused is not None:
                 raise task.refused
             task.late = True
-            so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and goes on"
-            reason = f"{so_far}; {self._advice()}; the votes are for the next time the batch is asked"
+            so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and continues"
+            reason = f"{so_far}; {self._advice()}; the votes are kept for the next time the batch is asked"
         self._on_event("teachers_late", {"reason": reason})
         raise Refused(Code.TEACHERS_LATE, reason)
 
     @property
     def process_id(self) -> int | None:
-        """Of the child, while it runs."""
+        """The child's process id; None if it does not run."""
         pipe = self._pipe
         return None if pipe is None else pipe.process.pid
 
@@ -147,7 +147,7 @@ class TeacherProcess:
                 self._changed.wait_for(lambda: not self._wishes.rest)
 
     def close(self) -> None:
-        """Ends the child, if there is one, and refuses whatever is asked, or waited for, from now on."""
+        """Ends the child, if there is one, and refuses every waiting and later request."""
         with self._changed:
             self._wishes.close = True
             self._changed.notify_all()
@@ -168,7 +168,7 @@ class TeacherProcess:
         self._changed.notify_all()
 
     def _work(self) -> None:
-        """Does what is requested until nothing is for a while."""
+        """Serves requests until there have been none for a while."""
         wishes = self._wishes
         try:
             while True:
@@ -188,7 +188,7 @@ class TeacherProcess:
                     self._stop()
 
     def _stop(self) -> None:
-        """Ends the child, and every wait for it."""
+        """Ends the child, and with it every wait for its votes."""
         self._end()
         self._thread = None
         self._finish(self._wishes.task, _closed())
@@ -240,20 +240,18 @@ class TeacherProcess:
             self._on_event("teachers_slow", {"reason": reason})
 
     def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:
-        """The votes, teacher by teacher; None as soon as another batch is wanted, or none at all."""
+        """The votes, collected teacher by teacher; None as soon as another batch is wanted, or none at all."""
         rows: list[Votes] = []
-        request, task.request = task.request, None
-        assert request is not None  # it is sent once
         for number in range(self._teachers):
             if self._wishes.task is not task or self._wishes.close:
                 return None
-            pipe.ask(None if number else request, stalled_s=self._stalled_s)
+            pipe.ask(None if number else task.request, stalled_s=self._stalled_s)
             reply = pipe.read(stalled_s=self._stalled_s)
             if isinstance(reply, Refusal):
                 raise self._failed("the teachers cannot be used", reply.reason)
             if (
                 not isinstance(reply, VoteReply)
-                or reply.batch_digest != request.digest
+                or reply.batch_digest != task.request.digest
                 or reply.votes.shape != (1, task.queries)
             ):
                 raise MalformedMessage("the teachers' process answered another request")
@@ -293,7 +291,7 @@ class TeacherProcess:
         return pipe
 
     def _failed(self, what: str, detail: str, *, code: Code = Code.TEACHERS_FAILED) -> Refused:
-        """The refusal, which goes to the coordinator; both texts go to the hospital's log alone."""
+        """The refusal for the coordinator; `what` and `detail` go only to the hospital's own log."""
         self._on_event("teachers_failed", {"code": code, "reason": f"{what}: {detail}"[:500]})
         if code == Code.NO_TEACHERS:
             return Refused(code, "there are no teachers of this study; the hospital's own log says more")
@@ -313,4 +311,4 @@ class TeacherProcess:
 
 
 def _closed() -> Refused:
-    return CannotVote("this node stops, or answers for the study no more")
+    return CannotVote("this node is stopping, or no longer answers for the study")

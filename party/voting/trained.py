@@ -1,4 +1,4 @@
-"""The teachers that a node trained for one seat of a study: a folder, keyed by study and records.
+"""The teachers that a node trained for one seat of a study: a folder, identified by study and records.
 
 It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run no code when they are read.
 """
@@ -33,9 +33,9 @@ class Manifest:
 def load_teachers(
     folder: Path, *, study: bytes, loaded: Callable[[int, int], None] = lambda count, teachers: None
 ) -> list[Teacher]:
-    """The teachers of a folder. loaded: called before the first and after each with how many of how many are loaded.
+    """The teachers in a folder. loaded: called before the first and after each with (teachers loaded, teachers in all).
 
-    Raises DataUnavailable if there are none, DataCorrupt for other or broken ones.
+    Raises DataUnavailable if there are none, DataCorrupt if they are another study's or unreadable.
     """
     manifest = read_manifest(folder)
     if manifest.study != study.hex():

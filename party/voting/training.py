@@ -31,14 +31,14 @@ from runtime.files import write_atomically
 
 @dataclass(frozen=True)
 class Deal:
-    """How one seat's records are assigned to its teachers. rows: positions of its records; teacher: of each."""
+    """How one seat's records are assigned to its teachers. rows: positions of its records; teacher: of each of them."""
 
     seat: str
     rows: np.ndarray = field(repr=False)
     teacher: np.ndarray = field(repr=False)
 
     def sizes(self, teachers: int) -> list[int]:
-        """Records of each teacher."""
+        """The number of records of each teacher."""
         return [int(count) for count in np.bincount(self.teacher, minlength=teachers)]
 
 
@@ -50,14 +50,14 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
     if grouped != (records.groups is not None):
         raise InvalidInput(
             f"the study has {'privacy groups' if grouped else 'one seat'} for {party!r} and data.group is "
-            f"{'not set' if grouped else 'set'}; allowed: data.group with privacy groups alone"
+            f"{'not set' if grouped else 'set'}; allowed: data.group if and only if there are privacy groups"
         )
     units = units_of(records.patients, len(records.labels))
     known = [seat.partition("/")[2] for seat in seats]
     for row, name in enumerate(records.groups or ()):
         if name not in known:
             raise InvalidInput(
-                f"data.group, row {row + 1}: {name[:60]!r} is no privacy group of the study; allowed: "
+                f"data.group, row {row + 1}: {name[:60]!r} is not a privacy group of the study; allowed: "
                 f"{', '.join(known)}"
             )
     result = []
@@ -71,16 +71,16 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
         result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
     holders = [set(units[each.rows].tolist()) for each in result]
     if sum(map(len, holders)) != len(set().union(*holders)):
-        raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has a budget of its own")
+        raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has its own budget")
     return result
 
 
 def train(
     home: PartyHome, settings: PartySettings, study: DeployedStudy, party: str, *, say: Callable[[str], None]
 ) -> list[tuple[str, list[int]]]:
-    """Trains all missing teachers of a party's seats; returns records per teacher of each seat.
+    """Trains all missing teachers of a party's seats; returns the number of records per teacher, for each seat.
 
-    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is whole or absent.
+    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is then complete or absent.
     """
     terms = study.terms
     check_private(study, settings)
@@ -94,7 +94,7 @@ def train(
         folder = home.teachers(study.digest, each.seat)
         done.append((each.seat, sizes))
         if _same(folder, manifest) and settings.teachers.kind != "onnx":
-            say(f"seat {each.seat}: {study.teachers} teachers are trained on these records already")
+            say(f"seat {each.seat}: {study.teachers} teachers are already trained on these records")
             continue
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
@@ -117,7 +117,7 @@ def _teachers(
     if settings.kind == "onnx":
         if len(settings.files) != study.teachers:
             raise InvalidInput(
-                f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one a teacher"
+                f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one per teacher"
             )
         return [kind.load(path) for path in settings.files]
     teachers: list[Teacher] = []
@@ -135,20 +135,22 @@ def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) 
     for number, teacher in enumerate(teachers):
         given = teacher.predict(few)
         if given.shape != (len(few),) or given.min() < 0 or given.max() >= study.classes:
-            raise InvalidInput(f"teacher {number} gives other than class ids; allowed: 0 to {study.classes - 1}")
+            raise InvalidInput(
+                f"teacher {number} returns values that are not class ids; allowed: 0 to {study.classes - 1}"
+            )
 
 
 def check_private(study: DeployedStudy, settings: PartySettings) -> None:
-    """Raises InvalidInput if a study hides its queries and this kind of teacher cannot answer such."""
+    """Raises InvalidInput if a study hides its queries and this kind of teacher cannot answer hidden ones."""
     if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
-            "hides its queries, and other models cannot be computed on them"
+            "hides its queries, and other kinds of models cannot be computed on shares"
         )
 
 
 def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Callable[[str], None]) -> Model:
-    """The teacher as it answers hidden queries. Raises InvalidInput where it does not fit what was agreed."""
+    """The teacher as a private model that answers hidden queries. Raises InvalidInput if it does not fit the study."""
     model = teacher.private_model(classes=study.classes)
     precision = precision_of(study)
     quantised = quantise(model, precision)
@@ -158,14 +160,14 @@ def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Ca
     if within.any():
         same = plain_inference(quantised, inputs[within]) == teacher.predict(inputs[within])
         say(
-            f"in fixed point the model says the same as the teacher of {100 * same.mean():.1f} % of {within.sum()} "
+            f"in fixed point the model gives the teacher's label to {100 * same.mean():.1f} % of {within.sum()} "
             f"records; {len(rows) - within.sum()} others have values beyond the study's {precision.input_bound:g}"
         )
     return model
 
 
 def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
-    """Writes to a temporary folder and renames, the manifest last: a folder with a manifest is complete."""
+    """Writes to a temporary folder, the manifest last, and renames it: a folder with a manifest is complete."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
         private_folder(folder)
@@ -173,7 +175,7 @@ def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, privat
             teacher.save(folder / teacher_file(number))
         if private is not None:
             save_model(folder / PRIVATE_FILE, private)
-        tighten(folder)  # a hospital's own teachers write as they like
+        tighten(folder)  # a hospital's own teachers may write files with any mode
         write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
     except OSError as error:
         raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error

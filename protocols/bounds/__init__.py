@@ -1,1 +1,1 @@
-"""Bounds of a mechanism's cost: a number in, a number out."""
+"""Bounds on a mechanism's privacy cost: a number in, a number out."""

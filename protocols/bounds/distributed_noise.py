@@ -1,4 +1,4 @@
-"""Noise that is the sum of many parties' discrete Gaussian shares: how large a share, what the sum costs, its tails.
+"""Noise that is the sum of many parties' discrete Gaussian shares: the size of a share, and the cost of the sum.
 
 Kairouz, Liu, Steinke 2021, "The Distributed Discrete Gaussian Mechanism" (arXiv 2102.06387): a sum of discrete
 Gaussians is nearly a discrete Gaussian; the difference is charged. View: histogram. Adjacency: replace-one.
@@ -25,8 +25,9 @@ _ROUNDING_UP = 1.0 + 1e-12
 def share_sigma(*, sigma_units: float | int | Fraction, parties: int, dropouts: int, colluders: int) -> Fraction:
     """sigma of each party's share, such that the shares of honest survivors have variance sigma_units^2 or more.
 
-    At least parties - dropouts - colluders honest shares stay in the sum, whoever drops out and whoever colludes;
-    rounded up to a fraction that the sampler takes. Raises InvalidInput where none stay, or a count is negative.
+    At least parties - dropouts - colluders honest shares stay in the sum, whoever drops out and whoever colludes; sigma
+    is
+    rounded up to a fraction that the sampler takes. Raises InvalidInput if no share stays, or a count is negative.
     """
     honest = parties - dropouts - colluders
     if min(parties, dropouts, colluders) < 0 or honest < 1:
@@ -51,7 +52,7 @@ def distributed_gaussian_rdp(
     honest: int,
     dimension: int,
 ) -> Float64[ndarray, "units orders"]:
-    """RDP of one noisy histogram whose noise is the sum of `honest` independent N_Z(0, share_sigma^2) a cell.
+    """RDP of one noisy histogram whose noise in each cell is the sum of `honest` independent N_Z(0, share_sigma^2).
 
     a k^2/(n s^2) + c x: k = votes_units >= 0, the unit's total weight, moved in any way (L2 sensitivity sqrt(2) k); n =
     honest; c = min(dimension, 2 k), the cells that change; x = sum_(j < n) ln((1 + r_j)/(1 - r_j)), r_j = ripple(s

@@ -21,7 +21,7 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
     """delta(epsilon) = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2), exact.
 
     Dong, Roth, Su 2022, Cor. 2.13; Balle & Wang 2018, Thm 8. mu > 0; epsilon >= 0. Computed as a difference of
-    logarithms, so that it keeps its relative precision where delta is small.
+    logarithms, so it keeps its relative precision if delta is small.
     """
     if not ((mu > 0).all() and (epsilon >= 0).all()):
         raise InvalidInput(f"mu is {mu}, epsilon {epsilon}; allowed: mu > 0, epsilon >= 0")
@@ -32,7 +32,7 @@ def gdp_delta(mu: Float64[ndarray, "..."], epsilon: Float64[ndarray, "..."]) -> 
 
 
 def gdp_mu(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
-    """The largest mu that is (epsilon, delta)-DP, from below.
+    """The largest mu for which mu-GDP is (epsilon, delta)-DP, approached from below.
 
     Bisection on gdp_delta, which increases in mu; the lower end of the last bracket is returned. epsilon > 0,
     0 < delta < 1.

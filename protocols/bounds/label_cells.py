@@ -1,4 +1,4 @@
-"""Upper bounds of a divergence over whole cells, and the branch and bound that uses them.
+"""Upper bounds on a divergence over whole cells, and the branch and bound that uses them.
 
 For a point v write G(v) = e^((a-1) D_a(P(v) || Q(v))) - 1 = sum_i p_i psi(L_i) with p_i the outcomes'
 probabilities before the move, L_i the logarithm of after/before, and
@@ -26,7 +26,7 @@ Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"
 RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
 """(owner, centres, radius) -> another upper bound of G on each cell (infinity where it has none)."""
 
-_LARGEST_EXPONENT = 600.0  # exp() of more is cut to exp(600); problems with G near that are not admitted
+_LARGEST_EXPONENT = 600.0  # larger exponents are cut to it; problems with G near exp(600) are not admitted
 _STEEPEST = 60.0  # cells across which a probability may change by more than exp(60) have no small-move bound
 _FIRST_RADIUS = 0.5
 _BLOCK = 2048
@@ -87,10 +87,10 @@ def cell_bounds(
 ) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
     """(G at the centre, an upper bound of G on the cube of half side `radius` about it), for every cell.
 
-    The bound is the smaller of two. One: the Taylor polynomial of second degree, maximised over the cube,
-    plus a bound of the third derivative, itself the smaller of one that is sharp for small moves and one that
-    is sharp for large ones. Two: each p_i^a q_i^(1-a) under an exponential of a linear function, maximal at a
-    corner: sharp on large cells.
+    The bound is the smaller of two. First: the Taylor polynomial of second degree, maximised over the cube,
+    plus a bound on the third derivative, itself the smaller of one that is sharp for small moves and one that
+    is sharp for large ones. Second: each p_i^a q_i^(1-a) is below an exponential of a linear function, which is
+    maximal at a corner: sharp on large cells.
     """
     axes = len(model.slope)
     distance = np.sqrt(axes) * shifts
@@ -198,10 +198,10 @@ def _evaluate(
     centres: Float64[ndarray, "cells axes"],
     radius: float,
 ) -> tuple[Float64[ndarray, " cells"], Float64[ndarray, " cells"]]:
-    """`cell_bounds` in blocks that stay in the processor's cache.
+    """`cell_bounds` in blocks that fit the processor's cache.
 
     Cells lie on one lattice, so problems of equal shift share them: the experiment, which does not depend on
-    the order and costs most, is evaluated once for each shift and place.
+    the order and costs most, is evaluated once for each shift and cell.
     """
     value, bound = np.empty(len(owner)), np.empty(len(owner))
     _, shift_of = np.unique(problems.shifts, return_inverse=True)
@@ -223,7 +223,9 @@ def _evaluate(
 def _tile(
     low: Float64[ndarray, "problems axes"], high: Float64[ndarray, "problems axes"], radius: float
 ) -> tuple[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"]]:
-    """Centres of the cubes of half side `radius` of one lattice that cover each box, and whose box it is."""
+    """The centres of the cubes of half side `radius` of one lattice that cover each box, and the box each belongs
+    to.
+    """
     low = np.floor(low / (2.0 * radius)) * 2.0 * radius
     counts = np.maximum(np.ceil((high - low) / (2.0 * radius)).astype(np.int64), 1)
     sizes = counts.prod(axis=1)

@@ -1,4 +1,4 @@
-"""Log-probabilities of what a noisy vote releases, and how they change when one vote moves.
+"""Log-probabilities of the outcomes of a noisy vote, and how they change when one vote moves.
 
 Two experiments, both with standard normal noise (docs/explanation/label-only-bound.md):
 
@@ -22,7 +22,7 @@ from numpy import ndarray
 _LOG_SQRT_2PI = 0.5 * np.log(2.0 * np.pi)
 _SQRT_HALF = np.sqrt(0.5)
 _BIT_SIGNS = np.array([[1.0], [-1.0]])
-# Below it the log-ratio comes from the integrated derivative instead of a difference of logarithms.
+# For shifts below it the log-ratio comes from the integrated derivative instead of a difference of logarithms.
 _SMALL_SHIFT = 0.01
 _STEP_NODES, _STEP_WEIGHTS = (half / 2.0 for half in np.polynomial.legendre.leggauss(5))
 _STEP_NODES = _STEP_NODES + 0.5
@@ -36,7 +36,7 @@ class LocalModel:
     """What an upper bound on a whole cell needs to know at the cell's centre.
 
     log_p: log-probability of each outcome before the move; log_ratio: log-probability after the move minus
-    before; slope, bend: gradient and Hessian of log_p in the point; ratio_slope, ratio_bend: of log_ratio.
+    before; slope, bend: gradient and Hessian of log_p with respect to the point; ratio_slope, ratio_bend: of log_ratio.
     """
 
     log_p: Float64[ndarray, "outcomes cells"]
@@ -47,7 +47,7 @@ class LocalModel:
     ratio_bend: Float64[ndarray, "axes axes outcomes cells"]
 
     def take(self, rows: Int64[ndarray, " chosen"]) -> LocalModel:
-        """The same for the chosen cells, each as often as it is named."""
+        """The model of the chosen cells, each as often as it is named."""
         return LocalModel(
             self.log_p[..., rows],
             self.log_ratio[..., rows],
@@ -105,7 +105,7 @@ def _log_wedge(h: Float64[ndarray, " cells"], k: Float64[ndarray, " cells"]) -> 
     normal and t probabilities", eq. (3): the value for independent normals plus an integral over the angle
     from 0 to 45 degrees. Both terms are positive, so nothing cancels however small the probability is. With
     t the angle's tangent the integrand is exp(-(k^2 + (h sqrt(1 + t^2) - k t)^2)/2)/(1 + t^2); quadrature
-    covers the part of [0, 1] where it is not negligible against its peak.
+    covers the part of [0, 1] where it is not negligible relative to its peak.
     """
     swap = np.abs(h) > np.abs(k)
     far = np.where(swap, h, k)

@@ -2,7 +2,7 @@
 
 The bounds hold for every histogram: they are data-independent and may be charged to a budget and published.
 They are strictly below the Gaussian mechanism's, because an observer of the label does not see the noisy
-histogram. They must not be used for an observer who does (view = histogram). Adjacency is replace-one: one
+histogram. They must not be used for an observer who sees it (view = histogram). Adjacency is replace-one: one
 unit of total vote weight s moves its votes, its soft votes and its abstentions in any way. Derivation, error
 bounds and limits: docs/explanation/label-only-bound.md.
 """
@@ -23,7 +23,7 @@ from protocols.errors import InvalidInput
 __all__ = ["ORDERS", "label_rdp", "threshold_rdp"]
 
 _TOLERANCE = 2e-5
-# Pairs of shift and order outside the table that one call computes, and that are remembered.
+# How many pairs of shift and order outside the table one call computes, and how many results are remembered.
 _MOST_COMPUTED = 1000
 _MOST_KNOWN = 200_000
 
@@ -31,7 +31,7 @@ _MOST_KNOWN = 200_000
 def threshold_rdp(
     d: float | Float64[ndarray, "..."], orders: float | Float64[ndarray, "..."]
 ) -> Float64[ndarray, "..."]:
-    """RDP of one noisy threshold test of which the bit alone is seen: an upper bound for all histograms.
+    """RDP of one noisy threshold test of which only the bit is seen: an upper bound for all histograms.
 
     d = s/sigma1 >= 0, finite: the unit's total vote weight over the threshold's noise; orders > 1, finite;
     both broadcast. Holds in both directions. Never above the Gaussian bound a d^2/2; 0 at d = 0. Fast for
@@ -45,27 +45,28 @@ def threshold_rdp(
 def label_rdp(
     d: float | Float64[ndarray, "..."], orders: float | Float64[ndarray, "..."], *, classes: int
 ) -> Float64[ndarray, "..."]:
-    """RDP of one GNMax label that alone is seen: an upper bound for all histograms.
+    """RDP of one GNMax release of which only the label is seen: an upper bound for all histograms.
 
     d = s/sigma2 >= 0, finite: the unit's total vote weight over the label's noise; orders > 1, finite; both
-    broadcast; classes >= 2. Two classes are a threshold bit with shift sqrt(2) d; three or more have one
-    bound for any number. Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast for
-    orders in ORDERS (a table), some milliseconds for each other pair, or each once if they recur; from 1,000 other
-    pairs in one call on, chords between orders of the table are taken: at most 0.2 % higher for orders of 1.05 to 513,
-    0.5 % above, 8 % below. Raises InvalidInput.
+    broadcast; classes >= 2. Two classes are a threshold bit with shift sqrt(2) d; one bound
+    serves any number of three or more. Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast
+    for orders in ORDERS (a table); every other pair takes some milliseconds, once. For 1,000 or more other pairs in one
+    call, chords between orders of the table are used: at most 0.2 % higher for orders from 1.05 to 513, 0.5 % above, 8
+    %
+    below. Raises InvalidInput.
     """
     if classes < 2:
         raise InvalidInput(f"classes = {classes}; allowed: 2 or more")
     shifts, wanted = _checked(d, orders)
     flat, flat_orders = shifts.ravel(), wanted.ravel()
     if classes == 2:
-        # Rounding of sqrt(2) d must not lift it above the Gaussian bound.
+        # Rounding of sqrt(2) d must not raise it above the Gaussian bound.
         return np.minimum(_bit(np.sqrt(2.0) * flat, flat_orders), flat_orders * flat**2).reshape(shifts.shape)
     return _bound(_LABEL, flat, flat_orders).reshape(shifts.shape)
 
 
 def _bit(shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]) -> Float64[ndarray, " problems"]:
-    """The threshold bound, from the table where it has the order and the shift."""
+    """The threshold bound, from the table if that has the order and the shift."""
     return _bound(_BIT, shifts, orders)
 
 
@@ -87,7 +88,9 @@ _BIT = _Kind(shares=lambda table: table.bit, supremum=bit_supremum, factor=0.5)
 def _bound(
     kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
 ) -> Float64[ndarray, " problems"]:
-    """From the table where it has the order and the shift; else between its orders, or computed if they are few."""
+    """The bound from the table if it has the order and the shift; else between its orders, or computed if few are
+    needed.
+    """
     bound = np.empty_like(shifts)
     tabled = covers(shifts, orders)
     if tabled.any():
@@ -112,7 +115,8 @@ def _between_orders(
 ) -> Float64[ndarray, " problems"]:
     """Chord of (a - 1) D_a between two orders of the table: an upper bound.
 
-    (a - 1) D_a is convex in a (van Erven & Harremoes 2014, Cor. 2), so its supremum over pairs is; at a = 1 it is 0.
+    (a - 1) D_a is convex in a (van Erven & Harremoes 2014, Cor. 2), and so is its supremum over pairs; at a = 1 it is
+    0.
     """
     right = np.searchsorted(ORDERS, orders)
     low, high = np.where(right > 0, ORDERS[right - 1], 1.0), ORDERS[right]
@@ -125,7 +129,7 @@ def _between_orders(
 def _computed(
     kind: _Kind, shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]
 ) -> Float64[ndarray, " problems"]:
-    """The suprema themselves, each computed once a process."""
+    """The suprema themselves, each computed once per process."""
     pairs = list(zip(shifts.tolist(), orders.tolist(), strict=True))
     missing = [pair for pair in dict.fromkeys(pairs) if pair not in kind.known]
     if missing:
@@ -140,7 +144,7 @@ def _computed(
 def _checked(
     d: float | Float64[ndarray, "..."], orders: float | Float64[ndarray, "..."]
 ) -> tuple[Float64[ndarray, "..."], Float64[ndarray, "..."]]:
-    """Both as float64 arrays of their common shape, once their ranges are checked."""
+    """Both arguments as float64 arrays of their common shape. Raises InvalidInput for values out of range."""
     shifts, wanted = np.asarray(d, dtype=np.float64), np.asarray(orders, dtype=np.float64)
     if not (np.isfinite(shifts) & (shifts >= 0.0)).all():
         raise InvalidInput(f"d spans [{shifts.min()}, {shifts.max()}]; allowed: finite, >= 0")

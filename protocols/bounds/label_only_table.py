@@ -1,6 +1,6 @@
 """The table of label-only suprema that `label_only` interpolates in, and the command that computes it.
 
-    python -m protocols.bounds.label_only_table     (some eight minutes on one core)
+    python -m protocols.bounds.label_only_table     (about eight minutes on one core)
 
 writes label_only_table.npz beside this file. At a fixed order a supremum is convex in the shift and zero at
 zero, so the chord between two nodes is an upper bound (docs/explanation/label-only-bound.md, section 7).
@@ -28,7 +28,7 @@ TOLERANCE = 5e-5
 def _fixed_orders() -> Float64[ndarray, " orders"]:
     """1.05 to 1024: steps of 6 % in order - 1 between 2 and 513, of about 15 % outside.
 
-    The best of them costs at most 0.09 % of the answers of the best real order between 2 and 513: with
+    The best of them loses at most 0.09 % of the answers of the best real order between 2 and 513: with
     R = a c the answers (epsilon - l/(a-1))/a fall by x^2 when a - 1 is off by a factor e^x, and |x| <= 0.03.
     """
     below = np.geomspace(0.05, 1.0, 21)[:-1]
@@ -62,7 +62,7 @@ class Table:
 
 
 def covers(shifts: Float64[ndarray, " problems"], orders: Float64[ndarray, " problems"]) -> Bool[ndarray, " problems"]:
-    """Whether `interpolate` answers for a shift and an order."""
+    """Whether the table covers a shift and an order, as `interpolate` needs."""
     position = np.minimum(np.searchsorted(ORDERS, orders), len(ORDERS) - 1)
     return (ORDERS[position] == orders) & (shifts >= SHIFTS[0]) & (shifts <= SHIFTS[-1])
 
@@ -72,7 +72,7 @@ def interpolate(
     shifts: Float64[ndarray, " problems"],
     orders: Float64[ndarray, " problems"],
 ) -> Float64[ndarray, " problems"]:
-    """The bound over a, divided by the Gaussian bound's factor: chord of share * shift^2 between two nodes.
+    """The bound divided by a and by the Gaussian bound's factor: the chord of share * shift^2 between two nodes.
 
     Shifts and orders must be covered. Multiply by a (label) or a/2 (bit) to get the bound.
     """
@@ -87,7 +87,9 @@ def interpolate(
 
 
 def compute() -> Table:
-    """Every node, rounded up. A supremum never falls as the order grows: a later order's bound may serve."""
+    """The table at every node, rounded up. A supremum never falls as the order grows, so a higher order's bound is
+    valid
+    too."""
     shifts, orders = (grid.ravel() for grid in np.meshgrid(SHIFTS, ORDERS, indexing="ij"))
     tables = []
     for supremum, factor in ((bit_supremum, 0.5), (label_supremum, 1.0)):
@@ -115,7 +117,7 @@ def load(path: Path = TABLE_PATH) -> Table:
     if not grid_matches:
         raise DataCorrupt(f"{path.name} was computed for another grid of orders and shifts; compute it again")
     if table.bit.shape != table.label.shape or digest != table.digest():
-        raise DataCorrupt(f"{path.name} has checksum {table.digest()[:16]}; allowed: {digest[:16]}, which it states")
+        raise DataCorrupt(f"{path.name} has checksum {table.digest()[:16]}; allowed: {digest[:16]}, as it states")
     return table
 
 

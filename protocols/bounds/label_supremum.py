@@ -1,4 +1,4 @@
-"""The label-only suprema over all of the line (bit) and all of the plane (label), as rigorous upper bounds.
+"""The label-only suprema over the whole line (bit) and the whole plane (label), as rigorous upper bounds.
 
 Outside a box the divergence is bounded in closed form (docs/explanation/label-only-bound.md, section 5); inside it
 `label_cells.supremum` is used. Each function takes one problem per array element, and returns the Gaussian bound where
@@ -20,7 +20,7 @@ from protocols.bounds.label_cones import bit_model, label_model
 _MARGIN = 3.0  # distance from the tilted means at which the closed-form bounds take over
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _CHUNK = 240
-_ROUNDING = 1e-9  # section 6: relative, above all that float64 can lose
+_ROUNDING = 1e-9  # section 6: relative, above any rounding error of float64
 # Euclidean shifts, and (a - 1) times the Gaussian bound, for which a supremum is computed (section 7).
 _LEAST_SHIFT, _LARGEST_SHIFT, _LARGEST_LOG_GROWTH = 1e-7, 7.1, 450.0
 _LARGEST_ORDER = 1e5
@@ -67,7 +67,7 @@ def _bound(
     orders: Float64[ndarray, " problems"],
     tolerance: float,
 ) -> Float64[ndarray, " problems"]:
-    """The least of the Gaussian bound and, where it is computed, ln(1 + growth)/(a - 1)."""
+    """The smaller of the Gaussian bound and, where it is computed, ln(1 + growth)/(a - 1)."""
     bound = gaussian.copy()
     # A label's length is sqrt(2) d; the least d is the same for bit and label, that of the table.
     chosen = np.flatnonzero(computed(lengths, orders) & (shifts >= _LEAST_SHIFT))
@@ -145,7 +145,7 @@ def _tail(
     distance: Float64[ndarray, " problems"],
     sign: float,
 ) -> Float64[ndarray, " problems"]:
-    """What one coordinate adds to G when its mean is at -distance or below, and moves by -sign*shift.
+    """What one coordinate adds to G if its mean is at -distance or below and moves by -sign*shift.
 
     The coordinate's negative side is released as one outcome: psi of its log-ratio. Its positive side is
     bounded by the release of everything there: with total exponent c the integral over t < -distance of

@@ -1,8 +1,8 @@
-"""Laplace noise: its worst-case RDP on a histogram, its draws, and how far float64 is from the ideal.
+"""Laplace noise: its worst-case RDP on a histogram, its draws, and how far float64 draws are from ideal ones.
 
 LNMax adds independent Laplace noise of scale 1/gamma to each count (Papernot et al. 2017). A unit of total weight s
 that moves from one class to another changes two counts by s each: two independent Laplace mechanisms. An observer of
-the label sees less than one of both counts, so the bound holds for the views "label" and "histogram".
+the label sees less than an observer of both counts, so the bound holds for the views "label" and "histogram".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
 from protocols.noise import StandardNormal
 
-# Rounding of the few float64 operations below; the bound is lifted by it.
+# Rounding of the few float64 operations below; the bound is raised by it.
 _MARGIN = 1e-12
 _SERIES_BELOW = 0.5
 _SERIES_TERMS = 16
@@ -36,7 +36,7 @@ def laplace_histogram_rdp(
     Twice the Laplace mechanism's at t = gamma s (two counts move by s, independently):
     ln[a/(2a-1) e^((a-1)t) + (a-1)/(2a-1) e^(-at)]/(a-1) (Mironov 2017, Prop. 6). A unit of several votes moves the
     counts by a vector of L1 norm 2 s at most; the bound is convex in the move, so one vote of s is the worst.
-    orders > 1. An upper bound, at most 1e-12 of itself above the formula, and never above 2 t.
+    orders > 1. An upper bound, relatively at most 1e-12 above the formula, and never above 2 t.
     """
     check_orders(orders)
     if not (np.isfinite(sensitivity).all() and (sensitivity >= 0).all()):

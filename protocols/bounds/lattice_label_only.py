@@ -1,8 +1,8 @@
-"""Worst-case cost of a label or a threshold bit that alone is seen, under discrete Gaussian noise.
+"""Worst-case cost of a label or a threshold bit of which nothing else is seen, under discrete Gaussian noise.
 
-The continuous label-only bound (label_only.py) does not carry over to integer noise: a label of integer counts is no
-function of a label of real ones. These bounds do: the noise is a slightly smaller continuous Gaussian, rounded at
-random, and all but a share of it hides how ties are broken. Proofs and margins:
+The continuous label-only bound (label_only.py) does not carry over to integer noise: a label of integer counts is not a
+function of a label of real ones. These bounds hold: the noise is a slightly smaller continuous Gaussian, rounded at
+random, and all but a small share of it hides how ties are broken. Proofs and margins:
 docs/explanation/lattice-noise.md. Adjacency is replace-one; one unit of total weight k moves its votes, and its
 abstentions, in any way.
 """
@@ -39,7 +39,7 @@ def lattice_label_rdp(
     sigma_units: float | int,
     classes: int,
 ) -> Float64[ndarray, "units orders"]:
-    """RDP of one GNMax label under independent N_Z(0, sigma_units^2) noise a class: an upper bound for all histograms.
+    """RDP of one GNMax label with independent N_Z(0, sigma_units^2) noise per class: an upper bound for all histograms.
 
     votes_units: total weight k of each unit in lattice units, >= 0; orders > 1; classes >= 2. Holds in both directions,
     for any order in which ties are broken, and for any number of votes of total weight k. Never above the Gaussian
@@ -92,10 +92,11 @@ def _two_classes(
 def _several_classes(
     votes_units: Int64[ndarray, " units"], orders: Float64[ndarray, " orders"], sigma_units: float
 ) -> Float64[ndarray, "units orders"]:
-    """(1/b) ln[(1 - e) e^(b R) + e e^(b G)], b = a - 1, least over some t: R the continuous label's, G the Gaussian's.
+    """(1/b) ln[(1 - e) e^(b R) + e e^(b G)], b = a - 1, minimal over some t: R the continuous label's, G the
+    Gaussian's.
 
-    The continuous noise that is rounded has a part of variance t^2 a count. Except for a share e = erf(1/(4 t)) of that
-    part, integer ties amount to a shift of the counts by half a unit; that share costs at most the Gaussian's.
+    The continuous noise that is rounded has a part of variance t^2 per count. Except for a share e = erf(1/(4 t)) of
+    that part, integer ties amount to a shift of the counts by half a unit; that share costs at most the Gaussian's.
     """
     beta = orders[None, :] - 1.0
     least = np.full((len(votes_units), len(orders)), np.inf)

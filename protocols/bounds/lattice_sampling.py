@@ -47,7 +47,7 @@ def sampled_lattice_label_rdp(
     sigma_units: float | int,
     classes: int,
 ) -> Float64[ndarray, "units orders"]:
-    """RDP of one label alone: the lesser of the sampled histogram's and the label's of votes that always enter.
+    """RDP of releasing only a label: the smaller of the sampled histogram's and that of votes that always enter.
 
     The latter holds by quasi-convexity (van Erven & Harremoes 2014, Thm 13). Arguments as above.
     """
@@ -64,7 +64,9 @@ def sampled_lattice_bit_rdp(
     *,
     sigma_units: float | int,
 ) -> Float64[ndarray, "units orders"]:
-    """RDP of one threshold bit alone: the lesser of the sampled Gaussian's and the bit's of votes that always enter."""
+    """RDP of releasing only a threshold bit: the smaller of the sampled Gaussian's and that of votes that always
+    enter.
+    """
     check_lattice(votes_units, orders, sigma_units=sigma_units)
     d = continuous_shift(votes_units, sigma_units=float(sigma_units), rounding_sigma=ROUNDING_SIGMA)
     rounded = sampled_bit_gaussian_rdp(d, rate, orders)

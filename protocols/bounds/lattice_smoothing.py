@@ -51,7 +51,7 @@ def continuous_shift(
 def tie_share(sigma: float) -> float:
     """erf(1/(4 sigma)): total variation distance of N(0, sigma^2 I) in the plane and its shift by (-1/2, 1/2).
 
-    This share of the Gaussian part of the noise is lost in making the ways to break a tie indistinguishable.
+    This share of the Gaussian part of the noise is needed to make the ways to break a tie indistinguishable.
     """
     return erf(0.25 / sigma) * (1.0 + 1e-12)
 
@@ -64,7 +64,7 @@ def check_lattice(
     if not (np.isfinite(sigma_units) and sigma_units >= LEAST_SIGMA_UNITS):
         raise InvalidInput(
             f"sigma = {sigma_units} lattice units; allowed: finite, at least {LEAST_SIGMA_UNITS:g}: "
-            "more units a vote, or more noise"
+            "use more units per vote, or more noise"
         )
     if len(votes_units) and votes_units.min() < 0:
         raise InvalidInput(f"votes of {votes_units.min()} units; allowed: 0 or more")

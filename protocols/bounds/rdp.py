@@ -1,6 +1,6 @@
 """Renyi differential privacy: the curve, its composition, and its conversion to (epsilon, delta).
 
-Adjacency is replace-one throughout; whoever makes a curve says for which unit and view it holds.
+Adjacency is replace-one throughout; the code that makes a curve states for which unit and view it holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocols.errors import InvalidInput
 
 @dataclass(frozen=True)
 class RdpCurve:
-    """RDP at each order: the privacy cost of everything added up so far (Mironov 2017).
+    """RDP at each order: the privacy cost of everything composed so far (Mironov 2017).
 
     orders: > 1; values: >= 0, same shape. Curves add per order (Mironov 2017, Prop. 1).
     """
@@ -54,7 +54,11 @@ def rdp_to_epsilon(
     rdp: Float64[ndarray, "..."], orders: Float64[ndarray, "..."], *, delta: float | Float64[ndarray, "..."]
 ) -> Float64[ndarray, "..."]:
     """epsilon = R + ln(1 - 1/a) - ln(delta a)/(a - 1), at least 0 (Canonne, Kamath, Steinke 2020, Prop. 12)."""
-    _check_conversion(rdp, orders, np.asarray(delta))
+    check_orders(orders)
+    check_delta(np.asarray(delta))
+    bad = rdp[~(rdp >= 0)]
+    if bad.size:
+        raise InvalidInput(f"RDP is {bad.flat[0]}; allowed: >= 0")
     raw = rdp + np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1)
     return np.maximum(raw, 0.0)
 
@@ -64,17 +68,9 @@ def epsilon_to_rdp(
 ) -> Float64[ndarray, "..."]:
     """The RDP that (epsilon, delta) affords at each order: the conversion of rdp_to_epsilon solved for R.
 
-    Negative where the order cannot give that epsilon at all.
+    Negative if the order cannot give that epsilon at all.
     """
     return epsilon - np.log1p(-1 / orders) + (np.log(delta) + np.log(orders)) / (orders - 1)
-
-
-def rdp_to_epsilon_mironov(
-    rdp: Float64[ndarray, "..."], orders: Float64[ndarray, "..."], *, delta: float
-) -> Float64[ndarray, "..."]:
-    """epsilon = R + ln(1/delta)/(a - 1) (Mironov 2017, Prop. 3): only to reproduce published tables."""
-    _check_conversion(rdp, orders, np.asarray(delta))
-    return rdp - np.log(delta) / (orders - 1)
 
 
 def check_orders(orders: Float64[ndarray, "..."]) -> None:
@@ -94,16 +90,6 @@ def check_sensitivity(sensitivity: Float64[ndarray, " units"]) -> None:
     """Raises InvalidInput unless every unit's total weight is finite and > 0."""
     if sensitivity.size == 0 or not (np.isfinite(sensitivity).all() and (sensitivity > 0).all()):
         raise InvalidInput(f"sensitivities are {sensitivity}; allowed: finite numbers of votes > 0")
-
-
-def _check_conversion(
-    rdp: Float64[ndarray, "..."], orders: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]
-) -> None:
-    check_orders(orders)
-    check_delta(delta)
-    bad = rdp[~(rdp >= 0)]
-    if bad.size:
-        raise InvalidInput(f"RDP is {bad.flat[0]}; allowed: >= 0")
 
 
 def check_budget(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> None:

@@ -20,9 +20,10 @@ _REACH = 13.0
 # Its steps: of the standard normal, and of the mixture's own scale 1/(d sqrt(a)).
 _STEP = 0.2
 _MIXTURE_STEP = 0.3
-# Quadrature and rounding stay below this relative error (tests compare with mpmath); the bound is lifted by it.
+# Quadrature and rounding stay below this relative error (tests compare with mpmath); the bound is raised by it.
 _MARGIN = 1e-9
-# d^2 a^1.5 up to which the integral is done: it takes so many nodes, and a^2 d^2 / 2 nats would have been spent.
+# The largest d^2 a^1.5 for which the integral is computed: beyond it too many nodes are needed, and a^2 d^2 / 2 nats
+# would already have been spent.
 _HARDEST = 6e4
 _SERIES_BELOW = 0.25
 _SERIES_TERMS = 10
@@ -78,7 +79,7 @@ def _both_directions(
             chosen = octave == group
             a = orders[chosen]
             if shift**2 * a.max() ** 1.5 > _HARDEST:
-                # Far beyond any budget, so the price of a vote that always enters will do.
+                # Far beyond any budget, so the cost of a vote that always enters is good enough.
                 values[:, pair, chosen] = a * shift**2 / 2
                 continue
             values[0, pair, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)

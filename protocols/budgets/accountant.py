@@ -1,8 +1,8 @@
 """Worst-case accountants: what a query costs, what a budget affords, and back to an epsilon.
 
 Each accountant has its own unit of account ("spend"): RDP at one order, or mu squared. All are data-independent,
-so all may stop a study and enter a ledger. Which unit is protected enters as the sensitivity of a mechanism's
-cost; which view is accounted for is an argument without a default.
+so all may stop a study and enter a ledger. The protected unit determines the sensitivity of a mechanism's cost; the
+view that is accounted for is an argument without a default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Accountant(ABC):
     """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none).
 
     statement: what its epsilon is, in one word; source: paper and theorem; noise_law: for which noise, in a word.
-    Which accountants hold for a mechanism, the mechanism says itself.
+    A mechanism itself says which accountants are valid for it.
     """
 
     name: ClassVar[str]
@@ -43,7 +43,7 @@ class Accountant(ABC):
     def affords(
         self, epsilon: Float64[ndarray, " units"], delta: Float64[ndarray, " units"]
     ) -> Float64[ndarray, "units orders"]:
-        """The spend at each order that (epsilon, delta) allows; <= 0 where that order cannot give it."""
+        """The spend at each order that (epsilon, delta) allows; <= 0 if that order cannot give it."""
 
     @abstractmethod
     def to_epsilon(
@@ -52,23 +52,23 @@ class Accountant(ABC):
         orders: Float64[ndarray, " units"],
         delta: Float64[ndarray, " units"],
     ) -> Float64[ndarray, " units"]:
-        """epsilon at delta of a spend at each unit's own fixed order; 0 where nothing was spent."""
+        """The epsilon at delta of a spend at each unit's own fixed order; 0 if nothing was spent."""
 
     @abstractmethod
     def meaning(self, mechanism: Mechanism) -> str:
-        """What its epsilon is, in words for people."""
+        """What its epsilon means, in plain words."""
 
     @property
     def bound(self) -> str:
-        """The accountant of whose bound mechanisms say that it holds: itself, unless it only converts another's."""
+        """The name of the accountant whose bound it uses: its own, unless it only converts another's bound."""
         return self.name
 
     def source_for(self, mechanism: Mechanism) -> str:
-        """Paper and theorem of what it charges for this mechanism."""
+        """The paper and theorem behind its charge for this mechanism."""
         return self.source
 
     def check(self, mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> None:
-        """Raises InvalidInput where it does not hold: for what is seen, for the noise, or for secret coins."""
+        """Raises InvalidInput if it is not valid for the view, the noise, or secret coins."""
         if self.bound not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
             raise InvalidInput(
                 f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
@@ -95,8 +95,8 @@ class _RenyiAccountant:
         return np.where(spend > 0, rdp_to_epsilon(spend, orders, delta=delta), 0.0)
 
 
-# How each Renyi accountant ends; see _RenyiAccountant.
-_CONVERTED = "at one order a party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020"
+# How the statement of each Renyi accountant ends; see _RenyiAccountant.
+_CONVERTED = "at one order per party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020"
 
 
 class LabelOnly(_RenyiAccountant, Accountant):
@@ -121,7 +121,7 @@ class LabelOnly(_RenyiAccountant, Accountant):
 
 
 class NoiseRdp(_RenyiAccountant, Accountant):
-    """Worst-case RDP that a mechanism proves of its own noise, whatever that is."""
+    """Worst-case RDP that a mechanism proves for its own noise, whatever that is."""
 
     name = "renyi"
     statement = "worst_case"
@@ -223,12 +223,14 @@ def accountant(name: str) -> Accountant:
 
 
 def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> Accountant:
-    """The tightest accountant that the noise, the view and the participation allow. Raises InvalidInput for none."""
+    """The tightest accountant that the noise, the view and the participation allow. Raises InvalidInput if there is
+    none.
+    """
     return accountant(_holding(mechanism, view, secret_coins=secret_coins)[0])
 
 
 def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:
-    """The names of the accountants that hold, the tightest first. Raises InvalidInput where none does."""
+    """The names of the valid accountants, the tightest first. Raises InvalidInput if none is valid."""
     on_lattice = mechanism.lattice is not None
     if not (names := mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)):
         raise InvalidInput(

@@ -3,7 +3,7 @@
 At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that order
 would exceed the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman & Zrnic
 2021, arXiv 2008.11193; for mu^2 of Gaussian DP Smith & Thakurta 2022). Proof: docs/explanation/mathematics.md, section
-5. The guarantee is the CAP. The amount spent is an odometer's reading, not an epsilon: operators see it as budget used.
+5. The guarantee is the CAP. The amount spent is an odometer reading, not an epsilon: operators see it as budget used.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 from protocols.ranges import LARGEST_CAP
 
-# Ledgers count nano-units of spend. Costs are rounded up and caps down by this relative margin first, which
-# covers the rounding of the few float64 products in between; caps by as much absolutely, too (`cap_nano`).
+# Ledgers count nano-units of spend. Costs are first rounded up and caps down by this relative margin, which
+# covers the rounding of the few float64 products in between; caps are lowered by as much absolutely, too (`cap_nano`).
 NANO = 1e9
 _MARGIN = 1e-12
 
 
 def cap_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
-    """Whole nano-units that a filter may spend of a cap, rounded down; 0 where there is none.
+    """The whole nano-units that a filter may spend of a cap, rounded down; 0 if it is not positive.
 
     A cap is a difference: it is positive only where epsilon exceeds the other terms of the conversion, so its float64
     error is a few last places of epsilon, below 1e-12 for epsilons up to 500, and bounded absolutely.
@@ -41,7 +41,7 @@ class BudgetFilter:
     """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
 
     order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
-    ask, answer: spend a query at that order, not rounded.
+    ask, answer: spend per query at that order, not rounded.
     """
 
     accountant: Accountant
@@ -63,11 +63,12 @@ class BudgetFilter:
         return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
-        """How many queries, at most `limit`, fit what is left of each cap if the party takes part in all and all are
-        answered."""
+        """How many queries, at most `limit`, fit what is left of each cap if the party takes part in all of them and
+        all
+        are answered."""
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
-        # The quotient may be one too many where it was rounded up: what is charged decides.
+        # The quotient may be one too large if it was rounded up: the actual charge decides.
         too_many = self.amount(size, size) > self.cap - spent
         return np.maximum(size - too_many, 0)
 
@@ -113,7 +114,7 @@ def budget_filters(
     if (reserve >= delta).any():
         worst = int((reserve / delta).argmax())
         distance = query_limit * mechanism.noise_distance(classes=classes, total_weight=total_weight)
-        # Where the reserve takes half of delta.
+        # The epsilon at which the reserve takes half of delta.
         largest = max(0.0, np.log(delta[worst] / (2 * distance)))
         raise InvalidInput(
             f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
@@ -155,9 +156,9 @@ def budget_filters(
 def affordable_queries(
     caps: Float64[ndarray, "... orders"], cost: QueryCost, *, answer_rate: float
 ) -> Float64[ndarray, "... units orders"]:
-    """How many queries each cap affords at each order when a share `answer_rate` is answered (a real number).
+    """How many queries each cap affords at each order if a share `answer_rate` is answered (a real number).
 
-    caps: one row a unit, or [budgets, 1, orders] to hold every budget against every unit.
+    caps: one row per unit, or [budgets, 1, orders] to combine every budget with every unit.
     """
     per_query = cost.ask + answer_rate * cost.answer
     return np.maximum(caps, 0.0) / per_query

@@ -1,4 +1,4 @@
-"""A worst-case epsilon at delta, with the spend it was converted from and float64 noise; and the sum of several."""
+"""A worst-case epsilon at delta, with its spend and the distance of float64 noise; and the composition of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
 
 _STEPS = 100
-# The fixed point is approached from below; this much above it, the condition holds and is checked.
+# The fixed point is approached from below; this much above it, the condition holds, which is checked.
 _ABOVE = 1e-9
 
 
@@ -23,7 +23,7 @@ _ABOVE = 1e-9
 class Guarantee:
     """(epsilon, delta)-DP of all that a release shows, for one person. Adjacency: replace-one.
 
-    epsilon: infinite where delta does not cover the distance of float64 noise from ideal noise at that epsilon;
+    epsilon: infinite if delta does not cover the distance of float64 noise from ideal noise at any epsilon;
     order: the Renyi order, NaN for Gaussian DP; spend: the RDP at that order, or mu squared, of ideal noise;
     noise_distance: total variation distance of what was released from what ideal noise releases.
     Raises InvalidInput, with the value and the allowed range.
@@ -49,10 +49,10 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Composition:
-    """What several releases guarantee together at `delta`: the lesser of two bounds.
+    """What several releases guarantee together at `delta`: the smaller of two bounds.
 
-    basic: epsilons and deltas add up; renyi: RDP adds up at one common order (mu squared where all are Gaussian DP),
-    NaN order then.
+    basic: epsilons and deltas add up; renyi: RDP adds up at one common order (or mu squared, with order NaN, if all are
+    Gaussian DP).
     """
 
     delta: float
@@ -62,14 +62,15 @@ class Composition:
 
     @property
     def epsilon(self) -> float:
-        """The lesser bound: the epsilon of all releases together."""
+        """The smaller bound: the epsilon of all releases together."""
         return min(self.basic, self.renyi)
 
 
 def compose(parts: Sequence[Guarantee]) -> Composition:
-    """All releases together, for a person whose data were in each of them. parts: at least one.
+    """The composition of all releases, for a person whose data were in each of them. parts: at least one.
 
-    delta is the sum of theirs. Basic composition adds epsilons (Dwork & Roth 2014, Thm 3.16). At a common order RDP
+    delta is the sum of their deltas. Basic composition adds epsilons (Dwork & Roth 2014, Thm 3.16). At a common order
+    RDP
     adds up (Mironov 2017, Prop. 1): D_a does not decrease in a (van Erven & Harremoes 2014, Thm 3), so a bound at order
     b holds at every a < b; mu-GDP is a mu^2/2 at every order (Dong, Roth, Su 2022), and if all releases are Gaussian DP
     mu^2 adds up (Cor. 3.3). Later budgets must not have been chosen from private data. They may have been chosen after
@@ -85,7 +86,8 @@ def compose(parts: Sequence[Guarantee]) -> Composition:
     mu_squared = sum(part.spend for part in parts if np.isnan(part.order))
     fixed = sum(part.spend for part in parts if not np.isnan(part.order))
     if orders:
-        # A candidate at every order of the table up to the least: with Gaussian DP among the parts a lower one may win.
+        # Candidates are all orders of the table up to the least: with Gaussian DP among the parts, a lower one may be
+        # best.
         candidates = np.append(ORDERS[min(orders) > ORDERS], min(orders))
         spends = fixed + candidates * mu_squared / 2
 
@@ -108,7 +110,8 @@ def least_epsilon(
     delta: Float64[ndarray, " rows"],
     noise_distance: float,
 ) -> tuple[Float64[ndarray, " rows"], ndarray]:
-    """The least epsilon with (epsilon, delta) when noise is float64, and the position of the order that gives it.
+    """The least epsilon for which (epsilon, delta) holds with float64 noise, and the position of the order that gives
+    it.
 
     convert(delta): epsilon at each order of ideal noise, non-increasing in delta. If what is released is within t =
     noise_distance of what ideal noise releases, (epsilon, d) of the latter gives (epsilon, d + (1 + e^epsilon) t): the

@@ -3,96 +3,101 @@
 A rule gives weights of mean 1, so that sigma and the threshold keep their meaning, in whole multiples of
 1/LATTICE votes, rounded DOWN (the rounded weight is what is charged).
 
-- uniform: every vote counts one; the smallest budget binds everyone.
+- uniform: every vote weighs one; the smallest budget binds everyone.
 - proportional: to epsilon (Individualized PATE's heuristic). Assigned party by party: the published code pairs
   sorted unique weights with sorted budgets, which misassigns them where group shares differ.
 - exhaustive: the largest weight that each party's own cap allows for the same planned number of answers, so that
   all budgets run out together (docs/explanation/mathematics.md, section 4.1).
+
+Another distribution may register more, see WEIGHT_RULES and docs/how-to/add-a-part.md.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.bounds.rdp import check_budget
-from protocols.budgets.accountant import Accountant
-from protocols.budgets.filter import affordable_queries, noise_reserve
+from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.mechanisms import Sensitivity
+from protocols.plugins import Parts
 from protocols.votes import LATTICE
-
-RULES = ("uniform", "proportional", "exhaustive")
 
 # Grid of weights on which affordable answers are computed and between which they are interpolated (log-log).
 _GRID = np.geomspace(2.0**-14, 2.0**14, 600)
 _BISECTIONS = 60
 _CAP_ROUNDS = 50
-# Cells of [budgets, grid, orders] held at a time.
-_CHUNK = 20_000_000
 # The variance of one vote for one class is at most 1/4.
 _VOTE_VARIANCE = 0.25
-# Relative; bisections and quotients end this close to what they look for.
+# Relative tolerance of bisections and quotients.
 _DUST = 1e-9
 
 
-def weights(
-    rule: str,
-    *,
-    accountant: Accountant,
-    mechanism: Mechanism,
-    epsilon: Float64[ndarray, " parties"],
-    delta: Float64[ndarray, " parties"],
-    sensitivity_per_weight: int,
-    sigma: float,
-    view: View,
-    classes: int,
-    query_limit: int,
-    answer_rate: float,
-    units: int = LATTICE,
-) -> Float64[ndarray, " parties"]:
+def weights(rule: str, planned: Planned, *, units: int = LATTICE) -> Float64[ndarray, " parties"]:
     """The weight of each vote of each party, mean 1, on the lattice of 1/units votes.
 
-    sensitivity_per_weight: votes that one protected unit moves at weight 1 (1 for a record, teachers per party
-    for a party); sigma: the label noise, in votes. Raises InvalidInput for an unknown rule or a budget out of range.
+    Raises InvalidInput for an unknown rule, a budget that affords nothing, and a plugin's weights of another mean.
     """
-    check_budget(epsilon, delta)
-    if rule == "uniform":
-        return np.ones(len(epsilon))
-    if rule == "proportional":
-        return on_lattice(epsilon / epsilon.mean(), units=units)
-    if rule != "exhaustive":
-        raise InvalidInput(f"weights is {rule!r}; allowed: {', '.join(RULES)}")
-    budgets, member, sizes = np.unique(np.stack([epsilon, delta]), axis=1, return_inverse=True, return_counts=True)
-    reserve = noise_reserve(
-        mechanism,
-        epsilon=budgets[0],
-        view=view,
-        classes=classes,
-        query_limit=query_limit,
-        total_weight=float(len(epsilon)),
-    )
-    left = np.maximum(budgets[1] - reserve, np.finfo(float).tiny)
-    caps = accountant.affords(budgets[0], left)
-    moved = Sensitivity.always(sensitivity_per_weight * _GRID)
-    cost = accountant.query_cost(mechanism, moved, view=view, classes=classes)
-    queries = np.empty((len(sizes), len(_GRID)))
-    step = max(1, _CHUNK // cost.ask.size)
-    for start in range(0, len(sizes), step):
-        part = caps[start : start + step, None, :]
-        queries[start : start + step] = affordable_queries(part, cost, answer_rate=answer_rate).max(axis=2)
-    if (queries <= 0).any():
-        worst = int((queries <= 0).any(axis=1).argmax())
+    found = WEIGHT_RULES[rule].weigh(planned)
+    if found.shape != planned.epsilon.shape or not ((found > 0).all() and abs(found.mean() - 1) < _DUST):
         raise InvalidInput(
-            f"epsilon {budgets[0, worst]:g} cannot be guaranteed at delta {budgets[1, worst]:g}; "
-            "allowed: a larger epsilon or delta"
+            f"weight rule {rule!r} gives {found.shape} weights of mean {found.mean():g}; allowed: one a party, above "
+            "0, of mean 1"
         )
-    return on_lattice(_exhausting(queries, sizes, sigma=sigma)[member], units=units)
+    return on_lattice(found, units=units)
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """words: what a report says of the rule; weigh: the weights, > 0 and of mean 1, before they are rounded."""
+
+    words: str
+    weigh: Callable[[Planned], Float64[ndarray, " parties"]]
+
+
+def _uniform(planned: Planned) -> Float64[ndarray, " parties"]:
+    return np.ones(len(planned.epsilon))
+
+
+def _proportional(planned: Planned) -> Float64[ndarray, " parties"]:
+    return planned.epsilon / planned.epsilon.mean()
+
+
+def _exhaustive(planned: Planned) -> Float64[ndarray, " parties"]:
+    budgets = planned.distinct(total_weight=float(len(planned.epsilon)))
+    queries = budgets.queries(Sensitivity.always(planned.sensitivity_per_weight * _GRID))
+    return _exhausting(queries, budgets.sizes, sigma=planned.sigma)[budgets.member]
+
+
+def _check(name: str, loaded: object) -> WeightRule:
+    if not isinstance(loaded, WeightRule):
+        raise InvalidInput(f"it is {loaded!r}; allowed: a WeightRule")
+    return loaded
+
+
+WEIGHT_RULES: Final = Parts(
+    "weight rule",
+    {
+        "uniform": WeightRule("every vote weighs 1, so the smallest budget binds everyone", _uniform),
+        "proportional": WeightRule("a vote weighs in proportion to its party's ε, mean 1", _proportional),
+        "exhaustive": WeightRule(
+            "a vote weighs as much as its party's own cap allows, mean 1, so that all budgets run out together if "
+            "answers come at the planned rate",
+            _exhaustive,
+        ),
+    },
+    group="conclave.weight_rules",
+    check=_check,
+)
 
 
 def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[ndarray, " parties"]:
-    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput where one becomes zero.
+    """Weights rounded down to whole multiples of 1/units votes. Raises InvalidInput if one becomes zero.
 
     A weight that misses a multiple only by rounding error counts as that multiple; the rounded weight is charged.
     """
@@ -105,7 +110,7 @@ def on_lattice(weight: Float64[ndarray, " parties"], *, units: int) -> Float64[n
 def _exhausting(
     queries: Float64[ndarray, "budgets grid"], sizes: ndarray, *, sigma: float
 ) -> Float64[ndarray, " budgets"]:
-    """Weights of mean 1 at which every budget affords the same number of queries, but for a ceiling.
+    """Weights of mean 1 at which every budget affords the same number of queries, except for a ceiling.
 
     queries: what each budget affords at each weight of the grid, decreasing along the grid.
 

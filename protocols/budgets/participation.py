@@ -3,7 +3,8 @@
 Three ways, by name:
 - all: every party takes part in every query.
 - periodic: in a public, fixed pattern, at each party's own rate; for each rate the number of voters varies by at most
-  one. Everybody sees who takes part, so nothing is amplified: a query in which a party takes part costs it the full
+  one. Everybody sees who takes part, so there is no amplification: a query in which a party takes part costs it the
+  full
   price, and any other nothing.
 - secret: by a coin that only the party's node sees. Every query costs, whether the vote entered or not, but less
   (privacy amplification, bounds/secret_sampling.py).
@@ -53,7 +54,7 @@ class Participation:
         return Participation(self.pattern, self.steps[seat : seat + 1], self.phases[seat : seat + 1])
 
     def among(self, start: int, stop: int) -> Int64[ndarray, " parties"]:
-        """In how many of the queries start, ..., stop - 1 each party takes part."""
+        """The number of queries among start, ..., stop - 1 in which each party takes part."""
         return self._before(stop) - self._before(start)
 
     def votes(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, "parties queries"]:
@@ -63,15 +64,16 @@ class Participation:
     def reach(self, start: int, affordable: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
         """The most queries from `start` on, at most `limit`, in which each party takes part no more than it affords.
 
-        affordable: in how many queries it can take part, >= 0.
+        affordable: how many queries it can afford to take part in, >= 0.
         """
         often = np.minimum(affordable, limit)
-        # The first query at which it would take part once too often: floor(q rate + phase) reaches before + often + 1.
+        # The first query at which a party would take part once too often: floor(q rate + phase) reaches before + often
+        # + 1.
         first_too_many = -(-(((self._before(start) + often + 1) << _BITS) - self.phases) // self.steps)
         return np.minimum(first_too_many - 1 - start, limit)
 
     def _before(self, queries: int | Int64[ndarray, "..."]) -> Int64[ndarray, "..."]:
-        """In how many of the first `queries` queries each party takes part."""
+        """The number of the first `queries` queries in which each party takes part."""
         steps, phases = self.steps, self.phases
         if isinstance(queries, np.ndarray):
             steps, phases = steps[:, None], phases[:, None]
@@ -95,7 +97,7 @@ def participation(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> Parti
 
 
 def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> Bool[ndarray, "teachers queries"]:
-    """Whether each vote of a party enters: one fresh coin a teacher and query, from 8 bytes of `source` each.
+    """Whether each vote of a party enters: one fresh coin per teacher and query, from 8 bytes of `source` each.
 
     Each vote has its own coin: votes that entered together would reveal each other's coin, and a record's vote would
     cost more than the amplified bound. rate: a multiple of 1/LATTICE; the coin is exact, as it compares as many bits as
@@ -106,7 +108,7 @@ def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> 
 
 
 def check_pattern(pattern: str) -> Pattern:
-    """`pattern` itself, if it is one; InvalidInput otherwise."""
+    """Returns `pattern` if it is one. Raises InvalidInput otherwise."""
     for known in PATTERNS:
         if pattern == known:
             return known
@@ -114,12 +116,12 @@ def check_pattern(pattern: str) -> Pattern:
 
 
 def check_rate(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> None:
-    """Raises InvalidInput unless rates are multiples of 1/LATTICE in (0, 1], and 1 where every party takes part."""
+    """Raises InvalidInput unless rates are multiples of 1/LATTICE in (0, 1], and 1 if every party takes part."""
     units = rate * LATTICE
     if not (np.isfinite(rate).all() and (rate > 0).all() and (rate <= 1).all() and (units == np.rint(units)).all()):
         raise InvalidInput(f"rates span [{rate.min()}, {rate.max()}]; allowed: multiples of 1/{LATTICE} in (0, 1]")
     if pattern == "all" and (rate < 1).any():
-        raise InvalidInput(f"rate is {rate.min()}; allowed: 1 where participation is 'all'")
+        raise InvalidInput(f"rate is {rate.min()}; allowed: 1 with participation 'all'")
 
 
 def rates_for(affordable: Float64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:

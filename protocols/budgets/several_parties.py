@@ -1,9 +1,9 @@
-"""Worst-case guarantee of a person known to several parties, from the parties' caps alone.
+"""Worst-case guarantee of a person known to several parties, computed only from the parties' caps.
 
-A person whose records lie at several parties moves all of their votes, so no single party's epsilon covers them. Every
-party stops by a cap of its own; nothing is assumed about who votes in which query. The two bounds that are computed
-here, a feasible point of the dual of a linear programme and the programme with a single price, are derived in
-docs/explanation/mathematics.md, section 4.3. A secret coin amplifies nothing here: the coins are taken as known.
+A person with records at several parties moves the votes of all of them, so no single party's epsilon covers them. Every
+party stops at its own cap; nothing is assumed about who votes in which query. The two bounds that are computed here, a
+feasible point of the dual of a linear programme and the programme with a single price, are derived in
+docs/explanation/mathematics.md, section 4.3. Secret coins amplify nothing here: the coins are assumed to be known.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from protocols.budgets.guarantee import Guarantee, least_epsilon
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 
-# Lifts sums over the rounding of their float64 terms.
+# Raises sums above the rounding errors of their float64 terms.
 _MARGIN = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Accounting:
-    """What a study fixes about accounting besides its budgets.
+    """What the accounting of a study consists of.
 
-    budgets: the filters of its seats; votes: what one protected unit of each seat moves, > 0; noise_distance: total
-    variation distance of all labels that may be released from those of ideal noise (0 under the view "histogram").
+    budgets: the filters of its seats; votes: the votes that one protected unit of each seat moves, > 0; noise_distance:
+    total variation distance between all labels that may be released and those with ideal noise (0 under the view
+    "histogram").
     """
 
     budgets: BudgetFilter
@@ -43,7 +44,8 @@ class Accounting:
 def known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *, delta: float) -> Guarantee:
     """The guarantee at delta of a person known to all of these hospitals. Adjacency: replace-one at each of them.
 
-    hospitals: the positions of each one's seats; a person is in one seat of a hospital, whichever is worst. delta: in
+    hospitals: the positions of each one's seats; a person is in one seat of a hospital, taken to be the worst. delta:
+    in
     (0, 1). Raises InvalidInput.
     """
     chosen = _hospitals(accounting, hospitals, delta)
@@ -64,7 +66,7 @@ def worst_known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Hospitals:
-    """n, m and s of each: the answered, or the refused, queries that its cap affords, and its votes."""
+    """For each hospital n and m, the answered and the refused queries that its cap affords, and s, its votes."""
 
     answered: Float64[ndarray, " hospitals"]
     refused: Float64[ndarray, " hospitals"]
@@ -92,7 +94,7 @@ def _hospitals(accounting: Accounting, hospitals: Sequence[Sequence[int]], delta
 
 
 def _guarantees(accounting: Accounting, spends: Float64[ndarray, "rows orders"], *, delta: float) -> list[Guarantee]:
-    """Each row at its best order."""
+    """The guarantee of each row, at its best order."""
     accountant = accounting.budgets.accountant
     rows = len(spends)
     orders = np.broadcast_to(accountant.orders, spends.shape)
@@ -110,7 +112,7 @@ def _guarantees(accounting: Accounting, spends: Float64[ndarray, "rows orders"],
 
 
 def _together(accounting: Accounting, hospitals: _Hospitals) -> Float64[ndarray, " orders"]:
-    """The spend at each order of a person known to all of them: the lesser of the two bounds."""
+    """The spend at each order of a person known to all of them: the smaller of the two bounds."""
     cost = _cost(accounting, hospitals)
     by_ask = hospitals.refused[:, None] * _marginals(cost.ask, hospitals)
     by_full = hospitals.answered[:, None] * _marginals(cost.ask + cost.answer, hospitals)
@@ -128,7 +130,7 @@ def _one_price(accounting: Accounting, hospitals: _Hospitals, theta: float) -> F
 
 
 def _cost(accounting: Accounting, hospitals: _Hospitals) -> QueryCost:
-    """What a query costs with the votes of the first, the first two, ... hospitals."""
+    """What a query costs with the votes of the first, the first two, ... hospitals together."""
     return accounting.budgets.accountant.query_cost(
         accounting.mechanism,
         Sensitivity.always(np.cumsum(hospitals.votes)),

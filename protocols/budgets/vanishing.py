@@ -11,70 +11,39 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.bounds.rdp import check_budget
-from protocols.budgets.accountant import Accountant
-from protocols.budgets.filter import affordable_queries, noise_reserve
 from protocols.budgets.individualization import on_lattice
 from protocols.budgets.participation import Pattern, rates_for
+from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.mechanisms import Sensitivity
 from protocols.votes import LATTICE
 
 # Rates between which affordable answers are interpolated for secret coins.
 _RATES = np.geomspace(2.0**-9, 1.0, 28)
 _ROUNDS = 12
-# The weight is settled when it changes by less than this share: the rates then fit it as well.
+# The iteration ends when the weight changes by less than this share: the rates then fit it as well.
 _SETTLED = 1e-3
 
 
-def vanishing(
-    pattern: Pattern,
-    *,
-    accountant: Accountant,
-    mechanism: Mechanism,
-    epsilon: Float64[ndarray, " parties"],
-    delta: Float64[ndarray, " parties"],
-    sensitivity_per_weight: int,
-    view: View,
-    classes: int,
-    query_limit: int,
-    answer_rate: float,
-) -> tuple[Float64[ndarray, " parties"], float]:
+def vanishing(pattern: Pattern, planned: Planned) -> tuple[Float64[ndarray, " parties"], float]:
     """The rate of each party and the one weight of all votes, for pattern "periodic" or "secret".
 
     The largest budget takes part in everything. Raises InvalidInput for a budget that affords nothing, or so small
     a one that its rate would be below 1/512 with secret coins.
     """
-    check_budget(epsilon, delta)
-    budgets, member = np.unique(np.stack([epsilon, delta]), axis=1, return_inverse=True)
-    reserve = noise_reserve(
-        mechanism,
-        epsilon=budgets[0],
-        view=view,
-        classes=classes,
-        query_limit=query_limit,
-        total_weight=2.0 * sensitivity_per_weight * len(epsilon),
-    )
-    caps = accountant.affords(budgets[0], np.maximum(budgets[1] - reserve, np.finfo(float).tiny))
-    rates, weight = np.ones(budgets.shape[1]), 1.0
+    budgets = planned.distinct(total_weight=2.0 * planned.sensitivity_per_weight * len(planned.epsilon))
+    tried = np.ones(1) if pattern == "periodic" else _RATES
+    rates, weight = np.ones(len(budgets.epsilon)), 1.0
     for _ in range(_ROUNDS):
-        tried = np.ones(1) if pattern == "periodic" else _RATES
-        units = Sensitivity(np.full(len(tried), sensitivity_per_weight * weight), tried)
-        cost = accountant.query_cost(mechanism, units, view=view, classes=classes)
-        queries = affordable_queries(caps[:, None, :], cost, answer_rate=answer_rate).max(axis=2)
-        if (queries[:, -1] <= 0).any():
-            worst = int((queries[:, -1] <= 0).argmax())
-            raise InvalidInput(
-                f"epsilon {budgets[0, worst]:g} cannot be guaranteed at delta {budgets[1, worst]:g}; "
-                "allowed: a larger epsilon or delta"
-            )
-        rates = rates_for(queries[:, 0]) if pattern == "periodic" else _secret_rates(queries, budgets[0])
-        scale = float(on_lattice(np.array([1.0 / rates[member].mean()]), units=LATTICE)[0])
+        moved = np.full(len(tried), planned.sensitivity_per_weight * weight)
+        queries = budgets.queries(Sensitivity(moved, tried))
+        rates = rates_for(queries[:, 0]) if pattern == "periodic" else _secret_rates(queries, budgets.epsilon)
+        scale = float(on_lattice(np.array([1.0 / rates[budgets.member].mean()]), units=LATTICE)[0])
         settled = abs(scale / weight - 1) < _SETTLED
         weight = scale
         if settled:
             break
-    return rates[member], weight
+    return rates[budgets.member], weight
 
 
 def _secret_rates(

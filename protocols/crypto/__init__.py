@@ -1,1 +1,1 @@
-"""Cryptography and exact sampling; no file here knows what a study is."""
+"""Cryptography and exact sampling; no file here knows about studies."""

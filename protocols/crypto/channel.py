@@ -1,4 +1,4 @@
-"""A channel between two servers: bytes there and back, in order; two ends in memory for one process."""
+"""A channel between two servers: bytes in both directions, in order; and an implementation within one process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ class Channel(Protocol):
     """One end of a reliable, ordered, confidential and authenticated stream of messages to one known other side."""
 
     def send(self, data: bytes) -> None:
-        """Sends one message. Raises ChannelClosed when the other side is gone; whether it arrived is then unknown."""
+        """Sends one message. Raises ChannelClosed if the other side is gone; whether the message arrived is unknown
+        then.
+        """
 
     def recv(self, limit: int) -> bytes:
-        """The next message. Raises MalformedMessage above `limit` bytes, ChannelClosed when the other side is gone."""
+        """The next message. Raises MalformedMessage above `limit` bytes, ChannelClosed if the other side is gone."""
 
 
 class InMemory:
@@ -45,12 +47,12 @@ class InMemory:
         return data
 
     def close(self) -> None:
-        """The other side's next recv, once it has read what was sent, raises ChannelClosed."""
+        """Closes this end: the other side's recv raises ChannelClosed once it has read what was sent."""
         self._outgoing.put(None)
 
 
 def pair(*, wait_s: float = 60.0) -> tuple[InMemory, InMemory]:
-    """Two ends of one channel, each for a thread of its own."""
+    """The two ends of one channel, each for its own thread."""
     there: queue.Queue[bytes | None] = queue.Queue()
     back: queue.Queue[bytes | None] = queue.Queue()
     return InMemory(there, back, wait_s), InMemory(back, there, wait_s)

@@ -3,10 +3,10 @@
 For each query and class it takes the two shares a, b in [0, p) of a number x in F_p and forms D = a + b + 1 mod 2^31
 by a chain of carries. With x in [0, p): a + b = x + p c for a bit c, so D = x + 1 - c. The bit c is never computed:
 
-- *Threshold*: for integers |x| < 2^30 - 1 taken modulo p the top bit of D is set exactly if x < 0. 30 ANDs a class,
-  and one to join it to the others.
+- *Threshold*: for integers |x| < 2^30 - 1 taken modulo p the top bit of D is set exactly if x < 0. 30 ANDs per class,
+  and one to combine it with the others.
 - *Argmax*: the shares are doubled beforehand, so x = 2 y with y in [0, 2^30): then D // 2 = y, whatever c is. 30 ANDs
-  a class, after which y is an ordinary integer of 30 bits and a tournament compares (30) and selects (30).
+  per class, after which y is an ordinary integer of 30 bits and a tournament compares (30) and selects (30).
 
 Both comparisons and the adder are the one-AND gates of Kolesnikov, Sadeghi & Schneider 2009, "Improved garbled circuit
 building blocks", figures 2 and 5. A word is an array with its bits on the first axis, lowest first, then classes, then
@@ -27,7 +27,7 @@ from protocols.crypto.field import BITS
 
 @runtime_checkable
 class Gates(Protocol):
-    """What a wire is, and its gates; the exclusive or of wires is `^` on their arrays."""
+    """The gates over some kind of wires; the exclusive or of wires is `^` on their arrays."""
 
     def conjunction(self, left: ndarray, right: ndarray) -> ndarray:
         """left AND right; both broadcast."""
@@ -37,7 +37,7 @@ class Gates(Protocol):
 
 
 class PlainGates:
-    """Wires are booleans; counts the ANDs. The circuit's meaning, for tests and for sizes."""
+    """Gates over booleans, which count the ANDs: the circuit's meaning, for tests and for sizes."""
 
     def __init__(self) -> None:
         self.conjunctions = 0
@@ -60,12 +60,12 @@ class OutcomeWires:
 
 
 def rows(*, classes: int, threshold: bool) -> int:
-    """How many numbers a query has: one a class for the argmax, and as many before them for a threshold."""
+    """How many numbers a query has: one per class for the argmax, preceded by as many for a threshold."""
     return 2 * classes if threshold else classes
 
 
 def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, threshold: bool) -> OutcomeWires:
-    """left, right: wires of the shares, [BITS, rows, queries]; of ties the lowest class wins.
+    """The outcome's wires. left, right: wires of the shares, [BITS, rows, queries]; ties go to the lowest class.
 
     With a threshold the first `classes` rows are those of the threshold, and the label of a refused query is zero.
     """
@@ -108,10 +108,10 @@ def _any_non_negative(gates: Gates, negative: ndarray) -> ndarray:
 
 
 def _argmax(gates: Gates, values: ndarray) -> ndarray:
-    """The bits of the class with the largest value. Neighbours meet, so of ties the lower class stays.
+    """The bits of the class with the largest value. Neighbours are compared, so ties go to the lower class.
 
-    An entry is a value's bits and under them its class's. After k rounds it stands for 2^k classes; round k decides bit
-    k of the winner's class.
+    An entry is a value's bits followed by its class's. After k rounds it stands for 2^k classes; round k decides bit k
+    of the winner's class.
     """
     width, entries = len(values), values
     while entries.shape[1] > 1:

@@ -1,4 +1,4 @@
-"""What a study's weights, threshold and noise must satisfy so that the ring F_p holds every count.
+"""The conditions on a study's weights, threshold and noise under which the ring F_p holds every count.
 
 Both servers' noise is added to each count. A sum of discrete Gaussians is subgaussian with the sum of their variances
 (Canonne, Kamath & Steinke 2020, "The discrete Gaussian for differential privacy": E exp(t X) <= exp(t^2 sigma^2 / 2)),
@@ -28,11 +28,11 @@ def check_ring(
     classes: int,
     queries: int,
 ) -> float:
-    """The probability, at most, that noise leaves the ring in any of the queries: delta must make room for it.
+    """An upper bound on the probability that noise leaves the ring in any of the queries, which delta must cover.
 
     total_units: N w_max S, or the sum of all weights; threshold_units: T S; most_offset_units: the largest offset of an
     interactive threshold; the sigmas are those of ONE server's noise, in units, of which two are added. Raises
-    InvalidInput where the ring is too small.
+    InvalidInput if the ring is too small.
     """
     _check_counts(total_units=total_units, most_offset_units=most_offset_units, classes=classes, queries=queries)
     if (threshold_units is None) != (threshold_sigma_units is None):

@@ -1,7 +1,7 @@
 """Exact sampling of the discrete Gaussian N_Z(0, sigma^2): integers, Pr[z] proportional to exp(-z^2/(2 sigma^2)).
 
-Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Algorithms 1 to 3, over arrays and in integers alone: no decision
-rests on a float. Each acceptance test is a Bernoulli(exp(-gamma)) with rational gamma, taken apart into coins of
+Canonne, Kamath, Steinke 2020 (arXiv 2004.00010), Algorithms 1 to 3, over arrays and only with integers: no decision
+depends on a float. Each acceptance test is a Bernoulli(exp(-gamma)) with rational gamma, taken apart into coins of
 probabilities r/D and 1/k, and these compare a uniform integer with another integer.
 """
 
@@ -53,12 +53,13 @@ def discrete_gaussian(source: RandomSource, *, sigma: Fraction | int, size: int)
 def lattice_sigma(sigma_votes: float | int, *, units: int) -> Fraction:
     """The least sigma in lattice units, on the grid that `discrete_gaussian` takes, that is not below the stated one.
 
-    units: lattice units a vote. The denominator is a power of two, at most 2^20; the excess is below 2^-20 units up to
+    units: lattice units per vote. The denominator is a power of two, at most 2^20; the excess is below 2^-20 units up
+    to
     510 units and below 4e-9 of sigma above. Account with the stated sigma. Raises InvalidInput for a sigma that is not
     positive and finite, or above 2^27 units.
     """
     if units < 1:
-        raise InvalidInput(f"units = {units} a vote; allowed: 1 or more")
+        raise InvalidInput(f"units = {units} per vote; allowed: 1 or more")
     if not (isfinite(sigma_votes) and sigma_votes > 0):
         raise InvalidInput(f"sigma = {sigma_votes} votes; allowed: finite, > 0")
     stated = Fraction(sigma_votes) * units
@@ -109,7 +110,7 @@ def _laplace(
     remainder = remainder[_bernoulli_exp(source, remainder, t, power=1, divisor=1)]
     quotient = _runs(source, len(remainder), divisor=1)
     negative = _below(source, 2, len(remainder)) == 1
-    # Zero would otherwise come twice, as +0 and -0.
+    # Otherwise zero would occur twice, as +0 and -0.
     kept = ~(negative & (remainder == 0) & (quotient == 0))
     return remainder[kept], quotient[kept], negative[kept]
 

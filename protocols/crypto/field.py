@@ -30,14 +30,8 @@ def reduced(words: UInt64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
 
 
 def from_integers(values: Int64[ndarray, "*shape"]) -> UInt32[ndarray, "*shape"]:
-    """Integers modulo p; negative ones become p minus their size."""
+    """Integers modulo p; negative ones become p minus their absolute value."""
     return np.mod(values, P).astype(np.uint32)
-
-
-def centred(elements: UInt32[ndarray, "*shape"]) -> Int64[ndarray, "*shape"]:
-    """The integers from -(p-1)/2 to (p-1)/2 that the elements stand for."""
-    values = elements.astype(np.int64)
-    return np.where(values > P // 2, values - P, values)
 
 
 def plus(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32[ndarray, "..."]:
@@ -59,7 +53,7 @@ def times(left: UInt32[ndarray, "..."], right: UInt32[ndarray, "..."]) -> UInt32
 def matrix_product(
     left: UInt32[ndarray, "*batch rows inner"], right: UInt32[ndarray, "*batch inner columns"]
 ) -> UInt32[ndarray, "*batch rows columns"]:
-    """left @ right, of stacks of matrices, by products of float64 that are exact: every sum stays below 2^53."""
+    """left @ right for stacks of matrices, by exact products of float64: every sum stays below 2^53."""
     total = np.zeros((*left.shape[:-1], right.shape[-1]), dtype=np.uint64)
     for start in range(0, left.shape[-1], _MOST_TERMS):
         rows = left[..., start : start + _MOST_TERMS]

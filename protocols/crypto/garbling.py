@@ -1,9 +1,9 @@
 """Garbled gates: half gates with free exclusive or and point-and-permute, a batch of gates at a time.
 
-Zahur, Rosulek & Evans 2015, "Two halves make a whole", figure 2: two ciphertexts an AND. A wire has the labels W and
+Zahur, Rosulek & Evans 2015, "Two halves make a whole", figure 2: two ciphertexts per AND. A wire has the labels W and
 W ^ R for 0 and 1, R being the garbler's secret with its lowest bit set, so that a label's lowest bit is the value under
 a random mask (Kolesnikov & Schneider 2008 for the exclusive or, Beaver, Micali & Rogaway 1990 for the bit). The
-evaluator holds one label a wire. Labels are hashed as hashing.py says; each half gate has a tweak of its own.
+evaluator holds one label per wire. Labels are hashed as in hashing.py; each half gate has its own tweak.
 
 Ciphertexts are sent in frames of FRAME_BYTES as they are made, so neither side ever holds all tables of a circuit, and
 the evaluator works while the garbler garbles.
@@ -33,12 +33,12 @@ def colours(labels: UInt64[ndarray, "*wires 2"]) -> Bool[ndarray, "*wires"]:
 
 
 def chosen(bits: Bool[ndarray, "*wires"], labels: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
-    """The labels where the bit is set, zero elsewhere, without a branch on the bit; both broadcast."""
+    """The labels where the bit is set, zero elsewhere, without branching on the bit; both broadcast."""
     return _kept(bits.astype(np.uint64), labels)
 
 
 class TableWriter:
-    """Sends tables, of a batch first the garbler's halves, in whole frames; `flush` sends what is left of a circuit."""
+    """Sends tables, a batch's garbler halves first, in whole frames; `flush` sends what is left of a circuit."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -57,7 +57,9 @@ class TableWriter:
 
 
 class TableReader:
-    """Takes the tables of a circuit with so many gates out of the frames. Raises MalformedMessage, ChannelClosed."""
+    """Reads the tables of a circuit with a given number of gates from frames. Raises MalformedMessage,
+    ChannelClosed.
+    """
 
     def __init__(self, channel: Channel, gates: int) -> None:
         self._channel = channel
@@ -76,7 +78,7 @@ class TableReader:
 
 
 class Garbler:
-    """Gates over the labels of zero. One offset, one hash and one count of tweaks a session."""
+    """Gates over the labels of zero. One offset, one hash and one counter of tweaks per session."""
 
     def __init__(self, offset: UInt64[ndarray, "2"], hashing: LabelHash, writer: TableWriter) -> None:
         self._offset = offset
@@ -117,25 +119,21 @@ class Garbler:
 
 
 class Evaluator:
-    """Gates over active labels, one a wire."""
+    """Gates over active labels, one per wire."""
 
-    def __init__(self, hashing: LabelHash) -> None:
+    def __init__(self, hashing: LabelHash, reader: TableReader, *, tweak: int = 0) -> None:
+        """reader: of the circuit's tables; tweak: of its first gate, where the garbler's circuit before this ended."""
         self._hash = hashing
-        self._tweak = 0
-        self._reader: TableReader | None = None
-
-    def take_tables_from(self, reader: TableReader) -> None:
-        """The tables of the next circuit; tweaks go on."""
         self._reader = reader
+        self.tweak = tweak
 
     def negation(self, wires: UInt64[ndarray, "*wires 2"]) -> UInt64[ndarray, "*wires 2"]:
         return wires.copy()
 
     def conjunction(self, left: UInt64[ndarray, "..."], right: UInt64[ndarray, "..."]) -> UInt64[ndarray, "..."]:
-        assert self._reader is not None
         shape = np.broadcast_shapes(left.shape, right.shape)
-        tweaks = _tweaks(self._tweak, shape[:-1])
-        self._tweak += 2 * tweaks.size
+        tweaks = _tweaks(self.tweak, shape[:-1])
+        self.tweak += 2 * tweaks.size
         table = self._reader.read(shape[:-1])
         of_left = self._hash.finished(np.broadcast_to(self._hash.permuted(left), shape), tweaks)
         of_right = self._hash.finished(np.broadcast_to(self._hash.permuted(right), shape), tweaks + np.uint64(1))
@@ -171,6 +169,6 @@ def _flipped(labels: UInt64[ndarray, "*wires 2"], offset: UInt64[ndarray, "2"]) 
 
 
 def _tweaks(first: int, shape: tuple[int, ...]) -> UInt64[ndarray, "*gates"]:
-    """first, first + 2, ...: one for the garbler's half of each gate; the next is the evaluator's half's."""
+    """first, first + 2, ...: the tweak of the garbler's half of each gate; the evaluator's half has the next one."""
     count = math.prod(shape)
     return np.arange(first, first + 2 * count, 2, dtype=np.uint64).reshape(shape)

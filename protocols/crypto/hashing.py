@@ -2,7 +2,7 @@
 
 H(x, i) = pi(pi(x) ^ i) ^ pi(x), with pi = AES-128 under a public key: TMMO of Guo, Katz, Wang & Yu 2020, "Efficient and
 secure multiparty computation from fixed-key block ciphers" (IEEE S&P), which is tweakable circular correlation robust
-for inputs of an adversary's choice when pi is an ideal permutation. One AES call (pi(x ^ i) ^ x ^ i) would be cheaper
+for inputs that an adversary chooses, if pi is an ideal permutation. One AES call (pi(x ^ i) ^ x ^ i) would be cheaper
 but needs naturally derived keys, and here the labels of inputs come from known seeds.
 
 Guo et al. 2020, "Better concrete security for half-gates garbling (in the multi-instance setting)" (CRYPTO): with one

@@ -1,8 +1,8 @@
 """Identities: keys, certificates of a consortium's authority, and signatures.
 
-A participant is what its certificate says it is: a name and a role, signed by the consortium's authority. Keys are
-ECDSA over P-256 (what TLS stacks accept everywhere), signatures ECDSA with SHA-256 (FIPS 186-5). A private key is made
-where it is used, and never leaves.
+A participant is what its certificate says: a name and a role, signed by the consortium's authority. Keys are ECDSA over
+P-256 (which every TLS stack accepts), signatures ECDSA with SHA-256 (FIPS 186-5). A private key is created where it is
+used, and never leaves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GUARDIAN_HOST = "guardian.conclave.invalid"
 PEM_BYTES = 16 * 2**10
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
-# Clocks differ, and jump: a certificate counts from a day before it was made.
+# Clocks differ and jump: a certificate is valid from a day before it was made.
 BACKDATED = datetime.timedelta(days=1)
 # A coordinator is dialled by parties, and dials guardians.
 _USAGES = {
@@ -41,7 +41,7 @@ _USAGES = {
 }
 _HOSTS = {"coordinator": COORDINATOR_HOST, "guardian": GUARDIAN_HOST}
 
-# What the library raises for bytes that are no key, certificate or request.
+# What the library raises for bytes that are not a key, certificate or request.
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion, CryptographyDeprecationWarning)
 
 
@@ -72,7 +72,7 @@ class Identity:
 
 
 def check_name(name: str) -> str:
-    """`name` itself, if it may stand in a certificate; InvalidInput otherwise."""
+    """Returns `name` if a certificate may hold it. Raises InvalidInput otherwise."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"the name {name[:80]!r} is not allowed; allowed: 1 to 64 of A-Z a-z 0-9 . _ -, no . _ - at an end"
@@ -98,7 +98,7 @@ def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """Raises InvalidInput for anything but an unencrypted P-256 key."""
+    """The key in a PEM file. Raises InvalidInput for anything but an unencrypted P-256 key."""
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except _UNREADABLE:
@@ -116,7 +116,7 @@ def to_pem(certificate: x509.Certificate | x509.CertificateSigningRequest) -> by
 
 
 def certificate_from_der(der: bytes) -> x509.Certificate:
-    """Raises InvalidInput unless `der` is one certificate of at most PEM_BYTES."""
+    """The certificate in DER. Raises InvalidInput unless `der` is one certificate of at most PEM_BYTES."""
     try:
         if len(der) > PEM_BYTES:
             raise ValueError
@@ -126,7 +126,7 @@ def certificate_from_der(der: bytes) -> x509.Certificate:
 
 
 def certificate_from_pem(pem: bytes) -> x509.Certificate:
-    """Raises InvalidInput unless `pem` is one certificate of at most PEM_BYTES."""
+    """The certificate in PEM. Raises InvalidInput unless `pem` is one certificate of at most PEM_BYTES."""
     try:
         if len(pem) > PEM_BYTES:
             raise ValueError
@@ -148,7 +148,7 @@ def request_from_pem(pem: bytes) -> x509.CertificateSigningRequest:
             f"{len(pem)} bytes are not a certificate request; allowed: one in PEM, up to {PEM_BYTES}"
         ) from None
     if not (valid and isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
-        raise InvalidInput("the certificate request is not signed by its own P-256 key; allowed: only such")
+        raise InvalidInput("the certificate request is not signed by its own P-256 key; allowed: one that is")
     return request
 
 
@@ -215,7 +215,7 @@ def issue(
 
 
 def may_dial(certificate: x509.Certificate) -> bool:
-    """Whether TLS takes a certificate of the authority from whoever opens a connection."""
+    """Whether TLS accepts this certificate of the authority from a client."""
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except (x509.ExtensionNotFound, *_UNREADABLE):
@@ -226,14 +226,14 @@ def may_dial(certificate: x509.Certificate) -> bool:
 def identify(
     certificate: x509.Certificate, *, authority: x509.Certificate, now: datetime.datetime, role: Role
 ) -> Identity:
-    """Who a certificate of the authority names. now: UTC.
+    """The identity that a certificate of the authority gives. now: UTC.
 
     Raises Refused: "wrong_authority", "certificate_expired" (or not yet valid), "wrong_role".
     """
     try:
         certificate.verify_directly_issued_by(authority)
     except (*_UNREADABLE, InvalidSignature):
-        raise Refused(Code.WRONG_AUTHORITY, "the certificate is not of this consortium's authority") from None
+        raise Refused(Code.WRONG_AUTHORITY, "the certificate is not from this consortium's authority") from None
     if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
         raise Refused(
             Code.CERTIFICATE_EXPIRED,
@@ -291,7 +291,7 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
 
 def _public_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
     key = certificate.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() let nothing else through
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() refuses any other
     return key
 
 

@@ -1,4 +1,4 @@
-"""The ring of the masked sums: integers modulo 2**32, or 2**64 where those would wrap around."""
+"""The ring of the masked sums: integers modulo 2**32, or modulo 2**64 if those would wrap around."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Ring:
 
 
 def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) -> Ring:
-    """The smaller ring in which `cells` noisy sums stay within half of it, but for 2**-60.
+    """The smallest ring in which `cells` noisy sums stay within half of it, except with probability 2**-60.
 
     total_units: the largest absolute value of a sum without noise; noise_sigma_units: standard deviation of the sum of
     all noise shares, each discrete Gaussian or Skellam. The bound is Chernoff's for Skellam noise, P[|X| >= m] <=
     2 exp(-v (r asinh r - sqrt(1 + r^2) + 1)), v the variance, r = m/v, times cells; sums of discrete Gaussians, which
     are subgaussian (Canonne, Kamath & Steinke 2020, Corollary 17), lie below since cosh s - 1 >= s^2/2. A wrapped cell
     is post-processing of the noisy sum: it may give a wrong label and never costs privacy. The probability is returned
-    for those who take it off delta all the same. Raises InvalidInput where both rings are too small.
+    for callers that subtract it from delta anyway. Raises InvalidInput if both rings are too small.
     """
     if cells < 1 or total_units < 0 or not (0 <= noise_sigma_units < math.inf):
         raise InvalidInput(
@@ -45,8 +45,8 @@ def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) 
         if room > 0 and wrap <= WRAP_PROBABILITY:
             return Ring(bits, wrap)
     raise InvalidInput(
-        f"total_units = {total_units} with noise of {noise_sigma_units} units over {cells} cells; allowed: what stays "
-        f"below 2**63 = {2**63} but for a probability of {WRAP_PROBABILITY:.1e}"
+        f"total_units = {total_units} with noise of {noise_sigma_units} units over {cells} cells; allowed: sums below "
+        f"2**63 = {2**63}, except with probability {WRAP_PROBABILITY:.1e}"
     )
 
 

@@ -32,8 +32,8 @@ MOST_NEIGHBOURS = 255
 def graph_parameters(*, parties: int, dropouts: int, colluders: int) -> tuple[int, int]:
     """Neighbours of a party, and how many shares open a secret; with these no failure is possible (see the module).
 
-    dropouts: at most so many of the parties leave, at any step; colluders: at most so many share all they know with
-    the coordinator. The graph is full where parties are few. Raises InvalidInput unless 2 dropouts + colluders <
+    dropouts: at most this many parties leave, at any step; colluders: at most this many share all they know with the
+    coordinator. The graph is full where parties are few. Raises InvalidInput unless 2 dropouts + colluders <
     parties, which two survivor sets with a quorum each would otherwise satisfy (Bonawitz et al. 2017, section 6.2), at
     least two honest parties survive, and a secret has at most 255 shares.
     """
@@ -58,7 +58,7 @@ def graph_parameters(*, parties: int, dropouts: int, colluders: int) -> tuple[in
 
 
 def signature_quorum(*, parties: int, colluders: int) -> int:
-    """How many signatures of one survivor set rule out a quorum for any other: honest parties sign only one."""
+    """How many signatures of one survivor set rule out a quorum for any other, as honest parties sign only one set."""
     return (parties + colluders) // 2 + 1
 
 

@@ -1,7 +1,7 @@
 """Keys and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
 
 A secret that two parties agree on is not uniform. Its keys are the one-step derivation of NIST SP 800-56C Rev. 2,
-section 4.1, option 1, with SHA-512: one call where HKDF takes three, and a party needs two a neighbour in every batch.
+section 4.1, option 1, with SHA-512: one call where HKDF takes three, and a party needs two per neighbour and batch.
 
 Everything that a party needs in one batch is derived from one secret of 32 random bytes, so it keeps nothing else.
 """
@@ -27,12 +27,12 @@ _FIRST_BLOCK = (1).to_bytes(4, "big")
 
 
 def derived(secret: bytes, purpose: bytes, about: bytes) -> bytes:
-    """32 bytes for one purpose, of a uniformly random secret."""
+    """32 bytes for one purpose, derived from a uniformly random secret."""
     return HKDFExpand(hashes.SHA256(), KEY_BYTES, _LABEL + purpose + b"\n" + about).derive(secret)
 
 
 def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
-    """The X25519 secret. Raises MalformedMessage for a public key of low order, with which there is none."""
+    """The X25519 secret. Raises MalformedMessage for a public key of low order, which gives none."""
     try:
         return key.exchange(X25519PublicKey.from_public_bytes(public_key))
     except ValueError:
@@ -40,7 +40,7 @@ def agreed(key: X25519PrivateKey, public_key: bytes) -> bytes:
 
 
 def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes:
-    """`keys` (1 or 2) times 32 bytes for one purpose, of the 32 bytes that X25519 or ECDH gives."""
+    """`keys` (1 or 2) times 32 bytes for one purpose, derived from the 32 bytes that X25519 or ECDH gives."""
     assert len(secret) == KEY_BYTES  # otherwise secret and purpose could run together
     assert keys in (1, 2)  # SHA-512 gives no more at once
     fixed_info = _LABEL + purpose + b"\n" + about + keys.to_bytes(4, "big")
@@ -48,7 +48,7 @@ def pairwise(secret: bytes, purpose: bytes, about: bytes, *, keys: int) -> bytes
 
 
 def same(left: bytes, right: bytes) -> bool:
-    """Equality in a time that does not depend on the bytes."""
+    """Whether two byte strings are equal, in a time that does not depend on their content."""
     return hmac.compare_digest(left, right)
 
 
@@ -60,7 +60,7 @@ def key_stream(key: bytes, count: int, *, bits: int) -> ndarray:
 
 
 class MaskSum:
-    """A ring vector to which masks are added and from which they are taken, modulo 2**bits."""
+    """A ring vector to which masks are added and from which they are subtracted, modulo 2**bits."""
 
     def __init__(self, cells: int, *, bits: int) -> None:
         self.total = np.zeros(cells, dtype=f"<u{bits // 8}")

@@ -29,7 +29,7 @@ POINT_BYTES = 32
 
 
 class BaseSender:
-    """Offers COLUMNS pairs of keys."""
+    """The side of the base transfers that offers COLUMNS pairs of keys."""
 
     def __init__(self, source: RandomSource) -> None:
         self._scalar = _scalar(source)
@@ -49,7 +49,9 @@ class BaseSender:
 
 
 class BaseReceiver:
-    """Takes one key of each pair. Raises MalformedMessage when the offer is no point."""
+    """The side of the base transfers that takes one key of each pair. Raises MalformedMessage if the offer is not a
+    point.
+    """
 
     def __init__(self, offer: bytes, bits: Bool[ndarray, "128"], source: RandomSource) -> None:
         _check_point(offer)
@@ -57,7 +59,7 @@ class BaseReceiver:
         for number, bit in enumerate(bits.tolist()):
             scalar = _scalar(source)
             point = group.crypto_scalarmult_ed25519_base_noclamp(scalar)
-            # Both are computed, so that the time does not tell which was sent.
+            # Both are computed, so that the time does not reveal which was sent.
             point = (point, group.crypto_core_ed25519_add(point, offer))[bit]
             points.append(point)
             shared = group.crypto_scalarmult_ed25519_noclamp(scalar, offer)
@@ -83,7 +85,7 @@ class CorrelatedReceiver:
 
 
 class CorrelatedSender:
-    """The other side: bits are those of the secret D, keys those that they chose."""
+    """The sender: bits are those of the secret D, keys those that they chose."""
 
     def __init__(self, bits: Bool[ndarray, "128"], keys: Sequence[bytes]) -> None:
         self._bits = bits.tolist()
@@ -91,7 +93,7 @@ class CorrelatedSender:
 
     @staticmethod
     def message_bytes(count: int) -> int:
-        """The size of the receiver's message for so many transfers."""
+        """The size of the receiver's message for `count` transfers."""
         return COLUMNS * ((count + 7) // 8)
 
     def extend(self, message: bytes, count: int) -> UInt64[ndarray, "count 2"]:
@@ -114,7 +116,7 @@ _SWAPS = ((7, 0x00AA00AA00AA00AA), (14, 0x0000CCCC0000CCCC), (28, 0x00000000F0F0
 
 
 def _rows(columns: UInt8[ndarray, "128 octets"]) -> UInt64[ndarray, "transfers 2"]:
-    """The transposed matrix of bits, a label a row."""
+    """The transposed matrix of bits, one label per row."""
     count = columns.shape[1]
     words = np.ascontiguousarray(columns.T).view("<u8")
     for shift, mask in _SWAPS:
@@ -130,7 +132,7 @@ def _scalar(source: RandomSource) -> bytes:
 
 def _check_point(point: bytes) -> None:
     if not group.crypto_core_ed25519_is_valid_point(point):
-        raise MalformedMessage("a base transfer holds no point of the group of prime order")
+        raise MalformedMessage("a base transfer does not hold a point of the group of prime order")
 
 
 def _key(number: int, offer: bytes, point: bytes, shared: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """A deterministic stream of random bytes from a 32-byte seed: ChaCha20 (RFC 8439) under a key that HKDF derives.
 
-A server stores the seed of its noise and can draw the identical noise again; whoever lacks the seed sees uniform bytes.
+A server stores the seed of its noise and can draw the identical noise again; to anyone without the seed the bytes look
+uniform.
 """
 
 from __future__ import annotations

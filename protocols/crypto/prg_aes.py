@@ -1,7 +1,7 @@
-"""Long random arrays from short seeds: AES-128 in counter mode (NIST SP 800-38A), one stream a seed.
+"""Long random arrays from short seeds: AES-128 in counter mode (NIST SP 800-38A), one stream per seed.
 
-Dealer and party expand the same seed to the same arrays, so the querying party is sent a seed and nothing else. It
-needs some hundred bytes a number, and AES is three times as fast here as the ChaCha20 of other streams.
+Dealer and party expand the same seed to the same arrays, so the querying party only needs a seed. A hundred bytes or so
+are needed per number, and AES is three times as fast here as the ChaCha20 of other streams.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Stream:
         return self._next(shape, dtype)
 
     def field(self, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
-        """Uniform elements of F_p: words of 31 bits, of which the value p is skipped."""
+        """Uniform elements of F_p: words of 31 bits, in which the value p is skipped."""
         count = int(np.prod(shape, dtype=np.int64))
         elements = self._next((count,), "<u4") & np.uint32(P)
         while (over := np.flatnonzero(elements == P)).size:
@@ -42,6 +42,6 @@ class Stream:
         values = np.zeros(shape, dtype=dtype)
         if values.size:
             flat = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # an array has a buffer
-            # In counter mode the key stream is the encryption of zeros; it may be written where they are.
+            # In counter mode the key stream is the encryption of zeros, and may overwrite them.
             self._encryptor.update_into(flat, flat)
         return values

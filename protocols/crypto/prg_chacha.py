@@ -35,7 +35,7 @@ def next_bytes(stream: CipherContext, count: int) -> UInt8[ndarray, " count"]:
     """The next `count` bytes of a keystream."""
     octets = np.zeros(count, dtype=np.uint8)
     if count:
-        # A stream cipher's keystream is the encryption of zeros; it may be written where they are.
+        # A stream cipher's keystream is the encryption of zeros, and may overwrite them.
         stream.update_into(memoryview(octets), memoryview(octets))  # type: ignore[arg-type]  # an array has a buffer
     return octets
 

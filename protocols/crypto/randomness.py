@@ -1,7 +1,7 @@
 """Where random bytes come from: the operating system on a node, a seeded stream in a simulation.
 
 Randomness is always an argument. A RandomSource returns n fresh bytes at every call; all noise is made from it, so
-whoever passes it in decides whether the noise protects anyone.
+its caller decides whether the noise protects anyone.
 """
 
 from __future__ import annotations
@@ -17,11 +17,6 @@ RandomSource = Callable[[int], bytes]
 def system_source(count: int) -> bytes:
     """`count` bytes of the operating system's cryptographic generator: the only source fit for a release."""
     return os.urandom(count)
-
-
-def seeded_source(*key: int) -> RandomSource:
-    """A reproducible source for tests; it protects nobody. `key`: integers >= 0."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key))).bytes
 
 
 def simulation_rng(seed: int, stage: str, *path: int) -> np.random.Generator:

@@ -1,8 +1,9 @@
 """Shamir's secret sharing over GF(256), byte by byte (Shamir 1979), with the field of AES (FIPS 197, section 4).
 
 A byte is the value at 0 of a polynomial of degree threshold - 1 with random coefficients; share r is its value at r +
-1. Any `threshold` shares give it, fewer are independent of it. With spare shares, wrong ones are found (Berlekamp &
-Welch 1986). Tables are indexed by secret bytes, so whoever can measure a party's cache may learn a batch's keys.
+1. Any `threshold` shares determine it, fewer are independent of it. With spare shares, wrong ones are found (Berlekamp
+&
+Welch 1986). Tables are indexed by secret bytes, so anyone who can measure a party's cache may learn a batch's keys.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def reconstruct(
     others = _LOG[points].sum(axis=1, keepdims=True) - _LOG[points]
     weights = _EXP[(others - apart) % 255]
     secrets = np.zeros((len(rows), shares.shape[2]), dtype=np.uint8)
-    for place in range(threshold):  # not all at once: secrets times threshold times width may be large
+    for place in range(threshold):  # one at a time, as secrets times threshold times width may be large
         secrets ^= PRODUCT[weights[:, place, None], shares[:, place]]
     return secrets
 
@@ -62,10 +63,11 @@ def reconstruct(
 def wrong_shares(
     rows: Int64[ndarray, " shares"], shares: UInt8[ndarray, "shares width"], *, threshold: int, coin: int
 ) -> Int64[ndarray, " wrong"]:
-    """Places of the shares off the polynomial that most lie on, if at most (shares - threshold)/2 are; else anything.
+    """Positions of the shares off the polynomial that most lie on, if at most (shares - threshold)/2 are; else
+    arbitrary.
 
     Berlekamp & Welch 1986 on one random combination (`coin`: a seed) of the bytes of each share: it misses a wrong
-    share with probability 1/255, so that the caller must check what the others give and try another coin.
+    share with probability 1/255, so the caller must check what the others give, and try another coin.
     """
     errors = (len(rows) - threshold) // 2
     combination = np.random.Generator(np.random.PCG64(coin)).integers(1, 256, shares.shape[1], dtype=np.uint8)
@@ -84,7 +86,7 @@ def _powers(points: UInt8[ndarray, " points"], count: int) -> UInt8[ndarray, "po
 
 
 def _kernel_vector(system: UInt8[ndarray, "rows columns"]) -> UInt8[ndarray, " columns"]:
-    """A vector other than 0 that the system, of more columns than rows or of dependent ones, maps to 0."""
+    """A nonzero vector that the system, with more columns than rows or dependent columns, maps to 0."""
     system = system.copy()
     pivots: list[int] = []
     free = system.shape[1] - 1

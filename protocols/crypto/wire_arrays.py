@@ -1,4 +1,4 @@
-"""Arrays as bytes between the two servers: every size is known beforehand and checked before anything is made."""
+"""Arrays as bytes between the two servers: every size is known beforehand and checked before anything is allocated."""
 
 from __future__ import annotations
 

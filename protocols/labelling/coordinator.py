@@ -1,12 +1,12 @@
-"""The coordinator: asks in batches that every budget can pay for, adds up votes with noise, publishes labels.
+"""The coordinator: asks in batches that every budget can pay for, counts votes with noise, and publishes labels.
 
-It charges its own ledger (one account per party) before it asks, releases labels after noise was added and they were
+It charges its own ledger (one account per party) before it asks, releases labels once noise was added and they were
 stored, and tells the parties which queries were answered so that they settle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.clear.level import Aggregation, ReservedBatch
+from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
@@ -45,11 +45,11 @@ _UNFINISHED = Stop("pool_exhausted", np.zeros(0, dtype=bool))
 class Labelling:
     """What a study released, and how it ended.
 
-    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one a query of the pool; batches: size and answered
+    labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one per query of the pool; batches: size and answered
     queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
-    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, with reservations that stand;
-    refusals: for each party whose votes were left out last, why; ledger_differences: parties whose own ledger is, or
-    may be, higher than the coordinator's, by how much, at the batch that caused it (where their reservation stands).
+    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, including reservations that
+    stand; refusals: party to the reason why its votes were left out of the last batch; ledger_differences: parties
+    whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -72,7 +72,9 @@ class Coordinator:
     def __init__(
         self, study: Study, *, ledger: Ledger, aggregation: Aggregation, exchange: Transport, run: bytes
     ) -> None:
-        """Opens an account a seat. Raises InvalidInput for a ledger of another study, or a study to simulate only."""
+        """Opens one account per seat. Raises InvalidInput for a ledger of another study, or a study for simulation
+        only.
+        """
         if study.pooled_teachers is not None:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         self._study = study
@@ -91,9 +93,10 @@ class Coordinator:
         inputs: Float32[ndarray, "queries ..."],
         *,
         train: TrainStudent | None = None,
-        on_batch: Callable[[int, int], None] | None = None,
+        on_batch: Callable[[Sequence[tuple[int, int]]], None] | None = None,
     ) -> Labelling:
-        """Asks the pool's queries in order until budgets or pool run out. on_batch(queries asked, queries in the pool).
+        """Asks the pool's queries in order until budgets or pool run out. on_batch(size and answered queries of
+        each batch so far).
 
         train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
         once, before the first batch of round two, and again after a restart. Stops with "quorum_lost" when too few
@@ -106,7 +109,7 @@ class Coordinator:
             raise InvalidInput(f"the pool has {len(inputs)} queries; allowed: at most {study.query_limit}")
         if (train is None) == study.mechanism.interactive:
             raise InvalidInput(
-                f"{study.mechanism.name} {'needs' if train is None else 'has no use for'} a student to be trained "
+                f"{study.mechanism.name} {'needs' if train is None else 'does not use'} a student trained "
                 "between two rounds"
             )
         round_one = study.mechanism.round_one
@@ -124,7 +127,7 @@ class Coordinator:
             if stored is not None and labels is not None:
                 if self._ledger.noted(stored.digest, _TOLD) is None:
                     self._forget(stored, inputs)
-                    self._tell(number, released)
+                    self._tell(stored, released)
             else:
                 if stored is not None:
                     active = self._members(number)
@@ -145,11 +148,12 @@ class Coordinator:
             asked += size
             released.batches.append((size, int((labels >= 0).sum())))
             if on_batch:
-                on_batch(asked, len(inputs))
+                on_batch(released.batches)
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
-        """What was released of a pool of that many queries, without asking anybody; without labels reinforced by a
-        student."""
+        """What was released of a pool of that many queries, without asking anybody and without the labels that a
+        student
+        reinforced."""
         released, asked = self._nothing(queries), 0
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
@@ -169,9 +173,10 @@ class Coordinator:
         """Ends a reserved batch for ever, without labels. inputs: the pool. Calling it again changes nothing.
 
         Its charges stand, here and at the parties: what they sent may have been opened, and nobody can prove that it
-        was not. Its queries are never asked again: noise is never drawn twice for one query. If that lowers no
-        reservation, parties are told when `label` continues, or when they connect: they then forget their secrets, and
-        nobody can open the batch any more. Raises Refused for a batch that was never charged, or was released.
+        was not. Its queries are never asked again: noise is never drawn twice for one query. If telling the
+        parties lowers no reservation, they are told when `label` continues, or when they connect: they then forget
+        their secrets, and nobody can open the batch any more. Raises Refused for a batch that was never charged, or was
+        released.
         """
         stored = self._ledger.stored(number)
         if stored is None:
@@ -202,9 +207,9 @@ class Coordinator:
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
     def _unanswered(self, stored: StoredBatch) -> Outcome | None:
-        """The outcome that nothing was answered; None where it would lower a reservation or needs a guardian.
+        """The outcome that nothing was answered; None if it would lower a reservation or needs a guardian.
 
-        What was sent may have been opened, so no reservation is given back.
+        What was sent may have been opened, so no reservation may be lowered.
         """
         study, charged = self._study, self._ledger.charged(stored.number)
         takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
@@ -216,25 +221,24 @@ class Coordinator:
         return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
 
     def _outcome(self, stored: StoredBatch) -> Outcome | None:
-        """What the parties of a batch are told, released or given up; None where there is nothing to tell."""
+        """The outcome that the parties of a batch are told, released or given up; None if there is nothing to tell."""
         if not stored.settled:
             return self._unanswered(stored)
         answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
-    def _tell(self, number: int, released: Labelling, *, parties: Collection[str] | None = None) -> None:
-        """Tells the parties of a batch its outcome, and notes that; after a stop in between they are told again, to no
-        effect.
+    def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
+        """Tells the parties of a batch its outcome, and notes that; if it was stopped in between they are told again,
+        which
+        has no effect.
 
         parties: those that voted; None: those that the ledger names.
         """
-        stored = self._ledger.stored(number)
-        assert stored is not None  # it was charged
         outcome = self._outcome(stored)
         if outcome is None:
             return
-        charged = self._ledger.charged(number)
-        settled = self._ledger.settled(number) if stored.settled else charged
+        charged = self._ledger.charged(stored.number)
+        settled = self._ledger.settled(stored.number) if stored.settled else charged
         if parties is None:
             parties = [party for party, amount in settled.items() if amount]
         for party, reply in self._exchange(dict.fromkeys(parties, outcome)).items():
@@ -314,13 +318,15 @@ class Coordinator:
         answered = labels != ABSTAIN
         amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
         final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
-        # A party whose vote did not enter pays nothing: its data had no influence on what was released.
+        # A party whose vote was not counted pays nothing: its data had no influence on what was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
-        self._ledger.settle(batch.number, request.digest, amounts, payload=labels.astype("<i8").tobytes())
+        payload = labels.astype("<i8").tobytes()
+        self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)
-        self._tell(batch.number, released, parties=votes)
+        settled = StoredBatch(batch.number, request.digest, payload, True, len(labels))
+        self._tell(settled, released, parties=votes)
         return labels
 
     def _spent(self) -> Int64[ndarray, " parties"]:

@@ -6,8 +6,9 @@ same schedule because both call `next_batch`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -20,6 +21,15 @@ from protocols.study.stop import StopRule
 StopReason = Literal[
     "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"
 ]
+# What people are told, by every program.
+STOP_MEANINGS: Final[Mapping[StopReason, str]] = {
+    "pool_exhausted": "every query of the pool was asked",
+    "budget_exhausted": "a budget cannot pay for one more query",
+    "all_budgets_exhausted": "no budget can pay for one more query",
+    "quorum_lost": "too few parties are left to answer",
+    "guardian_lost": "the guardian is gone",
+    "failed": "the labelling failed before its end, for a reason that its operator knows",
+}
 
 
 @dataclass(frozen=True)
@@ -51,9 +61,9 @@ def next_batch(
 ) -> Batch | Stop:
     """The next batch, sized so that its worst case fits every active party's remaining cap; or the end.
 
-    spent: nano-units settled so far (reservations that were never settled included); asked, left: queries of the pool
-    that were asked and that were not; participation: who takes part in which query, in public; quorum: parties needed.
-    Noise and threshold stay as they are when parties leave.
+    spent: nano-units settled so far (reservations that were never settled included); asked, left: numbers of queries
+    of the pool that were asked and that were not; participation: who takes part in which query, as far as it is public;
+    quorum: parties needed. Noise and threshold do not change when parties leave.
     """
     if left == 0:
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))

@@ -1,8 +1,9 @@
 """The audit log: what a ledger did and refused, as a chain of hashes that the other side countersigns.
 
-Each entry's hash covers the entry and the hash before it, so that whoever knows a later hash knows all that came
-before. The head (number of entries, last hash) travels with every message, signed. If the other side knows a head that
-one's own log does not contain, this side was restored from a backup, or runs twice, and it stops.
+Each entry's hash covers the entry and the hash before it, so a hash commits to all entries up to it. The head (number
+of
+entries, last hash) travels with every message, signed. If the other side knows a head that a side's own log does not
+contain, that side was restored from a backup or runs twice, and it stops.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CREATE TRIGGER IF NOT EXISTS peer_is_never_deleted BEFORE DELETE ON peer
 
 @dataclass(frozen=True)
 class Head:
-    """How many entries a log has, and the hash of the last: 32 bytes that stand for all of them."""
+    """How many entries a log has, and the hash of the last one: 32 bytes that commit to all of them."""
 
     count: int
     hash: bytes
@@ -92,7 +93,7 @@ class AuditLog:
             return head
 
     def head(self) -> Head:
-        """The head; EMPTY where nothing is logged."""
+        """The head; EMPTY if nothing is logged."""
         with self._transaction():
             row = self._database.execute("SELECT count, hash FROM audit ORDER BY count DESC LIMIT 1").fetchone()
         return Head(*row) if row else EMPTY
@@ -110,9 +111,9 @@ class AuditLog:
         if not self.contains(head):
             raise Refused(
                 Code.LEDGER_ROLLED_BACK,
-                f"{by} knows entry {head.count} of this ledger's log, and here it is missing or another "
+                f"{by} knows entry {head.count} of this ledger's log, which is missing or different here "
                 f"(there are {self.head().count}): the ledger was restored from a backup, or a copy of it is in use; "
-                "use the newest copy alone",
+                "use only the newest copy",
             )
 
     def remember(self, name: str, head: Head, *, proof: bytes) -> None:
@@ -132,14 +133,14 @@ class AuditLog:
     def check_newer(self, name: str, head: Head) -> Head:
         """The newest head that is known of another side's log.
 
-        Raises Refused("peer_rolled_back") if `head` is older than it, or of the same age and another.
+        Raises Refused("peer_rolled_back") if `head` is older than it, or different at the same number of entries.
         """
         known = self.peer(name)
         if head.count < known.count or (head.count == known.count and head.hash != known.hash):
             raise Refused(
                 Code.PEER_ROLLED_BACK,
-                f"the log of {name!r} has {head.count} entries, and {known.count} were seen before: it was restored "
-                "from a backup, or a copy of it is in use; use the newest copy alone",
+                f"the log of {name!r} has {head.count} entries, but {known.count} were seen before: it was restored "
+                "from a backup, or a copy of it is in use; use only the newest copy",
             )
         return known
 

@@ -21,7 +21,7 @@ _BUSY_S = 10.0
 
 
 def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
-    """A connection to a file for its owner alone (or ":memory:"), which exists then and has these tables.
+    """A connection to a file that only its owner can use (or ":memory:"), created with these tables if necessary.
 
     Several threads may use it, one at a time. Raises StorageFailed as private_database, and sqlite3.Error.
     """
@@ -30,8 +30,8 @@ def open_database(path: Path | str, schema: str) -> sqlite3.Connection:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        "recursive_triggers = ON",  # a row that is replaced is a row that is deleted
-        "secure_delete = ON",  # what is forgotten may have been a secret: it is overwritten
+        "recursive_triggers = ON",  # so that replacing a row fires the triggers against deletion
+        "secure_delete = ON",  # what is deleted may have been a secret, so it is overwritten
     ):
         database.execute(f"PRAGMA {pragma}")
     # Within one transaction, so that a crash leaves no table without its triggers.
@@ -76,9 +76,9 @@ class Database:
 
 
 _NEXT = (
-    ("SQLITE_FULL", "free space on its disk, then do the same again"),
-    ("SQLITE_BUSY", "another command holds it; do the same again in a moment"),
-    ("SQLITE_READONLY", "it may not be written; run as the user who owns it"),
+    ("SQLITE_FULL", "free space on its disk, then try again"),
+    ("SQLITE_BUSY", "another command holds it; try again in a moment"),
+    ("SQLITE_READONLY", "it cannot be written; run as the user who owns it"),
     ("SQLITE_CANTOPEN", "it cannot be opened; check that the folder exists and who owns it"),
     ("SQLITE_NOTADB", "it is not a database; restore it from a backup"),
     ("SQLITE_CORRUPT", "it is damaged; restore it from a backup"),

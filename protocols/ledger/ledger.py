@@ -92,7 +92,8 @@ class Ledger:
     def bind(self, *, study: bytes, run: bytes) -> bytes:
         """Binds a new ledger to a study and to one run of it; returns the run that it is bound to.
 
-        `run` (any bytes, random where one matters) is kept only if the ledger is new. Raises InvalidInput for a
+        `run` (any bytes, random if runs must be told apart) is kept only if the ledger is new. Raises InvalidInput for
+        a
         ledger of another study: batches and queries are counted per ledger.
         """
         with self._transaction():
@@ -105,7 +106,9 @@ class Ledger:
             return bytes(stored_run)
 
     def open_accounts(self, caps: Mapping[str, int]) -> None:
-        """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none then."""
+        """Creates accounts; one that exists must have the same cap. Raises InvalidInput; then no account was
+        created.
+        """
         with self._transaction():
             for name, cap in caps.items():
                 if cap < 0:
@@ -128,9 +131,9 @@ class Ledger:
         """Charges every account its amount and stores the payload and the queries, in one transaction or not at all.
 
         queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
-        life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). Raises BudgetExceeded when some
-        account cannot pay, Refused("batch_reused") when the batch number or digest was charged before (a caller that
-        wants idempotence looks at `stored` first).
+        life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). Raises BudgetExceeded if some
+        account cannot pay, Refused("batch_reused") if the batch number or digest was charged before (a caller that
+        wants idempotence checks `stored` first).
         """
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
@@ -176,7 +179,9 @@ class Ledger:
                 raise Refused(Code.GIVEN_UP, f"batch {number} was given up; its reservations stand")
             charges = self.charged(number)
             if set(charges) != set(amounts):
-                raise Refused(Code.SETTLED_OTHERWISE, f"batch {number} was charged to {len(charges)} other accounts")
+                raise Refused(
+                    Code.SETTLED_OTHERWISE, f"batch {number} was charged to other accounts, {len(charges)} in number"
+                )
             if stored.settled:
                 if self.settled(number) != dict(amounts):
                     raise Refused(Code.SETTLED_OTHERWISE, f"batch {number} was settled before, with other amounts")
@@ -219,8 +224,9 @@ class Ledger:
     def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
         """Stores a value of that kind under a request's digest unless there is one; returns the stored one.
 
-        For what a step of a batch must find again after a crash: a fresh secret, a choice made once. It is on disk when
-        this returns.
+        Used for what a step of a batch must find again after a crash, such as a fresh secret or a choice. The value is
+        on
+        disk when this returns.
         """
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))
@@ -228,7 +234,7 @@ class Ledger:
             return bytes(rows.fetchone()[0])
 
     def noted(self, digest: bytes, kind: str) -> bytes | None:
-        """What is stored under a request's digest, or None."""
+        """The value that is stored under a request's digest, or None."""
         rows = self._rows("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
         return bytes(rows[0][0]) if rows else None
 
@@ -265,6 +271,13 @@ class Ledger:
         rows = self._rows("SELECT number FROM batch WHERE digest = ?", (digest,))
         return int(rows[0][0]) if rows else None
 
+    def charged_number(self, digest: bytes) -> int:
+        """The number of the batch that was charged under this digest. Raises Refused("unknown_batch") if none was."""
+        number = self.number_of(digest)
+        if number is None:
+            raise Refused(Code.UNKNOWN_BATCH, f"no batch was charged under {digest.hex()[:16]}")
+        return number
+
     def queries(self, number: int) -> list[int]:
         """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
         return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]
@@ -296,7 +309,9 @@ class Ledger:
         return {name: Balance(*rest) for name, *rest in rows}
 
     def ever_reserved(self, name: str) -> int:
-        """The sum of the worst cases of all batches ever charged to an account, also settled ones: it only grows."""
+        """The sum of the worst cases of all batches ever charged to an account, including settled ones: it only
+        grows.
+        """
         return int(self._rows("SELECT coalesce(sum(reserved), 0) FROM charge WHERE account = ?", (name,))[0][0])
 
     def unsettled(self) -> list[int]:

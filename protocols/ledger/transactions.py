@@ -1,4 +1,4 @@
-"""Atomic transactions of one SQLite connection; one inside another is a savepoint."""
+"""Atomic transactions of one SQLite connection; a nested one is a savepoint."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from protocols.errors import StorageFailed
 class Transactions:
     """`with transactions():` is BEGIN IMMEDIATE ... COMMIT, and anything raised inside rolls it back.
 
-    An inner step that fails, and whose failure is caught, leaves no trace. lock: one thread at a time; failed: makes
-    the StorageFailed that people see from an SQLite error.
+    A nested step that fails, and whose failure is caught, leaves no trace. lock: admits one thread at a time; failed:
+    makes a StorageFailed for people from an SQLite error.
     """
 
     def __init__(

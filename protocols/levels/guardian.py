@@ -55,8 +55,8 @@ _ATTEMPTS = 16
 class Guardian:
     """The guardian of one study. serve() holds one conversation with the coordinator, about one batch.
 
-    ledger: of this study, at the guardian alone; sealing_key, signing_key: of the study's terms; source: must be the
-    operating system's where labels are released for real. Raises InvalidInput for keys that are not the study's.
+    ledger: the guardian's own, of this study; sealing_key, signing_key: those that the study names; source: must be the
+    operating system's if real labels are released. Raises InvalidInput for keys that are not the study's.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Guardian:
         source: RandomSource,
         noise_source: RandomSource | None = None,
     ) -> None:
-        """noise_source: of the seeds of noise alone, for simulations that draw them again; `source` if None."""
+        """noise_source: of only the seeds of noise, for simulations that draw them again; `source` if None."""
         terms = guarded(study.confidentiality)
         public = (sealing_key.public_key().public_bytes_raw().hex(), signing_key.public_key().public_bytes_raw().hex())
         if public != (terms.sealing_key, terms.signing_key):
@@ -90,7 +90,7 @@ class Guardian:
         """One batch, up to its signed outcome; or, for hidden queries, the dealing that precedes a batch.
 
         Raises Refused, BudgetExceeded or MalformedMessage after telling the coordinator the code; ChannelClosed when
-        the coordinator is gone. What was reserved then stands, and the same submission goes on where it stopped.
+        the coordinator is gone. Reservations then stand, and the same submission continues where it stopped.
         """
         try:
             arrays = receive(channel)
@@ -98,14 +98,14 @@ class Guardian:
                 return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
             submission = Submission.read(arrays)
             shares, faulty = self._open(submission)
-            self._accept(submission)
+            noise_seed = self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:
             code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
             send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
         send(channel, (faulty, head_array(self._ledger.log.head())))
-        self._answer(channel, submission, shares, faulty)
+        self._answer(channel, submission, noise_seed, shares, faulty)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
         """The shares of the seats whose seal and form are valid, and the seats whose shares are not."""
@@ -116,7 +116,7 @@ class Guardian:
             raise Refused(Code.QUERY_LIMIT, "a seat or query is beyond the study's roster or limit")
         round_one = study.mechanism.round_one
         if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
-            raise Refused(Code.OTHER_ROUND, "the batch is not of the round that it is submitted for")
+            raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
@@ -129,11 +129,11 @@ class Guardian:
                 faulty[at] = True
         return shares, faulty
 
-    def _accept(self, submission: Submission) -> None:
-        """Reserves the batch and notes a noise seed, in one transaction; or finds both again.
+    def _accept(self, submission: Submission) -> bytes:
+        """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
 
-        Until labels were computed from a submission, another may replace it, with the same members and queries: under
-        the batch's one coin that opens nothing more about anybody's votes.
+        Until labels are computed from a submission, another with the same members and queries may replace it: under the
+        batch's single coin that reveals nothing more about anybody's votes.
         """
         study, ledger, digest = self._study, self._ledger, submission.request
         with ledger.log.together():
@@ -143,7 +143,7 @@ class Guardian:
                 raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
-            ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+            noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(asked, asked)
             amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
@@ -157,18 +157,20 @@ class Guardian:
                 submission.ids.tolist(),
             ):
                 raise Refused(Code.OTHER_SUBMISSION, "the batch was reserved for other queries or members")
+        return noise_seed
 
     def _answer(
         self,
         channel: Channel,
         submission: Submission,
+        noise_seed: bytes,
         shares: list[GuardianShare],
         faulty: Bool[ndarray, " seats"],
     ) -> None:
         study, ledger, ids = self._study, self._ledger, submission.ids
         seats = submission.seats[~faulty]
         if len(seats) < study.quorum:
-            return self._give_up(submission)
+            return self._below_quorum(submission)
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
@@ -178,12 +180,10 @@ class Guardian:
         )
         valid = whole_seats(study, voters)
         if valid.sum() < study.quorum:
-            return self._give_up(submission)
+            return self._below_quorum(submission)
         self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
-        seed = ledger.noted(submission.request, _NOISE_SEED)
-        assert seed is not None  # noted when the submission was accepted
-        noise = lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
+        noise = lattice_noise(expanded_source(noise_seed, label=GUARDIAN_NOISE), units=self._units)
         bit, label = server_noise(study, noise, queries=len(ids))
         answered = guardian_side(
             channel,
@@ -201,14 +201,14 @@ class Guardian:
         signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
         send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
 
-    def _give_up(self, submission: Submission) -> None:
+    def _below_quorum(self, submission: Submission) -> None:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
 
     def _begin(self, submission: Submission) -> None:
         """Fixes the submission from which labels are computed, and counts how often they are.
 
-        A coordinator that shifted its sums and started again would learn more about the counts each time.
+        Otherwise a coordinator that shifted its sums and started again would learn more about the counts each time.
         """
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():

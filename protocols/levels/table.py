@@ -12,10 +12,10 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation, ClearBallot
-from protocols.levels.clear.level import Aggregation, Ballot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.hidden_queries.ballot import PrivateBallot, PrivateModel
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
@@ -37,10 +37,10 @@ def _no_model() -> QuantisedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """What a node has for the levels that need it.
+    """What a node provides to the levels that need it.
 
-    key: gives the private key of the party's certificate, which signs; load, admit: see PrivateModel, where queries are
-    hidden.
+    key: returns the private key of the party's certificate, which signs; load, admit: see PrivateModel, for hidden
+    queries.
     """
 
     key: Callable[[], ec.EllipticCurvePrivateKey] = field(repr=False)
@@ -81,12 +81,12 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
             return SharedAggregation(dial, source=source)
         case HiddenQueries(querier=querier):
             raise InvalidInput(
-                f"{querier!r} asks in study {study.name!r}, about records that it alone has; a coordinator only relays"
+                f"{querier!r} asks in study {study.name!r}, about records that only it has; a coordinator only relays"
             )
 
 
 def check_believable(study: Study, outcome: Outcome) -> None:
-    """Raises Refused("unsigned_outcome") where the study has a guardian and the outcome does not bear its signature."""
+    """Raises Refused("unsigned_outcome") if the study has a guardian and the outcome does not bear its signature."""
     level = study.confidentiality
     if isinstance(level, GuardedLevel):
         check_outcome(outcome, key=bytes.fromhex(level.signing_key))

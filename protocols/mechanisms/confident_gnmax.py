@@ -1,4 +1,4 @@
-"""Confident-GNMax: answer only where the noisy plurality passes a threshold (Papernot et al. 2018, section 4.2)."""
+"""Confident-GNMax: answer only if the noisy plurality passes a threshold (Papernot et al. 2018, section 4.2)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class ConfidentGNMax(GaussianMechanism):
     ) -> Int64[ndarray, " queries"]:
         """GNMax of `counts` where the noisy maximum of `tested` reaches the threshold; otherwise ABSTAIN.
 
-        `tested` must be counts less public offsets: a moved vote then moves its maximum by no more than the votes'.
+        `tested` must be counts minus public offsets: a moved vote then changes its maximum by at most the vote's
+        weight.
         """
         if view == "histogram":
             noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
@@ -122,8 +123,8 @@ class ConfidentGNMax(GaussianMechanism):
         always = Sensitivity.always(sensitivity.votes)
         whole = label_rdp(always, orders, sigma=self.sigma, classes=classes, lattice=lattice)
         if lattice is not None:
-            # Of a vote under a secret coin the bit is amplified; the label is not, as who knows the bit knows more
-            # about the coin.
+            # For a vote under a secret coin, the bit is amplified; the label is not, because the bit reveals
+            # something about the coin.
             return QueryCost(self._lattice_bit_rdp(sensitivity, orders, lattice), whole)
         bit = label_only.threshold_rdp(sensitivity.votes[:, None] / sigma, orders[None, :])
         if sensitivity.sampled:
@@ -148,7 +149,7 @@ class ConfidentGNMax(GaussianMechanism):
         return f"Confident-GNMax: {self.confident_words(total_weight)}"
 
     def confident_words(self, total_weight: float) -> str:
-        """When a label is released, in words."""
+        """In words: when a label is released."""
         test = "tested on the same noisy counts"
         if self.sigma_threshold is not None:
             test = f"tested with noise σ = {self.sigma_threshold:g} votes"
@@ -162,11 +163,11 @@ class ConfidentGNMax(GaussianMechanism):
         bit: Float64[ndarray, "units orders"],
         whole: Float64[ndarray, "units orders"],
     ) -> QueryCost:
-        """The lesser of two bounds for a bit and a label that share one secret coin, for each unit and order.
+        """The smaller of two bounds for a bit and a label that share one secret coin, for each unit and order.
 
-        Who knows the bit knows more about the coin, so the label's price must not rest on a fresh one: bit, and the
-        label of a vote that always enters (`whole`); or both at once as one Gaussian release, paid by every query
-        (docs/explanation/secret-sampling.md, "One coin, two releases").
+        The bit reveals something about the coin, so the label's cost must not assume a fresh one. The bounds are: the
+        bit, and the label of a vote that always enters (`whole`); or both at once as one Gaussian release, charged for
+        every query (docs/explanation/secret-sampling.md, "One coin, two releases").
         """
         d = sensitivity.votes * np.hypot(1 / self.bit_sigma("label"), 1 / self.sigma)
         both = sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
@@ -196,7 +197,7 @@ class ConfidentGNMax(GaussianMechanism):
         return lattice_bit_rdp(units, orders, sigma_units=sigma_units)
 
     def bit_sigma(self, view: View) -> float:
-        """sigma_threshold, which a view that does not show the histogram needs. Raises InvalidInput."""
+        """sigma_threshold, which is needed for a view that does not show the histogram. Raises InvalidInput."""
         if self.sigma_threshold is None:
             raise InvalidInput(f"sigma_threshold is missing; the view {view!r} needs a number of votes > 0")
         return self.sigma_threshold

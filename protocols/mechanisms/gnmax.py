@@ -77,10 +77,10 @@ def sigma_words(sigma: float) -> str:
 def noisy_histogram(
     counts: Float64[ndarray, "queries classes"], noise: Noise, *, sigma: float, view: View
 ) -> Float64[ndarray, "queries classes"]:
-    """counts + sigma N(0, 1) per cell; rounded to the lattice where the histogram itself is seen.
+    """counts + sigma N(0, 1) per cell; rounded to the lattice if the histogram itself is seen.
 
-    Rounding a Gaussian on votes that lie on the lattice is post-processing, so the Gaussian-DP cost stands. Integer
-    noise lies on a coarser lattice, and is not moved.
+    Rounding a Gaussian on votes that lie on the lattice is post-processing, so the Gaussian-DP cost is unchanged.
+    Integer noise lies on a coarser lattice, and is not rounded.
     """
     noisy = counts + gaussian(noise, counts.shape, sigma=sigma)
     return np.rint(noisy * LATTICE) / LATTICE if view == "histogram" else noisy
@@ -137,7 +137,7 @@ def label_rdp(
 
 
 def whole_units(sensitivity: Sensitivity, lattice: Lattice) -> Int64[ndarray, " units"]:
-    """What each unit moves in lattice units, rounded up: the cost does not fall in what is moved."""
+    """What each unit moves in lattice units, rounded up: the cost never decreases in what is moved."""
     return np.ceil(sensitivity.votes * lattice.units).astype(np.int64)
 
 

@@ -1,12 +1,12 @@
-"""Interactive-GNMax: a second round asks only where student and parties differ (Papernot et al. 2018, section 4.3).
+"""Interactive-GNMax: a second round answers only where student and parties differ (Papernot et al. 2018, section 4.3).
 
-Round one is Confident-GNMax. A student is trained on its labels; round two tests max_j(n_j - M p_j), p being the
-student's public predictions and M the nominal, public total weight (never the votes cast: those are private). Where
-that passes, the answer is GNMax of the raw votes; where it does not and the student is confident, the student's own
-label is reinforced, which costs nothing beyond the test: it is computed from what is public.
+Round one is Confident-GNMax. A student is trained on its labels; round two tests max_j(n_j - M p_j), with p the
+student's public predictions and M the nominal, public total weight (never the votes cast: those are private). If that
+passes, the answer is GNMax of the raw votes; if it does not and the student is confident, the student's own label is
+reinforced, which costs nothing beyond the test: it is computed from what is public.
 
 Subtracting public offsets from the counts leaves the sensitivity of their maximum at s, so both rounds cost what
-Confident-GNMax costs. One pair of sigmas serves both rounds: a party's cost a query is then one number.
+Confident-GNMax costs. One pair of sigmas serves both rounds, so a party's cost per query is one number.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class InteractiveGNMax(GaussianMechanism):
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
         if self.lattice is not None:
             return self._confident.noise_distance(classes=classes, total_weight=total_weight)
-        # The tested counts less M p are twice as large at most, and round once more.
+        # The tested counts minus M p are at most twice as large, and are rounded once more.
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
         bit_sigma = self._confident.bit_sigma("label")
         bit = float_noise_distance(sigma=bit_sigma, classes=1, total_weight=4 * total_weight)

@@ -1,8 +1,8 @@
 """What a mechanism is: noise that turns weighted histograms into labels, and its own worst-case cost.
 
 A mechanism knows what one query costs one protected unit of sensitivity s (votes), as two parts: what is charged
-for every query that is asked, and what is added when it is answered. That the answer is charged only when given
-is valid under a filter, because whether a query was answered is public (docs/explanation/mathematics.md, section 5.4).
+for every query that is asked, and what is added when it is answered. Charging the answer only when it is given is
+valid under a filter, because whether a query was answered is public (docs/explanation/mathematics.md, section 5.4).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class QueryCost:
 class Sensitivity:
     """How much protected units move: their total vote weight, and how often it enters.
 
-    votes: >= 0, in votes, one a unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
+    votes: >= 0, in votes, one per unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
     a coin that nobody but its node sees (1: it always enters; docs/explanation/mathematics.md, section 6).
     """
 
@@ -52,7 +52,7 @@ class Sensitivity:
 
     @classmethod
     def always(cls, votes: Float64[ndarray, " units"]) -> Sensitivity:
-        """Units whose vote enters every query, or of which everybody sees whether it does."""
+        """Units whose vote enters every query, or whose participation is public."""
         return cls(votes, np.ones_like(votes))
 
     @property
@@ -65,8 +65,8 @@ class Sensitivity:
 class Lattice:
     """Integer noise, drawn exactly from discrete Gaussians, on votes that are whole multiples of 1/units.
 
-    units: lattice units a vote, a power of two; shares: how many honest parties' independent shares make up the noise
-    that is accounted for, 1 where one server draws all of it; classes: cells of a histogram.
+    units: lattice units per vote, a power of two; shares: how many honest parties' independent shares make up the noise
+    that is accounted for, 1 if one server draws all of it; classes: cells of a histogram.
     """
 
     units: int
@@ -80,8 +80,9 @@ class Mechanism(ABC):
     Implementations are frozen dataclasses with keyword-only fields; those that `parameter` describes are agreed in a
     study, and are flags of the simulator.
 
-    name: in files and flags; title: for people; noise_law: of the noise on each count, in a word; rdp_source: paper and
-    theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's predictions.
+    name: for files and flags; title: for people; noise_law: the law of the noise on each count, in a word; rdp_source:
+    paper and theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's
+    predictions.
     """
 
     name: ClassVar[str]
@@ -91,7 +92,7 @@ class Mechanism(ABC):
     interactive: ClassVar[bool] = False
     # Queries of the first round; a parameter of an interactive mechanism.
     round_one: int | None = None
-    # Of integer noise; None for real-valued noise. The level of confidentiality decides it.
+    # The lattice of integer noise; None for real-valued noise. The level of confidentiality determines it.
     lattice: Lattice | None = None
 
     @classmethod
@@ -113,7 +114,7 @@ class Mechanism(ABC):
         known = cls.parameters()
         for name, value in given.items():
             if name not in known and value is not None:
-                raise InvalidInput(f"{name} is {value!r}; {cls.name} has no use for it; allowed: {', '.join(known)}")
+                raise InvalidInput(f"{name} is {value!r}, which {cls.name} does not use; allowed: {', '.join(known)}")
         for name in cls.parameters(view=view):
             _check_given(cls, name, given.get(name), view)
         made = cls(**{name: each.number(name, given.get(name)) for name, each in known.items()})
@@ -122,7 +123,7 @@ class Mechanism(ABC):
 
     @property
     def values(self) -> dict[str, Number]:
-        """Its parameters with their values, without those that have no use under its view."""
+        """Its parameters with their values, without those not used under its view."""
         held = {name: each.number(name, getattr(self, name)) for name, each in self.parameters().items()}
         return {name: value for name, value in held.items() if value is not None}
 
@@ -134,31 +135,35 @@ class Mechanism(ABC):
                 _check_given(type(self), name, value, view)
             elif value is not None:
                 raise InvalidInput(
-                    f"{name} is {value:g}; {self.name} has no use for it under the view {view!r}: leave it out"
+                    f"{name} is {value:g}, which {self.name} does not use under the view {view!r}: leave it out"
                 )
 
     def on_lattice(self, lattice: Lattice | None) -> Mechanism:
-        """The same with integer noise, or with real-valued noise for None. Raises InvalidInput where it has none."""
+        """The same mechanism with integer noise, or with real-valued noise for None. Raises InvalidInput if it has
+        none.
+        """
         if lattice is not None:
             raise InvalidInput(f"{self.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self
 
     def capped(self, total_weight: float) -> Mechanism:
-        """The same with no threshold above all votes together."""
+        """The same mechanism with thresholds of at most `total_weight` votes."""
         return self
 
     def needed(self, *, second_round: bool) -> float | None:
-        """The votes that the (noisy) maximum must reach in a round; None where every query is answered."""
+        """The votes that the (noisy) maximum must reach in a round; None if every query is answered."""
         return None
 
     @property
     def threshold_noise(self) -> float | None:
-        """The standard deviation of Gaussian noise on the maximum that is held against a threshold; None without."""
+        """The standard deviation of Gaussian noise on the maximum that is compared with a threshold; None without
+        one.
+        """
         return None
 
     @property
     def noise_scale(self) -> float:
-        """How wide the noise on each count is, in votes: its first parameter of noise."""
+        """The scale of the noise on each count, in votes, from its first noise parameter."""
         name, each = self._label_noise
         return each.noise_scale(getattr(self, name))
 
@@ -170,16 +175,17 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        """The accountants whose bounds hold, the tightest first; none where there is no bound.
+        """The accountants whose bounds are valid, the tightest first; empty if there is none.
 
-        view: what is seen; on_lattice: of integer noise; secret_coins: whether votes enter by coins nobody else sees.
+        view: what is seen; on_lattice: whether noise is integer; secret_coins: whether votes enter by coins that nobody
+        else sees.
         """
 
     def noisy(
         self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
     ) -> Float64[ndarray, "queries classes"]:
-        """The noisy counts of which a plain mechanism releases the argmax; as they are seen under "histogram"."""
-        raise NotImplementedError(f"{self.name} is no plain noisy argmax")
+        """The noisy counts whose argmax a plain mechanism releases, as they are seen under the view "histogram"."""
+        raise NotImplementedError(f"{self.name} is not a plain noisy argmax")
 
     def release(
         self,
@@ -190,7 +196,7 @@ class Mechanism(ABC):
         predictions: Float64[ndarray, "queries classes"] | None = None,
         total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
-        """One label or ABSTAIN a query; draws all its noise from `noise`.
+        """One label or ABSTAIN per query; draws all its noise from `noise`.
 
         predictions: for an interactive mechanism's second round, the student's probabilities (public), with the
         nominal public total_weight in votes; None in all other cases.
@@ -211,7 +217,7 @@ class Mechanism(ABC):
     ) -> Float64[ndarray, "*pairs levels"]:
         """ln P[a class of this level has the largest noisy count]; multiplicity: classes that have each count.
 
-        An audit finds the votes that give most away with it, and measures against it.
+        An audit uses it to find the votes that reveal most, and to compute exact epsilons.
         """
 
     def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:

@@ -1,4 +1,4 @@
-"""A parameter of a mechanism: what it is, its unit, and what a simulation takes by default; and what is seen."""
+"""A parameter of a mechanism: its meaning, its unit and its default in a simulation; and the views."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Unit = Literal["votes", "per vote", "queries", ""]
 class Parameter:
     """One number that a mechanism takes, declared with its field by `parameter`.
 
-    meaning: what it is, for help texts and pages; unit: of the number ("" for none); role: "noise" where it says how
-    much noise is drawn (in votes the more the larger, per vote the less), "threshold" where votes are held against it;
-    default: what a simulation takes where nobody says, a share of the votes cast for a number in votes, divided by the
-    votes cast for one per vote, else itself (None: the simulation works it out); views: under which it is needed.
+    meaning: what it is, for help texts and pages; unit: of the number ("" for none); role: "noise" if it is a noise
+    scale (in votes, or the inverse scale per vote), "threshold" if votes are compared with it; default: what a
+    simulation uses if it is not given: times the votes cast for a number in votes, divided by them for one per vote,
+    else as it is (None: the simulation computes it); views: those under which it is needed.
     """
 
     meaning: str
@@ -41,23 +41,23 @@ class Parameter:
         return int(value)
 
     def scaled(self, value: Number, votes: float) -> Number:
-        """A number that is said for one vote, for that many votes."""
+        """A number given for one vote, scaled to that many votes."""
         return value * votes if self.unit == "votes" else value / votes if self.unit == "per vote" else value
 
     def wider(self, value: Number, factor: float) -> float:
-        """The number for noise that is `factor` times as wide."""
+        """The number that makes the noise `factor` times as wide."""
         return value / factor if self.unit == "per vote" else value * factor
 
     def noise_scale(self, value: Number) -> float:
-        """How wide the noise is, in votes."""
+        """The scale of the noise, in votes."""
         return 1 / value if self.unit == "per vote" else value
 
     @property
     def default_in_words(self) -> str:
-        """What a simulation takes where nobody says."""
+        """In words: what a simulation uses if it is not given."""
         if self.default_words or self.default is None:
             return self.default_words
-        each = {"votes": " a vote cast", "per vote": " over the votes cast"}.get(self.unit, "")
+        each = {"votes": " per vote cast", "per vote": " over the votes cast"}.get(self.unit, "")
         return f"{self.default:.3g}{each}"
 
 
@@ -75,7 +75,7 @@ def parameter(
 
 
 def check_view(view: str) -> View:
-    """`view` itself, if it is one; InvalidInput otherwise."""
+    """Returns `view` if it is one. Raises InvalidInput otherwise."""
     for known in VIEWS:
         if view == known:
             return known

@@ -1,8 +1,8 @@
-"""The exact law of what one query shows under the view "label": what an audit attacks, and measures against.
+"""The exact law of what one query reveals under the view "label": what an audit attacks and compares with.
 
 Outcomes are "class 0 wins" (the unit's vote before), "class 1 wins" (after), "another wins" if there are three or
 more classes, and "no answer" if the mechanism has a threshold. All other classes have equal counts, so which of them
-won says nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k F(z + n_c - n_k).
+won reveals nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k F(z + n_c - n_k).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def laplace_winner_log_law(
     """ln P[a class of this level wins] under Laplace noise of scale 1/gamma per class."""
     gaps = gamma * (levels[..., :, None] - levels[..., None, :])
     reach = _LAPLACE_REACH + np.abs(gaps).max(axis=-1, keepdims=True)
-    # Where the winner's density or another's distribution function has a kink; a gap of zero repeats a knot.
+    # The kinks of the winner's density and of the others' distribution functions; a gap of zero repeats a knot.
     knots = np.sort(np.concatenate([-reach, np.zeros_like(reach), reach, -gaps], axis=-1), axis=-1)
     middle, half = (knots[..., 1:] + knots[..., :-1]) / 2, np.diff(knots, axis=-1) / 2
     flat = (*middle.shape[:-1], -1)

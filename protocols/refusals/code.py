@@ -11,7 +11,7 @@ from enum import StrEnum, auto
 
 
 class Code(StrEnum):
-    """Compares and prints as its text, `str(Code.UNKNOWN_STUDY) == "unknown_study"`."""
+    """A code; it compares and prints as its text: `str(Code.UNKNOWN_STUDY) == "unknown_study"`."""
 
     # Any command
     INVALID_INPUT = auto()
@@ -68,7 +68,7 @@ class Code(StrEnum):
     ALREADY_SERVING = auto()
     HOME_OPEN = auto()
 
-    # Ledgers that went back
+    # Ledgers that were rolled back
     LEDGER_ROLLED_BACK = auto()
     POLICY_ROLLED_BACK = auto()
     PEER_ROLLED_BACK = auto()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocols.refusals.code import Code
-from protocols.refusals.meaning import ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, Cost, Meaning
+from protocols.refusals.meaning import ANSWERED, ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, Cost, Meaning
 
 CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
     "Any command": {
@@ -23,18 +23,20 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.BUDGET_EXCEEDED: Meaning(
             "a charge would pass a cap",
             "nothing: the study has used what it may use; conclave-party budget show has the figures",
-            COMMAND | NODE | OPERATOR,
+            COMMAND | ANSWERED | GUARDIAN,
         ),
         Code.STORAGE_FAILED: Meaning(
             "the disk is full, or a file cannot be written",
             "fix that and run the same command again; nothing is lost",
-            COMMAND | NODE | OPERATOR | GUARDIAN,
+            COMMAND | ANSWERED | GUARDIAN,
+            Cost.STANDS,
         ),
         Code.ENGINE_FAILED: Meaning("a started process ended unexpectedly", "run the command again", COMMAND),
         Code.MALFORMED: Meaning(
             "bytes that are not a message, or an integer outside its [range](wire.md#ranges-of-integers)",
             "check the address, and that both sides run compatible versions",
-            COMMAND | NODE | OPERATOR | GUARDIAN,
+            COMMAND | ANSWERED | GUARDIAN,
+            Cost.STANDS,
         ),
         Code.REFUSED: Meaning(
             "a refusal without its own code",
@@ -47,7 +49,12 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
-        Code.UNREACHABLE: Meaning("the coordinator does not answer", "run: conclave-party doctor", COMMAND),
+        Code.UNREACHABLE: Meaning(
+            "the coordinator or, for `ask`, the guardian does not answer",
+            "run: conclave-party doctor; for a guardian, ask who runs it",
+            COMMAND,
+            Cost.STANDS,
+        ),
     },
     "Enrolment and membership": {
         Code.PENDING: Meaning(
@@ -89,8 +96,8 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.BAD_CERTIFICATE: Meaning(
             "the received certificate is for another name or key", "tell the operator", COMMAND | NODE
         ),
-        Code.BAD_REQUEST: Meaning("a renewal that cannot be read", "update the node", BOTH),
-        Code.OTHER_KEY: Meaning("a renewal with another key", "another key needs a new invitation", BOTH),
+        Code.BAD_REQUEST: Meaning("a renewal that cannot be read", "update the node", OPERATOR),
+        Code.OTHER_KEY: Meaning("a renewal with another key", "another key needs a new invitation", OPERATOR),
         Code.SAME_ORGANISATION: Meaning(
             "a guardian that is also the coordinator or a party, by name or by key",
             "let another organisation be the guardian: see docs/how-to/run-a-guardian.md",
@@ -102,12 +109,12 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.TOO_EARLY: Meaning(
             "a renewal while more than half of the certificate's validity is left",
             "nothing: the node asks again later",
-            BOTH,
+            OPERATOR,
         ),
     },
     "The connection": {
         Code.REVOKED: Meaning(
-            "the party is denied",
+            "the party, coordinator or guardian is denied",
             "ask the consortium's operator why; a new key needs a new invitation",
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
@@ -134,24 +141,27 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
         Code.BAD_SIGNATURE: Meaning(
-            "a signature that does not verify", "somebody altered a frame: tell the operator", BOTH
+            "a signature that does not verify",
+            "somebody altered a frame: tell the operator",
+            ANSWERED,
+            Cost.STANDS,
         ),
         Code.WRONG_SIGNER: Meaning(
             "a frame signed by somebody other than the peer",
             "somebody altered a frame: tell the operator",
-            NODE | OPERATOR | ASKER,
+            ANSWERED,
         ),
         Code.REPLAYED: Meaning(
             "a frame of another session, or of an earlier round",
             "nothing: it was not answered. If it happens often, tell the operator",
-            BOTH,
+            NODE,
         ),
         Code.WIRE_VERSION: Meaning(
             "no common version of the wire",
             "install a version of conclave-pate that speaks the coordinator's wire version",
-            NODE | OPERATOR | GUARDIAN,
+            COMMAND | NODE | OPERATOR | GUARDIAN,
         ),
-        Code.NO_HELLO: Meaning("the first frame was not a Hello", "update the node", BOTH),
+        Code.NO_HELLO: Meaning("no first frame came within 10 seconds", "update the node", BOTH),
         Code.ANOTHER_NODE: Meaning(
             "a live node already answers as this party; the newcomer is refused, and dials less and less often",
             "stop one of the two. If the other is gone, do nothing: this one is accepted within a minute. If nobody"
@@ -172,20 +182,23 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "the coordinator asks and does not read the answers",
             "nothing: the node dials again. If it happens often, tell the operator",
             BOTH,
+            Cost.STANDS,
         ),
         Code.SUPERSEDED: Meaning(
             "this node serves no seat, and another of the party that does has connected",
             "stop this one: a copy of the home elsewhere serves nothing",
             NODE,
         ),
-        Code.GOING_AWAY: Meaning("the coordinator stops", "nothing: the node dials again", BOTH),
+        Code.GOING_AWAY: Meaning(
+            "the coordinator or the guardian stops", "nothing: it is dialled again", ANSWERED, Cost.STANDS
+        ),
         Code.TOO_MANY_REFUSALS: Meaning(
             "the coordinator sent more than 1,000 requests a day that had to be refused, over all sessions; or,"
             " to a hospital that asks: this seat refused 100 of its requests in a day, and no more are relayed"
             " to it",
             "tell the consortium's operator: the coordinator asks for what may not be answered. If you ask: see what "
             "the seat refused",
-            NODE | OPERATOR | ASKER,
+            COMMAND | ANSWERED,
         ),
         Code.WRONG_GUARDIAN: Meaning(
             "another guardian, or other keys of it, than the study names",
@@ -195,10 +208,11 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.BUSY: Meaning(
             "an older conversation with the guardian about this study is still open",
             "nothing: it is asked again",
-            OPERATOR | GUARDIAN,
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
         ),
         Code.ALREADY_RUNNING: Meaning(
-            "another `run` uses this home", "stop the other conclave-party run, or see its log", COMMAND
+            "another `run` uses this home, or another `ask` this study", "stop the other one, or see its log", COMMAND
         ),
         Code.ALREADY_SERVING: Meaning(
             "another `serve` uses this home", "stop the other serve, or give another --home", COMMAND
@@ -224,8 +238,8 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.PEER_ROLLED_BACK: Meaning(
             "the log shown is older than one seen before",
-            "ask the operator to use the newest copy of the coordinator's files",
-            BOTH,
+            "use the newest copy alone of the side whose log it is; if that is the coordinator's, tell the operator",
+            COMMAND | NODE | OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
         Code.COORDINATOR_ROLLED_BACK: Meaning(

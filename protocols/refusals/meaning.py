@@ -19,7 +19,7 @@ class Reader(Flag):
 
     @property
     def words(self) -> str:
-        """In the order of the class, with commas between."""
+        """The readers in words, in the order of the class, separated by commas."""
         return ", ".join(_WORDS[each] for each in self)
 
 
@@ -33,20 +33,25 @@ _WORDS: Final = {
 }
 COMMAND, NODE, OPERATOR, GUARDIAN, ASKER, RELEASE = Reader
 BOTH: Final = NODE | OPERATOR
+# What a node refuses: also the hospital that asks sees it, where the operator relayed its request.
+ANSWERED: Final = NODE | OPERATOR | ASKER
 
 
 class Cost(StrEnum):
-    """What it cost the budgets of those concerned."""
+    """What an error cost the budgets of those concerned."""
 
     NOTHING = "nothing"
     STANDS = "nothing new; what was reserved stands"
     UNDERCOUNTED = "more than the ledger says"
     OVERCHARGED = "more than it had to; the charge stands"
+    UNKNOWN = "unknown: the ledger cannot be believed"
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """means: in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it appears."""
+    """What a code means, in a sentence; next_step: what to do; seen_by: in whose log, terminal or release it
+    appears.
+    """
 
     means: str
     next_step: str

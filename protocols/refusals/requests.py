@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocols.refusals.code import Code
-from protocols.refusals.meaning import ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, RELEASE, Cost, Meaning
+from protocols.refusals.meaning import ANSWERED, ASKER, BOTH, COMMAND, GUARDIAN, NODE, OPERATOR, RELEASE, Cost, Meaning
 
 REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
     "Coordinator and guardian": {
@@ -18,19 +18,19 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.OTHER_SUBMISSION: Meaning(
             "a batch was submitted to the guardian before, with other shares",
             "the coordinator's ledger is not the newest: use that",
-            OPERATOR | GUARDIAN,
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.OTHER_COIN: Meaning(
             "a batch's votes were to be checked under a second coin, which would reveal them",
             "keep the log: with honest servers this does not happen",
-            OPERATOR | GUARDIAN,
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be computed more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
-            OPERATOR | GUARDIAN,
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.OTHER_ROUND: Meaning(
@@ -42,45 +42,45 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.BAD_SEAL: Meaning(
             "a party's share does not open with the guardian's key",
             "that party has another version of the study, or its software is at fault; the others' votes count",
-            OPERATOR,
+            OPERATOR | ASKER,
             Cost.STANDS,
         ),
         Code.BAD_VOTES: Meaning(
-            "a party's shares are not one vote per query",
+            "a party's votes, or its shares of them, are not one vote per query",
             "that party has another version of the study, or its software is at fault; the others' votes count",
-            OPERATOR,
+            OPERATOR | ASKER,
             Cost.STANDS,
         ),
     },
     "What a node refuses to answer": {
         Code.UNKNOWN_STUDY: Meaning(
-            "the study is not approved here", "`conclave-party approve`", COMMAND | NODE | OPERATOR | GUARDIAN
+            "the study is not approved here", "`conclave-party approve`", COMMAND | ANSWERED | GUARDIAN
         ),
         Code.NOT_APPROVED: Meaning("`train` of a study that is not approved", "approve it first", COMMAND),
         Code.OTHER_STUDY: Meaning(
-            "a request under another digest than was approved", "the two sides have different files", BOTH
+            "a request under another digest than was approved", "the two sides have different files", ANSWERED
         ),
         Code.OTHER_COORDINATOR: Meaning(
-            "another coordinator than the one agreed", "ask who asks", COMMAND | NODE | OPERATOR | GUARDIAN
+            "another coordinator than the one agreed", "ask who asks", COMMAND | ANSWERED | GUARDIAN
         ),
-        Code.STUDY_ENDED: Meaning("its last day is over", "nothing", COMMAND | NODE | OPERATOR | GUARDIAN | ASKER),
-        Code.WRONG_SEAT: Meaning("the seat is not this party's", "correct the roster", NODE | OPERATOR | ASKER),
+        Code.STUDY_ENDED: Meaning("its last day is over", "nothing", COMMAND | ANSWERED | GUARDIAN),
+        Code.WRONG_SEAT: Meaning("the seat is not this party's", "correct the roster", ANSWERED),
         Code.OTHER_POOL: Meaning(
             "a query is not the one of the approved pool", "tell the operator: the pool is fixed", BOTH
         ),
-        Code.OTHER_SHAPE: Meaning("queries of another shape than agreed", "the operator has another pool", BOTH),
+        Code.OTHER_SHAPE: Meaning("queries of another shape than agreed", "the operator has another pool", ANSWERED),
         Code.BATCH_TOO_LARGE: Meaning(
-            "more queries than the batch limit allows", "the operator's software is at fault", NODE | OPERATOR | ASKER
+            "more queries than the batch limit allows", "the operator's software is at fault", ANSWERED
         ),
         Code.QUERY_LIMIT: Meaning(
             "a query beyond the study's limit, or more of them than the limit in the study's life",
             "the operator's software is at fault",
-            NODE | OPERATOR | GUARDIAN | ASKER,
+            ANSWERED | GUARDIAN,
         ),
         Code.QUERY_REPEATED: Meaning(
             "a query of an earlier batch, in a new one",
             "the operator's software is at fault, or a second coordinator",
-            BOTH,
+            ANSWERED | GUARDIAN,
         ),
         Code.NOT_QUERIER: Meaning(
             "another hospital asks than the study's `querier`",
@@ -103,7 +103,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.NO_INFERENCE: Meaning(
             "a party was asked for hidden votes that it did not compute, or lost in a restart",
             "nothing to do: the next attempt computes them again",
-            NODE | ASKER,
+            ANSWERED,
         ),
         Code.OTHER_SHARERS: Meaning(
             "a coordinator asked to mask or open a sum among other parties than before",
@@ -135,43 +135,46 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.UNSIGNED_OUTCOME: Meaning(
             "an outcome without the guardian's signature",
             "ask the operator why the guardian did not sign",
-            BOTH,
+            ANSWERED,
             Cost.STANDS,
         ),
         Code.NO_SUCH_STEP: Meaning(
             "a coordinator sent a step that the study's level of confidentiality does not have",
             "ask the operator for the versions of both sides",
-            BOTH,
+            ANSWERED,
         ),
         Code.BATCH_REUSED: Meaning(
             "a batch number that was answered in another request",
             "a second coordinator, or one without its ledger",
-            NODE | OPERATOR | GUARDIAN,
+            ANSWERED | GUARDIAN,
             Cost.STANDS,
         ),
-        Code.UNKNOWN_BATCH: Meaning("an outcome of a batch that was never charged", "nothing was lost", BOTH),
+        Code.UNKNOWN_BATCH: Meaning("an outcome of a batch that was never charged", "nothing was lost", ANSWERED),
         Code.BAD_OUTCOME: Meaning(
-            "an outcome of another length", "the operator's software is at fault", BOTH, Cost.STANDS
+            "an outcome of another length", "the operator's software is at fault", ANSWERED, Cost.STANDS
         ),
         Code.DIGEST_MISMATCH: Meaning(
-            "an outcome under another digest", "the operator's software is at fault", BOTH, Cost.STANDS
+            "an outcome under another digest", "the operator's software is at fault", ANSWERED, Cost.STANDS
         ),
         Code.SETTLED_OTHERWISE: Meaning(
-            "a batch was settled before, at another amount", "keep the log: two outcomes were signed", BOTH, Cost.STANDS
+            "a batch was settled before, at another amount",
+            "keep the log: two outcomes were signed",
+            ANSWERED,
+            Cost.STANDS,
         ),
         Code.SETTLES_UPWARDS: Meaning(
-            "an amount above what was reserved", "the operator's software is at fault", BOTH, Cost.STANDS
+            "an amount above what was reserved", "the operator's software is at fault", ANSWERED, Cost.STANDS
         ),
         Code.WITHDRAWN: Meaning(
             "the study was withdrawn here",
             "nothing: this is final; the operator may make a new study",
-            COMMAND | NODE | OPERATOR,
+            COMMAND | ANSWERED,
         ),
-        Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | NODE),
+        Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | ANSWERED),
         Code.COULD_NOT_VOTE: Meaning(
             "the node's own teachers or votes failed; who asks is told no more, because the reason may reveal records",
             "the log of `run` says why, and `teacher_process.log` beside the teachers",
-            BOTH,
+            ANSWERED,
         ),
         Code.TEACHERS_FAILED: Meaning(
             "in the node's own log: why its teachers could not be used; whoever asks is told `could_not_vote`",
@@ -194,17 +197,18 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             "no votes yet, shortly before the deadline; the reason says for how long they have predicted. They"
             " continue, and the coordinator asks again",
             "nothing; a longer `deadline_s` or a smaller `batch_limit` in the next study",
-            BOTH,
+            ANSWERED,
         ),
         Code.ABSENT: Meaning(
             "by the coordinator: a seat was not connected before the deadline",
             "nothing: it is asked again when its node is back",
-            OPERATOR,
+            OPERATOR | ASKER,
+            Cost.STANDS,
         ),
         Code.BAD_REPLY: Meaning(
             "by the coordinator: a seat's reply is not valid for the step",
             "update the node's software, or the operator's",
-            OPERATOR,
+            OPERATOR | ASKER,
             Cost.STANDS,
         ),
     },

@@ -92,19 +92,28 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             "a release with an invalid signature or file", "get the release again from the coordinator", COMMAND
         ),
         Code.CHAIN_BROKEN: Meaning(
-            "an entry of this node's log was changed or removed", "somebody altered the ledger's file", COMMAND
+            "an entry of this node's log was changed or removed",
+            "somebody altered the ledger's file",
+            COMMAND,
+            Cost.UNKNOWN,
         ),
         Code.SUMS_DIFFER: Meaning(
-            "charges, log and account do not agree", "somebody altered the ledger's file", COMMAND
+            "charges, log and account do not agree", "somebody altered the ledger's file", COMMAND, Cost.UNKNOWN
         ),
         Code.BAD_EVIDENCE: Meaning(
-            "a stored frame is not what was charged, or does not verify", "somebody altered the ledger's file", COMMAND
+            "a stored frame is not what was charged, or does not verify",
+            "somebody altered the ledger's file",
+            COMMAND,
+            Cost.STANDS,
         ),
         Code.NO_EVIDENCE: Meaning(
-            "a charge without the signed request for it", "somebody altered the ledger's file", COMMAND
+            "a charge without the signed request for it", "somebody altered the ledger's file", COMMAND, Cost.STANDS
         ),
         Code.ROLLED_BACK: Meaning(
-            "the coordinator signed that it knew an entry that is not here", "this is an older copy", COMMAND
+            "the coordinator signed that it knew an entry that is not here",
+            "this is an older copy",
+            COMMAND,
+            Cost.UNKNOWN,
         ),
         Code.OUTCOME_FALSE: Meaning(
             'signed "not answered", and the release has a label',
@@ -118,6 +127,8 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND,
             Cost.OVERCHARGED,
         ),
-        Code.RELEASE_DIFFERS: Meaning("the release has fewer queries than were asked", "ask the operator", COMMAND),
+        Code.RELEASE_DIFFERS: Meaning(
+            "the release has fewer queries than were asked", "ask the operator", COMMAND, Cost.STANDS
+        ),
     },
 }

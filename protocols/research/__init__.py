@@ -1,1 +1,1 @@
-"""Data-dependent figures, private themselves: nothing that charges a budget imports this."""
+"""Data-dependent figures, which are private themselves: nothing that charges a budget imports this."""

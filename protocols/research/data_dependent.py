@@ -1,4 +1,4 @@
-"""Data-dependent accountants: what the released labels cost on the votes that were cast.
+"""Data-dependent accountants: the privacy cost of the released labels, given the votes that were cast.
 
 They look at votes, so every figure is Private, and none of them offers what a study, a ledger or a plan would need: no
 cap, no cost of a future query. The accountants that charge budgets are in accountant.py. All are for the view "label",
@@ -33,17 +33,17 @@ from protocols.votes import ABSTAIN
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
 MOMENTS = np.arange(1, 129)
-# Distinct weights that are analysed query by query.
+# The most distinct weights that are analysed query by query.
 MOST_WEIGHTS = 32
 
 
 class DataDependentAccountant(ABC):
-    """One way to compute what the labels cost on these votes. It cannot charge a budget."""
+    """One way to compute the cost of the labels on these votes. It cannot charge a budget."""
 
     name: ClassVar[str]
     statement: ClassVar[str]
     source: ClassVar[str]
-    # What a reader of the figure has to know beside its statement.
+    # What a reader of the figure must know besides its statement.
     note: ClassVar[str] = ""
     units: ClassVar[str] = "record or party"
     noise_law: ClassVar[str] = "gaussian"
@@ -52,10 +52,10 @@ class DataDependentAccountant(ABC):
 
     @abstractmethod
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        """epsilon of each unit. Raises InvalidInput as `check` does, and where a condition of the theorem fails."""
+        """The epsilon of each unit. Raises InvalidInput as `check` does, and if a condition of the theorem fails."""
 
     def check(self, given: Circumstances) -> None:
-        """Raises InvalidInput where this accountant does not apply, before anything is trained."""
+        """Raises InvalidInput if this accountant does not apply, before anything is trained."""
         if given.view not in self.views:
             raise InvalidInput(f"accountant {self.name!r} does not hold for view {given.view!r}; allowed: view 'label'")
         if type(given.mechanism) not in self.mechanisms:
@@ -104,7 +104,7 @@ class Papernot2018(DataDependentAccountant):
 
 
 class Moments2017(DataDependentAccountant):
-    """The moments accountant of PATE 2017 for LNMax, Theorem 3 where it applies."""
+    """The moments accountant of PATE 2017 for LNMax, with Theorem 3 where it applies."""
 
     name = "moments2017"
     statement = "moments_2017_data_dependent"
@@ -136,8 +136,9 @@ class Moments2017(DataDependentAccountant):
 class Exact(DataDependentAccountant):
     """Exact per-instance RDP, both directions, for any unit of a given weight; no unit's own vote is used.
 
-    Every unit that takes part votes, before and after: neither a vote for no class nor a move to one is among the
-    neighbours, so votes with abstentions are refused.
+    Every unit that takes part votes, before and after: neighbours neither contain an abstention nor move to one, so
+    votes
+    with abstentions are refused.
     """
 
     name = "exact"
@@ -182,7 +183,7 @@ class Exact(DataDependentAccountant):
                 own_votes=units.own_votes if self._knows_votes else None,
             )
             return total.map(lambda rdp: _figures(rdp, units.delta))
-        # The costs of all queries once for each weight; each unit adds up those that it took part in.
+        # The costs of all queries are computed once per weight; each unit adds up those of its own queries.
         distinct = np.unique(units.sensitivity)
         rows = [exact.query_rdp(evidence.counts, ORDERS, setting=setting, sensitivity=float(s)) for s in distinct]
 
@@ -200,7 +201,7 @@ class Exact(DataDependentAccountant):
 
 
 class ExactOwnVote(Exact):
-    """Exact per-instance RDP of a unit that knows its own votes: only moves out of them count."""
+    """Exact per-instance RDP of a unit whose own votes are known: only moves away from them count."""
 
     name = "exact_own_vote"
     statement = "exact_per_instance_of_a_unit"

@@ -1,4 +1,4 @@
-"""Evidence: the votes behind the labels that a data-dependent accountant looks at, and the units it answers for."""
+"""Evidence: the votes behind the labels, which a data-dependent accountant analyses, and the units that it is for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Circumstances:
     """What is known about a study before anything is trained: enough to tell which accountants apply.
 
     classes: >= 2; sensitivity: of each unit, votes; cast: the weight of each vote that may be cast in a query;
-    votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote a query; everyone:
-    every party takes part in every query; secret: parties take part by secret coins.
+    votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote per query; everyone:
+    whether every party takes part in every query; secret: whether parties take part by secret coins.
     """
 
     mechanism: Mechanism
@@ -37,7 +37,7 @@ class Circumstances:
 class QueryVotes:
     """The votes behind the queries that were asked; private.
 
-    counts: weighted; abstentions: whether a vote that entered is for no class; answered: which got a label;
+    counts: weighted; abstentions: whether any vote that entered is an abstention; answered: which queries got a label;
     student_votes: for Interactive-GNMax what was subtracted from the counts before the threshold test, else None.
     """
 
@@ -57,8 +57,8 @@ class QueryVotes:
 class Units:
     """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
 
-    cast: the weight of each vote that may be cast in a query. own_votes: class ids, ABSTAIN where not present; None:
-    not known, or several a query.
+    cast: the weight of each vote that may be cast in a query. own_votes: class ids, ABSTAIN where not present; None if
+    not known, or several per query.
     """
 
     sensitivity: Float64[ndarray, " units"]
@@ -70,7 +70,7 @@ class Units:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Figures:
-    """epsilon of each unit at its delta. NaN where an accountant has no such figure.
+    """The epsilon of each unit at its delta. NaN where an accountant has no such figure.
 
     epsilon: for what happened; order: Renyi order (or moment + 1) at which it is least; expected: mean over the
     threshold's noise, and its order; releases: for a sanitised epsilon how each would be released, else None.
@@ -114,7 +114,7 @@ def _classes(units: Units) -> list[Int64[ndarray, " members"]]:
 
 
 def spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
-    """Rows of the classes of `alike` as rows of their units."""
+    """Rows for the groups of `alike`, expanded to rows for their units."""
     rows = np.empty((len(units.delta), each[0].shape[-1]))
     for members, row in zip(_classes(units), each, strict=True):
         rows[members] = row

@@ -1,7 +1,6 @@
-"""A table's texts as numbers, as a study's terms say: one reading for hospitals, pools of queries and simulations.
+"""A table's strings as numbers, by a study's terms: the same encoding for hospitals, pools and simulations.
 
-Nothing is computed from the rows themselves. Rows are counted from 1, without the header, as a spreadsheet shows them
-that hides it.
+Nothing is computed from the rows themselves. Rows are counted from 1, without the header.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Feature
 
-# One typing error does not outweigh a table, nor leave the range of the fixed-point numbers that hidden queries use.
+# Bounds features, so that a typing error neither outweighs a table nor leaves the fixed-point range of hidden queries.
 BOUND: Final = 10.0
 MISSING: Final = ("", "NA", "NaN", "nan", "?")
 
@@ -30,7 +29,7 @@ def encode_table(
 ) -> Float32[ndarray, "rows features"]:
     """The features of a table's rows, column after column. columns: by the names that the features have.
 
-    missing: the texts that mean none; where: how a message names a column. Raises DataCorrupt as encode.
+    missing: the strings that mean no value; where: how a message names a column. Raises DataCorrupt as encode does.
     """
     encoded = [encode(each, columns[each.column], missing=missing, where=where(each.column)) for each in features]
     return np.concatenate(encoded, axis=1)
@@ -39,23 +38,24 @@ def encode_table(
 def encode(
     feature: Feature, values: Sequence[str], *, missing: Collection[str], where: str
 ) -> Float32[ndarray, "rows width"]:
-    """A column as features, as Feature says; numbers are clipped to +-BOUND. Blanks around a text do not matter.
+    """A column as features, see Feature; numbers are clipped to +-BOUND. Blanks around a string do not matter.
 
-    A category that is called like a missing value is a category. Raises DataCorrupt naming the first row with a value
+    A category with the name of a missing value counts as a category. Raises DataCorrupt naming the first row with a
+    value
     that is not allowed: no category, no finite number, or missing where none may be.
     """
-    # A column repeats few texts: each is read once.
+    # A column repeats few strings: each is parsed once.
     places = {text: place for place, text in enumerate(dict.fromkeys(values))}
     texts = [text.strip() for text in places]
     absent = np.array([text in missing for text in texts], bool)
-    if feature.kind == "categorical":
+    if feature.centre is None or feature.scale is None:  # categorical: Feature
         numbers = {category.strip(): number for number, category in enumerate(feature.categories)}
         found = np.array([numbers.get(text, -1) for text in texts], np.int64)
         read = (found[:, None] == np.arange(len(numbers))).astype(np.float32)
         good, allowed = found >= 0, ", ".join(feature.categories)
         wrong = ~good & ~(absent & feature.may_miss)
     else:
-        read, good = _scaled(feature, read_numbers(texts))
+        read, good = _scaled(read_numbers(texts), centre=feature.centre, scale=feature.scale, log=feature.log)
         allowed = f"a finite number{' above -1' if feature.log else ''}"
         read[absent] = 0.0
         if feature.may_miss:
@@ -69,7 +69,7 @@ def encode(
 def class_ids(
     values: Sequence[str], codes: Mapping[str, int], *, missing: Collection[str], where: str
 ) -> Int64[ndarray, " rows"]:
-    """The number of each text. Raises DataCorrupt naming the first row with a text that has none."""
+    """The class id of each string. Raises DataCorrupt naming the first row with a string that has none."""
     plain = {name.strip(): code for name, code in codes.items()}
     ids = np.array([plain.get(value.strip(), -1) for value in values], np.int64)
     _check(values, ids < 0, ", ".join(codes), missing=missing, where=where)
@@ -77,17 +77,17 @@ def class_ids(
 
 
 def record_names(values: Sequence[str], *, missing: Collection[str], where: str) -> list[str]:
-    """Names of patients, sites or groups. Raises DataCorrupt naming the first row without one."""
+    """The names of patients, sites or groups. Raises DataCorrupt naming the first row without one."""
     names = [value.strip() for value in values]
     _check(values, np.array([name in missing for name in names], bool), "a name", missing=missing, where=where)
     return names
 
 
 def read_numbers(values: Sequence[str]) -> Float64[ndarray, " rows"]:
-    """Each text as a number, NaN where it is none."""
+    """Each string as a number, NaN if it is not one."""
     numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        # float() would also take "1_000" and digits of other scripts, which another reader takes otherwise.
+        # float() would also accept "1_000" and digits of other scripts, which other readers treat differently.
         if value.isascii() and "_" not in value:
             try:
                 numbers[row] = float(value)
@@ -97,15 +97,13 @@ def read_numbers(values: Sequence[str]) -> Float64[ndarray, " rows"]:
 
 
 def _scaled(
-    feature: Feature, numbers: Float64[ndarray, " rows"]
+    numbers: Float64[ndarray, " rows"], *, centre: float, scale: float, log: bool
 ) -> tuple[Float32[ndarray, "rows 1"], Bool[ndarray, " rows"]]:
     """The scaled numbers, and which of them are allowed."""
-    assert feature.centre is not None  # terms checked it
-    assert feature.scale is not None
-    good = np.isfinite(numbers) & (numbers > (-1.0 if feature.log else -np.inf))
+    good = np.isfinite(numbers) & (numbers > (-1.0 if log else -np.inf))
     allowed = np.where(good, numbers, 0.0)
     with np.errstate(over="ignore"):
-        scaled = ((np.log1p(allowed) if feature.log else allowed) - feature.centre) / feature.scale
+        scaled = ((np.log1p(allowed) if log else allowed) - centre) / scale
     return np.clip(scaled, -BOUND, BOUND).astype(np.float32)[:, None], good
 
 

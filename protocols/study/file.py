@@ -29,7 +29,7 @@ def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda part
 def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
     """A study from its TOML file; a DeployedStudy if it has [terms].
 
-    keys: a party's signing_key, where the file leaves out that of its seats.
+    keys: returns a party's signing_key, if the file leaves out that of its seats.
     Raises InvalidInput for a missing, unknown or mistyped key, naming it.
     """
     try:
@@ -79,7 +79,7 @@ def write_study(study: Study) -> str:
     values.pop("mechanism")
     mechanism = {"name": study.mechanism.name, **study.mechanism.values}
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
-    for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # none where nobody signs
+    for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # empty if nobody signs
         seat["signing_key"] = key
     level = {"level": study.confidentiality.name, **level}
     lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]

@@ -1,4 +1,4 @@
-"""Whether a study fits a level of confidentiality: view, weights, who may leave, and what a ring must hold."""
+"""Checks that a study fits a level of confidentiality: view, weights, drop-outs, and what a ring must hold."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_HELD = 240 * 2**20
 
 
 class AnyStudy:
-    """What a level looks at in the study that wants it; Study, which is made of a level, has all of it."""
+    """The part of a study that a level checks; Study, which contains a level, has all of it."""
 
     if TYPE_CHECKING:  # declared only: fields and properties of Study
 
@@ -83,13 +83,14 @@ def check_weights(study: AnyStudy, level: str, units: int) -> None:
 
 
 def check_apart(fault: str, name: str, others: Iterable[str]) -> None:
-    """Raises InvalidInput, saying the fault, if an organisation is among others. others: names of seats, or its own."""
+    """Raises InvalidInput with `fault` if the organisation `name` is among the others. others: names of seats or
+    organisations."""
     if name in {each.partition("/")[0] for each in others}:
         raise InvalidInput(f"confidentiality: {fault}")
 
 
 def check_seat_keys(study: AnyStudy, level: str, keys: tuple[str, ...], *, distinct: bool) -> None:
-    """Raises InvalidInput unless every seat has a key to sign with. distinct: each its own alone."""
+    """Raises InvalidInput unless every seat has a key to sign with. distinct: whether no two seats may share one."""
     if len(keys) != len(study.seats):
         raise InvalidInput(f"{len(keys)} keys of seats; allowed at level {level!r}: one for each of {len(study.seats)}")
     owners: dict[tuple[int, int], str] = {}
@@ -110,7 +111,7 @@ def check_seat_keys(study: AnyStudy, level: str, keys: tuple[str, ...], *, disti
 
 
 def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> None:
-    """Raises InvalidInput unless parties may leave and collude as the study says, and the sum fits a ring."""
+    """Raises InvalidInput unless drop-outs and colluders are within the level's limits, and the sum fits a ring."""
     if study.stop != "first-exhausted":
         raise InvalidInput(
             f"stop is {study.stop!r}; allowed at level {level!r}: first-exhausted, as every party of the roster masks "
@@ -174,7 +175,7 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
 
 @contextmanager
 def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
-    """What a ring refuses, in the words of the study's file."""
+    """Rephrases what a ring refuses in terms of the study's file."""
     try:
         yield
     except InvalidInput as error:

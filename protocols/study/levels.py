@@ -8,8 +8,8 @@
 - HiddenQueries: a hospital outside the roster asks about records of its own, which nobody else sees. It is the first
   server, and models answer under the guardian's randomness (protocols/levels/hidden_queries/querier.py).
 
-A level checks the study that wants it itself, and answers what others ask about it, so that they need not know which
-levels there are. What runs at each level is in protocols/levels/table.py.
+A level checks its study itself and describes itself to other code, which need not know which levels exist. What runs at
+each level is in protocols/levels/table.py.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from protocols.study.level_checks import (
 from protocols.study.terms import Terms
 from protocols.votes import LATTICE
 
-# The digest of the pool of a study whose queries nobody but their owner sees.
+# The digest of the pool of a study whose queries are hidden.
 NO_POOL = "0" * 64
 
 
 class Level(ABC):
-    """What every level says of itself. Implementations are frozen dataclasses with keyword-only terms."""
+    """A level of confidentiality. Implementations are frozen dataclasses with keyword-only terms."""
 
     name: ClassVar[str]
-    # Whether nobody is shown a party's votes.
+    # Whether votes are hidden from everybody.
     hides_votes: ClassVar[bool] = True
     # Whether parties sign steps, with keys that the level names.
     signs: ClassVar[bool] = False
-    # Whether who asks is alone to see the queries: then parties answer with one private model each.
+    # Whether only the querier sees the queries: then parties answer with one private model each.
     hides_queries: ClassVar[bool] = False
 
     @abstractmethod
@@ -57,14 +57,14 @@ class Level(ABC):
         """Raises InvalidInput unless the level can carry the study: view, noise, weights and arithmetic."""
 
     def check_terms(self, terms: Terms) -> None:  # noqa: B027  # most levels ask for nothing
-        """Raises InvalidInput unless the level goes with what organisations fix besides."""
+        """Raises InvalidInput unless the level fits the terms that organisations fix."""
 
     def lattice(self, *, quorum: int, classes: int) -> Lattice | None:
         """Of integer noise; None for real-valued noise."""
         return None
 
     def usual_quorum(self, seats: int) -> int:
-        """How many seats a batch needs, where nothing else is said."""
+        """The default number of seats that a batch needs."""
         return 1
 
     def who_asks(self, coordinator: str) -> str:
@@ -76,7 +76,7 @@ class Level(ABC):
 class Clear(Level):
     """The coordinator sees every vote.
 
-    units: lattice units a vote, see SecureSum; None for real-valued noise, which this level alone can have.
+    units: lattice units per vote, see SecureSum; None for real-valued noise, which only this level can have.
     """
 
     units: int | None = None
@@ -99,7 +99,8 @@ class Clear(Level):
 class SecureSum(Level):
     """The coordinator sees the noisy histogram only.
 
-    units: lattice units a vote, a power of two from 2 to 2**20: weights, threshold and noise are whole numbers of them;
+    units: lattice units per vote, a power of two from 2 to 2**20: weights, threshold and noise are whole numbers of
+    them;
     colluders: parties that may collude with the coordinator, >= 0, below the quorum; seat_keys: the public key that
     each seat signs with, in order of the roster: that of its party's certificate, a compressed point of P-256 in
     hexadecimal.
@@ -132,13 +133,13 @@ class SecureSum(Level):
         return Lattice(units=self.units, shares=max(1, quorum - self.colluders), classes=classes)
 
     def usual_quorum(self, seats: int) -> int:
-        """Nine of ten: the noise of those that may be missing is not counted on."""
+        """Nine seats of ten: the accounting does not rely on the noise of those that may be missing."""
         return ceil(0.9 * seats)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardedLevel(Level):
-    """What the two levels have in common at which a guardian, another organisation, is the second server.
+    """The common part of the two levels at which a guardian, another organisation, is the second server.
 
     units: see SecureSum; guardian: the name in its certificate; sealing_key, signing_key: its public keys, X25519 and
     Ed25519, in hexadecimal.
@@ -159,7 +160,7 @@ class GuardedLevel(Level):
     @property
     @abstractmethod
     def abstains(self) -> bool:
-        """Whether a vote may be for no class at all, which nobody then sees."""
+        """Whether a vote may be an abstention, which nobody then sees."""
 
     def check(self, study: AnyStudy) -> None:
         check_view(study, self.name, "label")
@@ -171,7 +172,7 @@ class GuardedLevel(Level):
         self._check_guardian([terms.coordinator])
 
     def lattice(self, *, quorum: int, classes: int) -> Lattice:
-        """The noise of one server, which alone is accounted for."""
+        """The lattice of one server's noise, the only noise that is accounted for."""
         return Lattice(units=self.units, shares=1, classes=classes)
 
     def _check_guardian(self, others: Iterable[str]) -> None:
@@ -202,8 +203,9 @@ class TwoServer(GuardedLevel):
 class HiddenQueries(GuardedLevel):
     """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
 
-    querier: the party that asks, which is not on the roster; input_bound: no value of a query is larger in size, above
-    0, at most 2**20; seat_keys: see SecureSum; the seats of one party may share one.
+    querier: the party that asks, which is not on the roster; input_bound: the largest absolute value in a query, above
+    0,
+    at most 2**20; seat_keys: see SecureSum; the seats of one party may share one.
     Raises InvalidInput, with the value and the allowed range.
     """
 
@@ -266,21 +268,21 @@ LEVELS: dict[str, type[Confidentiality]] = {
 
 
 def guarded(level: Level) -> GuardedLevel:
-    """The level, if it has a guardian. Raises InvalidInput otherwise."""
+    """Returns the level if it has a guardian. Raises InvalidInput otherwise."""
     if not isinstance(level, GuardedLevel):
         raise InvalidInput(f"level is {level.name!r}; allowed: two_server, hidden_queries, which have a guardian")
     return level
 
 
 def hidden(level: Level) -> HiddenQueries:
-    """The level, if queries are hidden at it. Raises InvalidInput otherwise."""
+    """Returns the level if it hides queries. Raises InvalidInput otherwise."""
     if not isinstance(level, HiddenQueries):
         raise InvalidInput(f"level is {level.name!r}; allowed: hidden_queries, at which a querier asks")
     return level
 
 
 def summed(level: Level) -> SecureSum:
-    """The level, if votes are added under masks at it. Raises InvalidInput otherwise."""
+    """Returns the level if votes are added under masks. Raises InvalidInput otherwise."""
     if not isinstance(level, SecureSum):
         raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum")
     return level

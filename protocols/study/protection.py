@@ -8,7 +8,7 @@ from protocols.study.study import ADJACENCY, Study
 
 
 def protection_of(study: Study) -> Protection:
-    """Who may see what of a study, and whose data its figures are about."""
+    """Who may see what in a study, and whose data its figures are about."""
     level = study.confidentiality
     return Protection(
         level=level.name,

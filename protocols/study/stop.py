@@ -11,7 +11,7 @@ STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
 
 
 def check_stop(stop: str) -> StopRule:
-    """`stop` itself, if it is a rule; InvalidInput otherwise."""
+    """Returns `stop` if it is a rule. Raises InvalidInput otherwise."""
     for known in STOP_RULES:
         if stop == known:
             return known

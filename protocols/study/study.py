@@ -41,7 +41,7 @@ class Seat:
     """One seat of the roster: a budget, how much each vote counts, and how often it takes part.
 
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
-    one seat a budget, each with teachers of its own. weight: of each vote, a multiple of 1/LATTICE; rate: share of
+    one seat per budget, each with its own teachers. weight: of each vote, a multiple of 1/LATTICE; rate: share of
     the queries in which it takes part, see participation.py; 1 where participation is "all".
     """
 
@@ -56,14 +56,14 @@ class Seat:
 class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
-    name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer noise where the level
-    says so, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
-    simulation of upsampling, where all data are pooled, how many teachers there are, seats then being groups of records
-    and their weights the teachers that learn one; unit: whose data moves between neighbours; view: what an observer
-    sees; accountant: a name of ACCOUNTANTS that holds for the view; teachers: votes per party; query_limit: queries
-    that may be asked in all; batch_limit: in one message; answer_rate: the public planning figure with which each
-    party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat a
-    party.
+    name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer if the level requires
+    that, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
+    simulation of upsampling, where all data are pooled, the number of teachers: seats are then groups of records, and a
+    seat's weight is the number of teachers that learn one of its records; unit: whose data changes between neighbours;
+    view: what an observer sees; accountant: a name of ACCOUNTANTS that is valid for the view; teachers: votes per
+    party; query_limit: queries that may be asked in total; batch_limit: queries in one message; answer_rate: the public
+    estimate with which each party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a
+    vote; roster: one seat per party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -162,23 +162,23 @@ class Study(AnyStudy):
 
     @property
     def gaussian(self) -> GaussianMechanism:
-        """The mechanism of a level with integer noise, which is Gaussian. Raises InvalidInput for another."""
+        """The mechanism, if it is Gaussian, as integer noise requires. Raises InvalidInput otherwise."""
         if not isinstance(self.mechanism, GaussianMechanism):
             raise InvalidInput(f"{self.mechanism.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self.mechanism
 
     def total_units(self, units: int) -> int:
-        """The weight of all votes of the roster together; units: lattice units a vote."""
+        """The total weight of the roster's votes in lattice units; units: lattice units per vote."""
         return round(self.largest_weight * units)
 
     def threshold_units(self, units: int, *, second_round: bool) -> int | None:
-        """The least whole number of lattice units that reaches a round's threshold; None where all is answered."""
+        """The least whole number of lattice units that reaches a round's threshold; None if every query is answered."""
         needed = self.mechanism.needed(second_round=second_round)
         return None if needed is None else ceil(needed * units)
 
     @property
     def lattice(self) -> Lattice | None:
-        """Of integer noise, as the level has it; None for real-valued noise."""
+        """The level's lattice of integer noise; None for real-valued noise."""
         return self.confidentiality.lattice(quorum=self.quorum, classes=self.classes)
 
     @cached_property
@@ -198,7 +198,7 @@ class Study(AnyStudy):
 
     @property
     def largest_weight(self) -> float:
-        """The weight of all votes together when every seat takes part."""
+        """The total weight of all votes if every seat takes part."""
         if self.pooled_teachers is not None:
             return float(self.pooled_teachers)
         return float(self.teachers * self.weights.sum())
@@ -217,13 +217,13 @@ class Study(AnyStudy):
         *,
         predictions: Float64[ndarray, "queries classes"] | None,
     ) -> Int64[ndarray, " queries"]:
-        """The mechanism's labels of weighted histograms; predictions: of the student, in round two alone."""
+        """The mechanism's labels of weighted histograms; predictions: of the student, only in round two."""
         return self.mechanism.release(
             counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
         )
 
     def round_end(self, asked: int, queries: int) -> int:
-        """The query at which a batch that starts at `asked` must end at the latest, since a batch lies in one round."""
+        """The query at which a batch that starts at `asked` must end at the latest, as a batch belongs to one round."""
         first = self.mechanism.round_one
         return first if first is not None and asked < first < queries else queries
 

@@ -24,8 +24,8 @@ _LARGEST_INPUT = 2**24
 class Feature:
     """How one column of a hospital's table becomes features; nothing is computed from private rows.
 
-    numeric: (value - centre) / scale, of log(1 + value) where `log`; a value that may miss becomes 0, and a second
-    feature says so. categorical: one feature a category; a missing value is 0 in all of them.
+    numeric: (value - centre) / scale, of log(1 + value) if `log`; if a value may be missing it becomes 0, and a second
+    feature says so. categorical: one feature per category; a missing value is 0 in all of them.
     """
 
     column: str
@@ -54,7 +54,7 @@ class Feature:
 
     @property
     def width(self) -> int:
-        """How many features the column becomes."""
+        """The number of features that the column becomes."""
         return len(self.categories) if self.kind == "categorical" else 1 + self.may_miss
 
 

@@ -29,7 +29,7 @@ NONCE_BYTES = 16
 # The method that a node calls; see coordinator/connection/hub.py.
 SESSION_METHOD = "/conclave.v1.Session/Open"
 _SHORT_TEXT = 4096
-_STANDINGS = 1024
+_SEATS = 1024
 _UNSETTLED = 65_536
 _DOMAIN = b"conclave frame 1\n"
 
@@ -55,7 +55,7 @@ class Hello:
     versions: tuple[int, ...]
     software: str
     session: bytes
-    standings: tuple[SeatHeads, ...]
+    seats: tuple[SeatHeads, ...]
 
 
 @dataclass(frozen=True)
@@ -179,10 +179,10 @@ def _encode(frame: Frame) -> bytes:
         case Hello():
             outer.hello.versions.extend(frame.versions)
             outer.hello.software, outer.hello.session = frame.software, frame.session
-            for each in frame.standings:
-                standing = outer.hello.standings.add(study=each.study, seat=each.seat, unsettled=each.unsettled)
-                _fill(standing.own, each.own)
-                _fill(standing.coordinator, each.coordinator)
+            for each in frame.seats:
+                heads = outer.hello.seats.add(study=each.study, seat=each.seat, unsettled=each.unsettled)
+                _fill(heads.own, each.own)
+                _fill(heads.coordinator, each.coordinator)
         case Welcome():
             outer.welcome.version, outer.welcome.session = frame.version, frame.session
             outer.welcome.time_ms = frame.time_ms
@@ -214,14 +214,14 @@ def _decode(data: bytes) -> Frame:
     kind = outer.WhichOneof("body")
     if kind == "hello":
         hello = outer.hello
-        if len(hello.standings) > _STANDINGS or len(hello.versions) > 64:
-            raise MalformedMessage(f"hello has {len(hello.standings)} seats; allowed: at most {_STANDINGS}")
-        standings = tuple(_standing(each) for each in hello.standings)
-        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), standings)
+        if len(hello.seats) > _SEATS or len(hello.versions) > 64:
+            raise MalformedMessage(f"hello has {len(hello.seats)} seats; allowed: at most {_SEATS}")
+        heads_of_seats = tuple(_seat_heads(each) for each in hello.seats)
+        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), heads_of_seats)
     if kind == "welcome":
         refused = tuple(
             RefusedSeat(_hash(each.study), printable(each.seat), printable(each.code), printable(each.reason))
-            for each in outer.welcome.refused[:_STANDINGS]
+            for each in outer.welcome.refused[:_SEATS]
         )
         return Welcome(outer.welcome.version, _nonce(outer.welcome.session), outer.welcome.time_ms, refused)
     if kind == "ask":
@@ -256,15 +256,15 @@ def _decode(data: bytes) -> Frame:
     raise MalformedMessage("frame has no body; allowed: hello, welcome, ask, answer, renew, renewed, goodbye")
 
 
-def _standing(standing: wire_pb2.Standing) -> SeatHeads:
-    if len(standing.unsettled) > _UNSETTLED:
-        raise MalformedMessage(f"seat has {len(standing.unsettled)} unsettled batches; allowed: at most {_UNSETTLED}")
+def _seat_heads(heads: wire_pb2.SeatHeads) -> SeatHeads:
+    if len(heads.unsettled) > _UNSETTLED:
+        raise MalformedMessage(f"seat has {len(heads.unsettled)} unsettled batches; allowed: at most {_UNSETTLED}")
     return SeatHeads(
-        _hash(standing.study),
-        printable(standing.seat),
-        _head(standing.own),
-        _head(standing.coordinator),
-        tuple(_hash(digest) for digest in standing.unsettled),
+        _hash(heads.study),
+        printable(heads.seat),
+        _head(heads.own),
+        _head(heads.coordinator),
+        tuple(_hash(digest) for digest in heads.unsettled),
     )
 
 

@@ -1,4 +1,4 @@
-"""How large a message may be, whoever carries it."""
+"""How large a message may be, over any transport."""
 
 from __future__ import annotations
 

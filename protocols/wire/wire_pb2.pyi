@@ -132,7 +132,7 @@ class Head(_message.Message):
     hash: bytes
     def __init__(self, count: _Optional[int] = ..., hash: _Optional[bytes] = ...) -> None: ...
 
-class Standing(_message.Message):
+class SeatHeads(_message.Message):
     __slots__ = ("study", "seat", "own", "coordinator", "unsettled")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     SEAT_FIELD_NUMBER: _ClassVar[int]
@@ -147,16 +147,16 @@ class Standing(_message.Message):
     def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., unsettled: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("versions", "software", "session", "standings")
+    __slots__ = ("versions", "software", "session", "seats")
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
-    STANDINGS_FIELD_NUMBER: _ClassVar[int]
+    SEATS_FIELD_NUMBER: _ClassVar[int]
     versions: _containers.RepeatedScalarFieldContainer[int]
     software: str
     session: bytes
-    standings: _containers.RepeatedCompositeFieldContainer[Standing]
-    def __init__(self, versions: _Optional[_Iterable[int]] = ..., software: _Optional[str] = ..., session: _Optional[bytes] = ..., standings: _Optional[_Iterable[_Union[Standing, _Mapping]]] = ...) -> None: ...
+    seats: _containers.RepeatedCompositeFieldContainer[SeatHeads]
+    def __init__(self, versions: _Optional[_Iterable[int]] = ..., software: _Optional[str] = ..., session: _Optional[bytes] = ..., seats: _Optional[_Iterable[_Union[SeatHeads, _Mapping]]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "session", "time_ms", "refused")

@@ -1,1 +1,1 @@
-"""Simulation of parties that ask about their own records."""
+"""Simulations in which parties ask about their own records."""

@@ -9,75 +9,71 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
+from simulations.exits import EPILOG_OF_ASK
 from simulations.options import host_from
 
 if TYPE_CHECKING:
     from simulations.ask.settings import AskSettings
     from simulations.progress import Reporter
 
-_EPILOG = (
-    "Exit codes: 0 done; 2 a value or flag is wrong; 3 a data set is absent; 4 a file is corrupt; 5 a budget affords "
-    "nothing; 6 the disk; 7 the engine; 130 interrupted (the same command again goes on: models, votes and retrained "
-    "models that were finished lie in the cache)."
-)
 
-
-@click.command(name="ask", epilog=_EPILOG)
+@click.command(name="ask", epilog=EPILOG_OF_ASK)
 @click.option("--parties", help="Number of parties [250].", type=int)
 @click.option("--queriers", help="How many of them ask the others [3].", type=int)
 @click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs].")
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
-@click.option("--models", help=f"Kinds of models, dealt to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
-              "the data allow].")  # fmt: skip
+@click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
+              "far as the data allow].")  # fmt: skip
 @click.option("--skew", help="Skewed classes: concentration of the Dirichlet distribution of a party's classes, as "
               "--partition dirichlet:A of run [none: alike].", type=float)  # fmt: skip
 @click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)
 @click.option("--classes", help="Number of classes (glyphs: 10 to 150).", type=int)
 @click.option("--unlabelled", help="Unlabelled records of each querying party [200].", type=int)
-@click.option("--turn", help="Queries that a querying party asks at most before it is the next one's turn [10].",
+@click.option("--turn", help="Most queries that a querying party asks before it is the next one's turn [10].",
               type=int)  # fmt: skip
 @click.option("--budgets", help="1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | "
               "uniform:LOW,HIGH | FILE.csv (party, epsilon, delta) [1:0.34,2:0.43,3:0.23].")  # fmt: skip
 @click.option("--delta", help="delta of every budget [1e-5].", type=float)
 @click.option("--unit", help="Who is protected: one record, or all of a party's data [record].",
               type=click.Choice(["record", "party"]))  # fmt: skip
-@click.option("--mechanism", help="With a threshold, or every query answered [confident_gnmax].",
+@click.option("--mechanism", help="Test a threshold, or answer every query [confident_gnmax].",
               type=click.Choice(["confident_gnmax", "gnmax"]))  # fmt: skip
-@click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 a party].", type=float)
-@click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 a party].",
+@click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 per party].", type=float)
+@click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 per party].",
               type=float)  # fmt: skip
-@click.option("--threshold", help="Votes that the noisy plurality must reach [0.4 a party].", type=float)
-@click.option("--units", help="Lattice units a vote, a power of two: weights and noise are whole numbers of them [64].",
+@click.option("--threshold", help="Votes that the noisy plurality must reach [0.4 per party].", type=float)
+@click.option("--units", help="Lattice units per vote, a power of two: weights and noise are multiples of a unit [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",
-              type=click.Choice(["uniform", "proportional", "exhaustive"]))  # fmt: skip
-@click.option("--stop", help="A budget that is out ends the study, or its party stops answering [first-exhausted].",
+              type=click.Choice(list(WEIGHT_RULES)))  # fmt: skip
+@click.option("--stop", help="An exhausted budget ends the study, or its party stops answering [first-exhausted].",
               type=click.Choice(["first-exhausted", "drop-exhausted"]))  # fmt: skip
-@click.option("--answer-rate", help="Public planning figure: share of queries answered, for choosing orders [1].",
+@click.option("--answer-rate", help="Public estimate of the share of queries answered, used to choose orders [1].",
               type=float)  # fmt: skip
 @click.option("--quorum", help="Parties that must answer each turn [1].", type=int)
 @click.option("--baselines/--no-baselines", help="Also train on the same records with their true labels [on].",
               default=None)  # fmt: skip
 @click.option("--seeds", help="Seeds of the noise: 0-9, 3 or 0,2,5-7 [0].")
-@click.option("--data-seed", help="Seed of data, partition, models, and who asks [0].", type=int)
+@click.option("--data-seed", help="Seed of data, partition, models, and of who asks [0].", type=int)
 @click.option("--data-dir", help="Folder of the data sets [CONCLAVE_DATA].", type=click.Path())
 @click.option("--cache-dir", help="Folder of cached models and votes [CONCLAVE_CACHE, or your cache folder].",
               type=click.Path())  # fmt: skip
 @click.option("--engine", help=f"{' | '.join(ENGINES)} [flower].", default="flower")
-@click.option("--workers", help="Worker processes [one a core].", type=int)
+@click.option("--workers", help="Worker processes [one per core].", type=int)
 @click.option("--out", help="Folder for the results [runs/ask-NAME-TIME].", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def ask_flags(**flags: Any) -> None:
     """Querying parties get their own private records labelled by the others, and retrain their models.
 
-    CaPC's experiment (Choquette-Choo et al. 2021), at level two_server with private inference: the votes are those of
-    the parties' models in fixed point, the noise is integer and that of both servers, and every party has one cap over
-    all querying parties.
+    CaPC's experiment (Choquette-Choo et al. 2021), at level two_server with private inference: votes come from the
+    parties' models in fixed point, both servers add integer noise, and every party has one cap over all querying
+    parties.
 
     \b
     Examples:
@@ -90,16 +86,18 @@ def ask_flags(**flags: Any) -> None:
     settings = settings_from(flags)
     out = _out(flags, settings)
     _say_defaults(settings, reporter)
-    from simulations.ask.plots import write_ask_figures
+    from simulations.ask.plots import ask_drawings
     from simulations.ask.report import write_ask_report
     from simulations.ask.results import write_ask_results
     from simulations.ask.stages import ask, read_ask_inputs
+    from simulations.plots.figures import write_figures
 
     result = ask(read_ask_inputs(settings, host=host, reporter=reporter), host=host, reporter=reporter)
     with reporter.stage("report"):
         figures = write_ask_results(result, out)
-        write_ask_figures(figures, out)
-        write_ask_report(figures, settings, out)
+        drawn = ask_drawings(figures)
+        write_figures(drawn, out)
+        write_ask_report(figures, settings, drawn, out)
     if flags["as_json"]:
         click.echo(json.dumps(figures, indent=2))
     else:
@@ -107,7 +105,7 @@ def ask_flags(**flags: Any) -> None:
 
 
 def settings_from(flags: dict[str, Any]) -> AskSettings:
-    """The settings from the flags. Raises InvalidInput, also for flags without effect."""
+    """The settings that the flags describe. Raises InvalidInput, also for flags without effect."""
     from simulations.ask.settings import AskSettings, ask_settings
     from simulations.setup.experiment import parse_seeds
 

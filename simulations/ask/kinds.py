@@ -1,9 +1,8 @@
-"""The kinds of models that private inference computes, so that a record can be asked about without being shown."""
+"""The kinds of models that private inference can compute, so that a record is labelled without being shown."""
 
 from __future__ import annotations
 
 from party.teachers.teacher import PRIVATE
 
-# A node answers with those of PRIVATE; cnn is computed by the same protocol at a coarser precision, which no node
-# offers.
+# A node answers with the kinds in PRIVATE; the same protocol computes cnn at a coarser precision, which no node offers.
 KINDS = (*PRIVATE, "cnn")

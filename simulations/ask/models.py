@@ -1,6 +1,6 @@
-"""Trained teachers as models for private inference, and the votes it gives: those in fixed point.
+"""Trained teachers as models for private inference, and the votes that it gives, computed in fixed point.
 
-Only the numbers' precision is approximate. The kinds that a node offers make their own layers (party/teachers/); the
+Only the precision of numbers is approximate. The kinds that a node offers make their own layers (party/teachers/); the
 cnn is added here. Its maximum over 2 x 2 windows, which private inference lacks, is built from ReLUs: for non-negative
 values max(a, b) = ReLU(a - b) + b, twice.
 """
@@ -24,13 +24,13 @@ from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from simulations.ask.kinds import KINDS
 from simulations.datasets.dataset import Dataset
 
-# Inputs of tables are standardised; the querying party clips larger values; the bound is public.
+# Table inputs are standardised; the querying party clips larger values; the bound is public.
 TABLE_BOUND = 8.0
 _VARIANCE_FLOOR = 1e-5
-# The places of a 2 x 2 window, as (down, right).
+# The positions in a 2 x 2 window, as (down, right).
 _WINDOW = ((0, 0), (0, 1), (1, 0), (1, 1))
-# Fraction bits of inputs and weights, and bits of sums: public, and chosen without looking at weights. A node's are
-# protocols/levels/hidden_queries/dealing.py's; sums of the larger cnn would pass 32 bits with them.
+# Fraction bits of inputs and weights, and bits of sums: public, and chosen without looking at weights. A node's are in
+# protocols/levels/hidden_queries/dealing.py; with those, sums of the larger cnn would exceed 32 bits.
 _NODE_BITS = (8, 10, 32)
 _CNN_BITS = (7, 8, 31)
 _NORM = ("scale", "shift", "mean", "variance")
@@ -52,7 +52,7 @@ def private_model(kind: str, teacher: Teacher, *, classes: int) -> Model:
 
 
 def quantised_model(kind: str, teacher: Teacher, *, classes: int, images: bool) -> QuantisedModel:
-    """The same in fixed point. Raises InvalidInput where the model could overflow it; nothing was shared then."""
+    """The same model in fixed point. Raises InvalidInput if it could overflow; nothing has been shared then."""
     return quantise(private_model(kind, teacher, classes=classes), precision(kind, images=images))
 
 
@@ -83,19 +83,19 @@ def bounded(inputs: Float[ndarray, "queries ..."], *, images: bool) -> Float[nda
 
 
 def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-    """What `plain_inference` gives, bit for bit, in a fraction of its time.
+    """The labels that `plain_inference` gives, bit for bit, in a fraction of its time.
 
-    Integers in float64: exact, because `quantise` has made sure that no sum reaches 2^31, and products go to BLAS.
+    Computes with integers in float64, which BLAS multiplies: exact, because `quantise` has ensured that no sum reaches
+    2^31.
     """
     values = quantised_inputs(model.architecture, inputs).astype(np.float64)
-    for shape, weights in zip(model.architecture.layers, model.weights, strict=True):
-        if isinstance(shape, ReLUShape):
-            values = np.floor(np.maximum(values + shape.half, 0.0) * 2.0**-shape.shift)
-        elif isinstance(shape, PoolShape):
-            values = shape.sums(values)
+    for layer in model.layers:
+        if isinstance(layer, ReLUShape):
+            values = np.floor(np.maximum(values + layer.half, 0.0) * 2.0**-layer.shift)
+        elif isinstance(layer, PoolShape):
+            values = layer.sums(values)
         else:
-            assert weights is not None
-            matrix, bias = weights.matrix.T.astype(np.float64), weights.bias.astype(np.float64)
+            shape, matrix, bias = layer.shape, layer.matrix.T.astype(np.float64), layer.bias.astype(np.float64)
             parts = [
                 shape.gathered(shape.columns(values[start : start + shape.chunk]) @ matrix + bias)
                 for start in range(0, len(values), shape.chunk)
@@ -109,7 +109,7 @@ def _cnn(teacher: Any, classes: int) -> Model:
     found = _arrays(teacher)
     kernels = found["conv.weight"].astype(np.float64)
     filters = len(kernels)
-    # The four places of each window as four groups of filters of a 4 x 4 kernel with stride 2.
+    # The four positions of each window become four groups of filters of a 4 x 4 kernel with stride 2.
     placed = np.zeros((4, filters, 1, 4, 4))
     for group, (down, right) in enumerate(_WINDOW):
         placed[group, :, :, down : down + 3, right : right + 3] = kernels

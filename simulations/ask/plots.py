@@ -1,8 +1,6 @@
-"""Figures of `ask`: accuracy before and after, by class, and every group's budget over the turns."""
+"""Figures of `ask`: accuracy before and after, overall and by class."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64
@@ -10,7 +8,6 @@ from matplotlib.axes import Axes
 from numpy import ndarray
 
 from simulations.ask.results import Summary
-from simulations.plots.figures import write_figure
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
 from simulations.results.text import percent
 
@@ -22,16 +19,11 @@ _MOST_CLASSES = 40
 
 
 def ask_drawings(figures: Summary) -> list[Drawing]:
-    """The figures of a run, in the order of a report; figures: what `ask_summary` gives."""
+    """The figures of a run, in the order of a report; figures: as returned by `ask_summary`."""
     drawn = [before_and_after(figures)]
     if len(figures["queriers"][0]["classes"]) <= _MOST_CLASSES:
         drawn.append(by_class(figures))
     return drawn
-
-
-def write_ask_figures(figures: Summary, out: Path) -> list[Path]:
-    """Writes every figure as out/figures/NAME.svg and NAME.png; returns the paths. Raises StorageFailed."""
-    return [path for one in ask_drawings(figures) for path in write_figure(one.figure, out / "figures" / one.name)]
 
 
 def before_and_after(figures: Summary) -> Drawing:
@@ -60,7 +52,7 @@ def before_and_after(figures: Summary) -> Drawing:
     spoken = "; ".join(f"{q['party']} from {percent(q['before'])} to {percent(q['after'])}" for q in queriers)
     return Drawing(
         "before_after",
-        "Each querying party's own model on test data, before it asked (ring) and after it was trained again with the "
+        "Each querying party's own model on test data, before it asked (ring) and after it was retrained with the "
         f"labels it was given (dot). {note[0].upper()}{note[1:]}. A party lacks a class of which it holds less than "
         "half of an equal share of its records.",
         f"Accuracy before and after: {spoken}.",
@@ -93,9 +85,9 @@ def by_class(figures: Summary) -> Drawing:
         panels[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
     return Drawing(
         "by_class",
-        "The same by class. Under each class: how many labelled records of it the party has itself, and how many "
-        f"labels of it it was given. {_note(figures).capitalize()}.",
-        "Accuracy by class before and after, a panel for each querying party; the figures are in queriers.csv.",
+        "The same by class. Under each class: how many labelled records of that class the party has itself, and "
+        f"how many such labels it was given. {_note(figures).capitalize()}.",
+        "Accuracy by class before and after, one panel per querying party; the figures are in queriers.csv.",
         figure,
     )
 

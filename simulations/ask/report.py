@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup
 
+from protocols.labelling.schedule import STOP_MEANINGS
 from runtime.files import write_atomically
-from simulations.ask.plots import ask_drawings
 from simulations.ask.results import Summary
 from simulations.ask.settings import AskSettings, write_ask_config
-from simulations.plots.figures import inline_svg
+from simulations.plots.figures import Drawing, inline_svg
 from simulations.results.files import environment
-from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text, stop_words
+from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text
 
 _MOST_GROUPS = 300
 
 
-def write_ask_report(figures: Summary, settings: AskSettings, out: Path) -> Path:
+def write_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Drawing], out: Path) -> Path:
     """Writes out/report.html and returns its path. Raises StorageFailed; the file is whole or absent."""
     path = out / "report.html"
-    write_atomically(path, render_ask_report(figures, settings))
+    write_atomically(path, render_ask_report(figures, settings, drawn))
     return path
 
 
-def render_ask_report(figures: Summary, settings: AskSettings) -> str:
-    """The page as HTML. figures: what `ask_summary` gives."""
+def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Drawing]) -> str:
+    """The page as HTML. figures: what `ask_summary` gives; drawn: what `ask_drawings` gives."""
     loader = jinja2.PackageLoader("simulations.report")
     pages = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -41,10 +42,10 @@ def render_ask_report(figures: Summary, settings: AskSettings) -> str:
         title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
         figures=figures,
         seeds=seeds,
-        stop=stop_words(figures["stop"]),
+        stop=STOP_MEANINGS[figures["stop"]],
         interval=lambda half, points: interval(half, seeds=seeds, points=points),
         groups=figures["groups"][:_MOST_GROUPS],
-        drawings=[{"svg": Markup(inline_svg(one)), "caption": one.caption} for one in ask_drawings(figures)],
+        drawings=[{"svg": Markup(inline_svg(one)), "caption": one.caption} for one in drawn],
         command=ask_command_line(settings),
         config=write_ask_config(settings),
         environment=environment(),

@@ -30,7 +30,7 @@ Summary = dict[str, Any]  # Any: JSON
 
 # A party lacks a class if it has less than this fraction of an equal share of its records in it.
 LACKS = 0.5
-# Computed from votes, models or records, not from given labels: no budget pays for it.
+# Computed from votes, models or records, not from released labels: no budget pays for it.
 NOT_FOR_RELEASE = (
     "plurality_accuracy",
     "models[].agreement",
@@ -108,7 +108,7 @@ def own_records(result: AskResult, place: int) -> Int64[ndarray, " classes"]:
 
 
 def lacking(result: AskResult, place: int) -> Bool[ndarray, " classes"]:
-    """Classes of which it has less than half of an equal share."""
+    """The classes of which a querying party has less than half of an equal share."""
     own = own_records(result, place)
     return own < LACKS * own.sum() / len(own)
 
@@ -121,7 +121,7 @@ def _mean(name: str, values: Float64[ndarray, " seeds"]) -> Summary:
 
 
 def _label_accuracy(result: AskResult, places: int | slice) -> Float64[ndarray, " seeds"]:
-    """Share of given labels that are right; NaN for a seed without any."""
+    """The share of released labels that are right; NaN for a seed without any."""
     shares = []
     for one in result.asked:
         labels, truth = one.labels[places], result.truth[places]
@@ -215,10 +215,10 @@ def _groups(result: AskResult) -> list[Summary]:
 
 
 def _parties(result: AskResult) -> str:
-    """A row a party: its budget, weight and ledger after the first seed, and whether it asks."""
+    """One row per party: its budget, weight and ledger after the first seed, and whether it asks."""
     inputs, filters = result.inputs, result.inputs.study.budgets
     spent = result.asked[0].spent
-    columns: dict[str, Any] = {  # Any: one array a column
+    columns: dict[str, Any] = {  # Any: one array per column
         "party": [seat.party for seat in inputs.study.roster],
         "model": inputs.who.kinds,
         "asks": np.isin(np.arange(len(spent)), inputs.who.queriers),
@@ -237,7 +237,7 @@ def _parties(result: AskResult) -> str:
 
 
 def _queriers(figures: Summary) -> str:
-    """A row a querying party and class."""
+    """One row per querying party and class."""
     columns = ["party", "model", "class", "own_records", "labels_given", "before", "after", "after_ci95"]
     rows = [
         [{**querier, **one}[name] for name in columns] for querier in figures["queriers"] for one in querier["classes"]
@@ -246,7 +246,7 @@ def _queriers(figures: Summary) -> str:
 
 
 def _labels(result: AskResult) -> bytes:
-    """One row a seed, querying party and record: label (-1 refused, -2 not asked), true label."""
+    """One row per seed, querying party and record: label (-1 refused, -2 not asked), true label."""
     names = [result.inputs.study.roster[querier].party for querier in result.inputs.who.queriers.tolist()]
     tables = []
     for seed, one in zip(result.inputs.settings.seeds, result.asked, strict=True):

@@ -24,7 +24,7 @@ from simulations.stages.inputs import Host
 class Retrained:
     """Predictions of the querying parties' retrained models on the test part, for each seed.
 
-    with_truth: had the same records been given their true labels instead; None where that was not measured.
+    with_truth: the same, had the records been given their true labels instead; None if that was not measured.
     """
 
     after: Int64[ndarray, "seeds queriers tests"]
@@ -40,7 +40,7 @@ def retrain(
     host: Host,
     reporter: Reporter,
 ) -> Retrained:
-    """Trains every querying party's model again for every seed; asked: one a seed. Cached."""
+    """Trains every querying party's model again for every seed; asked: one result per seed. Cached."""
     truth = dataset.public_labels.reshape(len(who.queriers), -1)
     given = [[one.labels for one in asked]]
     if settings.baselines:
@@ -70,7 +70,7 @@ Part = tuple[ndarray, ndarray]
 
 
 def _training_set(dataset: Dataset, who: Consortium, place: int, labels: Int64[ndarray, " records"]) -> Part:
-    """Inputs and labels: the party's own, then those that it was given."""
+    """The inputs and labels: the party's own, then those that it was given."""
     own = who.shards[who.queriers[place]]
     answered = np.flatnonzero(labels >= 0)
     inputs = dataset.public_inputs[place * len(labels) + answered]
@@ -81,7 +81,7 @@ def _training_set(dataset: Dataset, who: Consortium, place: int, labels: Int64[n
 
 
 def _together(dataset: Dataset, parts: list[Part]) -> tuple[Dataset, list[Int64[ndarray, " records"]]]:
-    """All training sets as one data set, and the position of each in it."""
+    """All training sets as one data set, and the positions of each in it."""
     ends = np.cumsum([len(labels) for _, labels in parts]).tolist()
     joined = replace(
         dataset,

@@ -39,7 +39,8 @@ class Turn:
 class AskedLabels:
     """What all querying parties learned, and what that cost.
 
-    labels: class ids, ABSTAIN or NOT_ASKED, a row a querying party; spent_after: every ledger after each turn.
+    labels: class ids, ABSTAIN or NOT_ASKED, one row per querying party; spent_after: nano-units in every ledger after
+    each turn.
     """
 
     labels: Int64[ndarray, "queriers records"]
@@ -64,10 +65,10 @@ def ask_all(
     *,
     noise: Noise,
 ) -> AskedLabels:
-    """Asks until a budget or the records end.
+    """Asks until a budget is exhausted or every record was asked about; returns the labels and their cost.
 
-    votes: of every party on each querying party's records; queriers: positions in the roster, ascending; the
-    study's batch_limit is the largest turn.
+    votes: every party's on each querying party's records; queriers: positions in the roster, ascending. The study's
+    batch_limit is the largest turn.
     """
     _, count, records = votes.shape
     budgets = study.budgets
@@ -97,7 +98,7 @@ def ask_all(
 def next_round(
     study: Study, spent: Int64[ndarray, " parties"], *, queriers: Int64[ndarray, " queriers"], left: int
 ) -> Round | Stop:
-    """The next round, or the end; left: records that each querying party has not asked about yet."""
+    """The next round, or the reason to stop; left: records that each querying party has not asked about yet."""
     if left == 0:
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))
     fits = _turns_that_fit(study.budgets, spent, queriers, limit=min(left, study.batch_limit))
@@ -122,7 +123,7 @@ def _turns_that_fit(
     most = np.maximum(answers, 1)
     left = budgets.cap - spent
     size = np.minimum(budgets.affordable(spent, limit=limit * len(queriers)) // most, limit)
-    # One charge a turn, rounded up each, may be a few nano-units more than one for all of them.
+    # One charge per turn, each rounded up, may be a few nano-units more than one charge for all of them.
     while (over := paying & (size > 0) & (most * budgets.amount(size, size) > left)).any():
         size = size - over
     return np.where(paying, size, limit)

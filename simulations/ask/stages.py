@@ -46,7 +46,7 @@ class AskInputs:
 
 @dataclass(frozen=True, eq=False)
 class AskResult:
-    """Everything a report is made from; asked and retrained: one a seed."""
+    """Everything that a report is made from; asked, retrained: one per seed."""
 
     inputs: AskInputs
     cast: HeterogeneousVotes
@@ -78,9 +78,9 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
     wanted = settings.queriers * settings.unlabelled
     if len(dataset.public_labels) < wanted:
         raise InvalidInput(
-            f"{settings.queriers} querying parties have {settings.unlabelled} unlabelled records each; allowed: as "
-            f"many as the {len(dataset.public_labels)} public records of {dataset.name} give: --unlabelled "
-            f"{len(dataset.public_labels) // settings.queriers}"
+            f"{settings.queriers} querying parties have {settings.unlabelled} unlabelled records each; allowed: at "
+            f"most {len(dataset.public_labels) // settings.queriers}, as {dataset.name} has "
+            f"{len(dataset.public_labels)} public records"
         )
     for kind in settings.models or ():
         if teacher_kind(kind).needs_images and dataset.kind != "image":
@@ -95,10 +95,10 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
 
 
 def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:
-    """Everything that takes time. Raises ConclaveError; what was finished before stays cached."""
+    """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings, dataset, study, who = inputs.settings, inputs.dataset, inputs.study, inputs.who
     cast = heterogeneous_votes(settings, dataset, who, host=host, reporter=reporter)
-    with reporter.stage(f"questions, {len(settings.seeds)} seed(s)") as stage:
+    with reporter.stage(f"asking, {len(settings.seeds)} seed(s)") as stage:
         asked = []
         for done, seed in enumerate(settings.seeds, 1):
             asked.append(ask_all(study, cast.votes, who.queriers, noise=noise_of_both(study, seed=seed)))

@@ -1,4 +1,4 @@
-"""The study of `ask`: level two_server, label view, integer noise of both servers; and what its budgets are for.
+"""The study of `ask`: level two_server, label view, integer noise from both servers; and what its budgets cover.
 
 The querying party takes the coordinator's place, with the guardian. The terms are the same for every querying party, so
 one study, and one cap per party, covers what all of them ask together.
@@ -12,6 +12,7 @@ import numpy as np
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
+from protocols.budgets.planned import Planned
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
@@ -19,20 +20,16 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, votes_per_unit
-from simulations.ask.settings import AskSettings
+from simulations.ask.settings import SHARES, AskSettings
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import experiment_budgets
-
-# Shares of the votes cast. Both servers' label noise together is about that of Papernot et al. 2018 (0.16); skewed
-# parties agree less than their teachers, so T is lower, and the test needs less noise to tell anything.
-SHARES = {"sigma": 0.12, "sigma_threshold": 0.3, "threshold": 0.4}
 
 
 def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     """Every party's budget and the study that all querying parties ask under.
 
-    Raises InvalidInput, before anything is trained or shared, for settings that do not go together, a ring that they
-    would overflow, or a budget that affords nothing.
+    Raises InvalidInput, before anything is trained or shared, for settings that do not go together, that would overflow
+    the ring, or a budget that affords nothing.
     """
     budgets = experiment_budgets(settings.common)
     parties, units = settings.parties, settings.units
@@ -53,8 +50,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     )
     charging = accountant("label_only")
     mechanism = kind.build(view="label", given=noise)
-    weight = weights(
-        settings.weights,
+    planned = Planned(
         accountant=charging,
         mechanism=mechanism,
         epsilon=budgets.epsilon,
@@ -66,10 +62,10 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         # Weights only: integer noise needs no delta set aside for float64, so none is reserved here.
         query_limit=0,
         answer_rate=settings.answer_rate,
-        units=units,
     )
+    weight = weights(settings.weights, planned, units=units)
     if (threshold := mechanism.needed(second_round=False)) is not None:
-        # On the lattice, as the circuit tests it, and not above all votes together.
+        # On the lattice, as the circuit tests it, and at most the total of all votes.
         noise["threshold"] = float(np.floor(min(threshold, weight.sum()) * units) / units)
     queries = settings.queriers * settings.unlabelled
     rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
@@ -94,12 +90,14 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
 
 
 def noise_of_both(study: Study, *, seed: int) -> LatticeNoise:
-    """The sum of what querying party and guardian add, each the full noise of the study; seeded, it protects nobody."""
+    """The sum of the noise of querying party and guardian, each the study's full noise; it is seeded and protects
+    nobody.
+    """
     units = guarded(study.confidentiality).units
     one, other = (lattice_noise(simulation_rng(seed, f"noise {who}").bytes, units=units) for who in ("one", "other"))
     return LatticeNoise(units, lambda count, sigma: one.draw(count, sigma) + other.draw(count, sigma))
 
 
 def _stand_in(purpose: str) -> str:
-    """Stands for a key of the guardian, which a simulation does not have."""
+    """A stand-in for a key of the guardian, which a simulation does not have."""
     return hashlib.sha256(f"simulated guardian, {purpose}".encode()).hexdigest()

@@ -9,7 +9,9 @@ from protocols.study.study import ADJACENCY, Study
 
 @dataclass(frozen=True)
 class Statement:
-    """Who is protected against whom, by what; epsilon and delta are None where cryptography protects, or nothing."""
+    """Who is protected against whom, and by what; epsilon and delta are None where cryptography, or nothing,
+    protects.
+    """
 
     protected: str
     against: str
@@ -19,19 +21,19 @@ class Statement:
 
 
 def statements(study: Study, *, queriers: int) -> list[Statement]:
-    """Every statement of a run; the differential privacy ones give the largest cap, at the largest delta."""
+    """Every statement of a run; those about differential privacy give the largest cap, at the largest delta."""
     guaranteed = study.budgets.epsilon_guaranteed
     epsilon, delta = float(guaranteed.max()), max(seat.delta for seat in study.roster)
     one = "one record of an answering party" if study.unit == "record" else "all data of an answering party"
     everyone = "the querying party" if queriers == 1 else f"all {queriers} querying parties together, colluding"
     cap = (
         "The cap of its own party: one ledger a party holds every query of every querying party, and stops before the "
-        f"cap. Worst case, label only; adjacency {ADJACENCY}. Each party's own cap is in parties.csv; the largest "
-        "stands here."
+        f"cap. Worst case, label only; adjacency {ADJACENCY}. Each party's own cap is in parties.csv; this is "
+        "the largest."
     )
     return [
         Statement(
-            one, f"{everyone}, with whoever they tell the labels and use their models: they see labels and which "
+            one, f"{everyone}, and anyone who gets the labels or their models from them: they see labels and which "
             "queries were refused", epsilon, delta, cap,
         ),
         Statement(
@@ -42,12 +44,12 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
             one, "one of the two servers (a querying party, or the guardian), even if it subtracts its own noise",
             epsilon, delta,
             "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-"
-            "shared. Both servers are taken to be semi-honest. If they collude, the votes lie open and no epsilon "
+            "shared. Both servers are assumed to be semi-honest. If they collude, they see the votes and no epsilon "
             "holds.",
         ),
         Statement(
             "a person known to several answering parties", "anybody", None, None,
-            "No single party's epsilon covers this person: the loss has to be computed anew at the sum of the weights, "
+            "No single party's epsilon covers this person: the loss must be computed anew at the sum of the weights, "
             "and grows with the square of that sum.",
         ),
         Statement(
@@ -59,7 +61,7 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
         Statement(
             "a querying party's own labelled records", "whoever gets its retrained model", None, None,
             "By nothing here: training on its own labelled records is not differentially private, and no epsilon of "
-            "this run is about them.",
+            "this run covers them.",
         ),
     ]  # fmt: skip
 
@@ -73,7 +75,7 @@ def rule_words(study: Study, *, queriers: int) -> str:
         else "A party whose cap does not fit a whole round stops answering, and the others go on"
     )
     return (
-        f"In every round {whose} the same number of queries, {study.batch_limit} at most, fewer where the worst case "
-        f"of the whole round would not fit a cap. {ends}. What refused queries did not cost pays for further rounds. A "
+        f"In every round {whose} the same number of queries, {study.batch_limit} at most, fewer if the worst case "
+        f"of the whole round would not fit a cap. {ends}. What refused queries save pays for further rounds. A "
         "querying party does not answer itself. Sizes of rounds depend on public ledgers only."
     )

@@ -1,8 +1,8 @@
 """The votes of all parties on all querying parties' records: heterogeneous teachers, answering as in private inference.
 
-Teachers are trained through an engine and cached, one casting a kind (`cast.py`). The cast holds each model's answers
-in floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
-(protocols/levels/hidden_queries/inference/fixed_point.py), and are cached too, one file a party.
+Teachers are trained by an engine and cached, with one cast per kind (`cast.py`). The cast holds each model's answers in
+floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
+(protocols/levels/hidden_queries/inference/fixed_point.py). They are cached too, in one file per party.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +21,13 @@ from party.teachers.teacher import PRIVATE
 from protocols.array_files import read_array
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.levels.hidden_queries import inference
 from runtime.files import write_atomically
-from simulations.ask import models as ask_models
 from simulations.ask.models import bounded, fixed_point_votes, precision, quantised_model
 from simulations.ask.settings import AskSettings
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
 from simulations.progress import Reporter
+from simulations.source import source_digest
 from simulations.stages.cast import Cast, OnStage, cast_votes
 from simulations.stages.inputs import Host
 
@@ -53,8 +51,10 @@ class Consortium:
 class HeterogeneousVotes:
     """Votes on each querying party's records, in fixed point, and other outputs of the trained models.
 
-    agreement: by kind, the share of votes that floating point gives too; own_on_test: each querying party's own model,
-    in floating point, on the test part, before it asked anybody; test_accuracy: of every party's model there.
+    agreement: by kind, the share of votes that floating point gives too; own_on_test: the classes that each querying
+    party's own model predicts, in floating point, on the test part before it asked anybody; test_accuracy: that of
+    every
+    party's model on the test part.
     """
 
     votes: Integer[ndarray, "parties queriers records"]
@@ -64,10 +64,11 @@ class HeterogeneousVotes:
 
 
 def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> Consortium:
-    """Assigns kinds of models and chooses the querying parties, from the data seed: public, and independent of the
-    data.
+    """Assigns kinds of models and chooses the querying parties, both from the data seed, so publicly and independently
+    of
+    the data.
 
-    Both come from one shuffled roster, so that querying parties have kinds in turn.
+    Both come from one shuffled roster, so querying parties have different kinds in turn.
     """
     models = settings.models or tuple(
         kind for kind in PRIVATE if dataset.kind == "image" or not teacher_kind(kind).needs_images
@@ -166,12 +167,13 @@ def _fixed_point(
     *,
     on_party: Callable[[int, int], None],
 ) -> Integer[ndarray, "parties queries"]:
-    """The votes of the cast's teachers in fixed point; each party's are kept as soon as they are there.
+    """The votes of the cast's teachers in fixed point; each party's are cached as soon as they are computed.
 
     Raises InvalidInput for a model that private inference would refuse.
     """
     images = dataset.kind == "image"
-    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {_source()}"
+    source = source_digest("protocols.levels.hidden_queries.inference", "simulations.ask.models")
+    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {source}"
     folder = cast.folder.parent.parent / "votes" / content_digest(queries, text=about)
     loader = teacher_kind(kind, device="cpu")
     rows = []
@@ -192,19 +194,9 @@ def _fixed_point(
 
 
 def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
-    """A party's cached votes; None if there are no readable ones, so that they are made again."""
+    """A party's cached votes; None if there are no readable ones, so that they are computed again."""
     try:
         row = read_array(path)
     except (DataUnavailable, DataCorrupt):
         return None
     return row if row.shape == (queries,) and row.dtype == np.int16 else None
-
-
-@cache
-def _source() -> str:
-    """The hash of the source of private inference and of the conversion: another version votes anew."""
-    assert inference.__file__ is not None
-    text = b""
-    for path in sorted(Path(inference.__file__).parent.glob("*.py")) + [Path(ask_models.__file__)]:
-        text += path.name.encode() + path.read_bytes()
-    return content_digest(np.frombuffer(text, dtype=np.uint8))

@@ -26,7 +26,8 @@ from simulations.audit.settings import AuditSettings
 from simulations.audit.target import Claim, Target, claim_of, noise_scales
 from simulations.audit.trials import log_ratios
 
-# Quadrature and the grid of log-likelihood ratios: an exact epsilon this little above a claim does not refute it.
+# The error of quadrature and of the grid of log-likelihood ratios: an exact epsilon above a claim by no more than this
+# does not refute it.
 _EXACT_TOLERANCE = 1e-3
 
 
@@ -34,9 +35,10 @@ _EXACT_TOLERANCE = 1e-3
 class AuditedTarget:
     """One target: what is claimed, what was shown. Epsilons are at the audit's delta.
 
-    lower: the largest bound that was shown, of the pair `pair`; exact: the epsilon of the honest mechanism on the worst
-    pair, computed, which no test of that pair can pass; lower_mu, None unless Gaussian DP is claimed: no mu below it is
-    true, and `lower_by_mu` is the epsilon of that mu.
+    lower: the largest lower bound shown, on the pair `pair`; exact: the computed epsilon of the honest mechanism on the
+    worst pair, which no test of that pair can exceed; lower_mu: no mu below it is true, and `lower_by_mu` is the
+    epsilon
+    of that mu; None unless Gaussian DP is claimed.
     """
 
     target: Target
@@ -55,12 +57,12 @@ class AuditedTarget:
 
     @property
     def lower_of_claimed(self) -> float:
-        """The share of the claim that was shown; above 1 it is refuted."""
+        """The lower bound as a share of the claim; above 1, the claim is refuted."""
         return self.lower.value / self.claim.epsilon
 
     @property
     def lower_of_exact(self) -> float | None:
-        """The share of what is true of the worst pair that was shown; None where that is nothing."""
+        """The lower bound as a share of the worst pair's exact epsilon; None if that is 0."""
         return self.lower.value / self.exact if self.exact > 0 else None
 
     def to_json(self) -> dict[str, object]:
@@ -99,11 +101,11 @@ class AuditResult:
 
     @property
     def failed(self) -> bool:
-        """Whether some claim was refuted."""
+        """Whether any claim was refuted."""
         return any(finding.failed for finding in self.findings)
 
     def to_json(self) -> dict[str, object]:
-        """The audit as JSON values: its terms, and one object a finding."""
+        """The audit as JSON values: its terms, and one object per finding."""
         settings = self.settings
         return {
             "unit": f"one unit of total weight {settings.weight:g} votes",
@@ -191,7 +193,7 @@ def _trials_of(
 
 
 def _randomness(settings: AuditSettings, stream: tuple[int, int, int]) -> tuple[StandardNormal, RandomSource]:
-    """Fresh noise and coins of one side of one pair."""
+    """Fresh noise and coins for one side of one pair."""
     if settings.noise == "system":
         return cryptographic(system_source), system_source
     rng = simulation_rng(settings.seed, "audit noise", *stream)

@@ -33,7 +33,7 @@ def _halved(mechanism: Mechanism) -> Mechanism:
 
 
 def _same_in_each_class(noise: StandardNormal) -> StandardNormal:
-    """One draw a query, for all its classes: it cancels in the argmax."""
+    """One draw per query, used for all of its classes: it cancels in the argmax."""
 
     def draw(shape: tuple[int, ...]) -> Float64[ndarray, "..."]:
         if len(shape) < 2:

@@ -1,4 +1,4 @@
-"""The sub-command audit: prints what was shown beside what is claimed; exit code 8 if a claim is refuted."""
+"""The sub-command audit: prints lower bounds beside the claimed epsilons; exit code 8 if a claim is refuted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parameters
 from protocols.votes import LATTICE
+from runtime.exits import SimulationExit
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
@@ -20,10 +21,8 @@ from simulations.audit.settings import NOISES, AuditSettings
 if TYPE_CHECKING:
     from simulations.audit.audit import AuditResult
 
-EXIT_REFUTED = 8
 
-
-# The parameters that say how wide noise is, with the mechanisms that take them.
+# The parameters that are noise scales, with the mechanisms that take them.
 _NOISE = {
     name: takers
     for name, takers in mechanism_parameters().items()
@@ -33,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def _noise_flags(function: F) -> F:
-    """Adds a flag for each of them."""
+    """Adds a flag for each noise scale."""
     for name, takers in reversed(_NOISE.items()):
         each = takers[0][1]
         default = "1/sigma" if each.unit == "per vote" else "as --sigma"
@@ -42,24 +41,28 @@ def _noise_flags(function: F) -> F:
     return function
 
 
-@click.command(name="audit", epilog=f"Exit codes: 0 every claim stands; {EXIT_REFUTED} more leakage than claimed.")
-@click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; may be repeated, or a list "
+@click.command(
+    name="audit", epilog=f"Exit codes: 0 no claim is refuted; {SimulationExit.REFUTED:d} more leakage than claimed."
+)
+@click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; repeat it, or give a list "
               "with commas [all].")  # fmt: skip
 @click.option("--view", help="What is seen: labels only, or the noisy histogram [both].", type=click.Choice(VIEWS))
-@click.option("--trials", help="Trials with each of both neighbouring votes.", default=200_000, show_default=True)
-@click.option("--queries", help="Queries that are composed, all on the same votes.", default=8, show_default=True)
+@click.option(
+    "--trials", help="Trials on each side of a pair of neighbouring votes.", default=200_000, show_default=True
+)
+@click.option("--queries", help="Queries in the composition, all on the same votes.", default=8, show_default=True)
 @click.option("--classes", help="Number of classes.", default=3, show_default=True)
-@click.option("--weight", help="Total vote weight of the unit that moves, votes.", default=1.0, show_default=True)
-@click.option("--sigma", help="How wide all noise is of which no other flag says it, votes.", default=4.0,
+@click.option("--weight", help="Total weight of the unit whose vote moves, votes.", default=1.0, show_default=True)
+@click.option("--sigma", help="Scale of all noise that no other flag sets, votes.", default=4.0,
               show_default=True)  # fmt: skip
 @_noise_flags
-@click.option("--rate", help="Secret coins, Gaussian noise: probability that the unit's vote enters, rounded to 2^-20; "
-              "1 leaves them out.", default=0.5, show_default=True)  # fmt: skip
+@click.option("--rate", help="Secret coins, with Gaussian noise: probability that the unit's vote enters, rounded to "
+              "2^-20; 1 for no coins.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
               show_default=True)  # fmt: skip
-@click.option("--confidence", help="Probability with which all lower bounds hold together.", default=0.999,
+@click.option("--confidence", help="Probability that all lower bounds hold together.", default=0.999,
               show_default=True)  # fmt: skip
-@click.option("--noise", help="seeded: the nodes' sampler on a seeded stream; system: the same on the operating "
+@click.option("--noise", help="seeded: the nodes' sampler with a seeded stream; system: with the operating "
               "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
               show_default=True)  # fmt: skip
 @click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
@@ -70,7 +73,7 @@ def _noise_flags(function: F) -> F:
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.pass_context
 def audit_flags(context: click.Context, /, **flags: Any) -> None:
-    """Run each mechanism on worst-case neighbouring votes; a lower bound on epsilon beside the claimed one.
+    """Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.
 
     \b
     Examples:
@@ -97,7 +100,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     else:
         _print(audit, out)
     if audit.failed:
-        context.exit(EXIT_REFUTED)
+        context.exit(SimulationExit.REFUTED)
 
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:
@@ -115,7 +118,7 @@ def _settings(flags: dict[str, Any]) -> AuditSettings:
 
 
 def _check_idle(settings: AuditSettings, given: list[str]) -> None:
-    """Raises InvalidInput for a flag that was given and that no audited mechanism takes."""
+    """Raises InvalidInput for a given flag that no audited mechanism takes."""
     taken = set()
     for target in settings.targets():
         if target.mechanism.accountants(view=target.view, on_lattice=False, secret_coins=True):
@@ -130,7 +133,7 @@ def _check_idle(settings: AuditSettings, given: list[str]) -> None:
 
 
 def _on_lattice(rate: float) -> float:
-    """The nearest rate that a study may have, a multiple of 1/LATTICE; what is out of range stays as it is."""
+    """The nearest rate that a study may have, a multiple of 1/LATTICE; a value out of range is returned unchanged."""
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
@@ -139,7 +142,7 @@ def _print(audit: AuditResult, out: Path | None) -> None:
 
     settings = audit.settings
     broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
-    # What trials say of mu is a column where somebody claims it.
+    # The bound by Gaussian DP is a column only if an accountant claims a mu.
     by_mu = any(finding.lower_by_mu is not None for finding in audit.findings)
     rows: list[list[object]] = [
         [
@@ -159,7 +162,7 @@ def _print(audit: AuditResult, out: Path | None) -> None:
         rows,
     )  # fmt: skip
     click.echo(
-        f"{settings.trials:,} trials with each of both votes, noise {settings.noise}; all lower bounds hold together "
+        f"{settings.trials:,} trials on each side of a pair, noise {settings.noise}; all lower bounds hold together "
         f"with confidence {settings.confidence:g} (Clopper-Pearson)"
     )
     if any(finding.target.rate < 1 for finding in audit.findings):

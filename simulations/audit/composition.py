@@ -1,4 +1,4 @@
-"""The exact epsilon at delta of a pair of laws, each composed with itself: what no audit of that pair can pass.
+"""The exact epsilon at delta of a pair of laws, each composed with itself: no audit of that pair can exceed it.
 
 delta(epsilon) = max over S of P(S) - e^epsilon Q(S), attained by the sets {likelihood ratio >= t} (Neyman & Pearson),
 so epsilon(delta) = max over those S with P(S) > delta of ln((P(S) - delta)/Q(S)).
@@ -19,7 +19,7 @@ from numpy import ndarray
 _GRID_STEPS = 4000
 # Cells [types of sequences, pairs] that are held at a time.
 _CELLS = 1_000_000
-# Masses below this are rounding of the transform.
+# Masses below this are rounding errors of the transform.
 _ROUNDING = 1e-17
 
 
@@ -56,7 +56,7 @@ def composed_epsilon_of_ratios(parts: Sequence[RatioLaw], *, copies: int, delta:
     """The least epsilon of `copies` of a sum of independent log-likelihood ratios ln(P/Q), given their laws under P.
 
     One direction. Convolved on a grid by the fast Fourier transform: each mass is shared by its two neighbours on the
-    grid so that its mean stays, which leaves an error of the order of the squared step.
+    grid so that its mean is preserved, which leaves an error of the order of the squared step.
     """
     step = max(float(np.abs(part.ratios).max()) for part in parts) / _GRID_STEPS
     size = 2 * _GRID_STEPS * copies * len(parts) + 1
@@ -66,14 +66,14 @@ def composed_epsilon_of_ratios(parts: Sequence[RatioLaw], *, copies: int, delta:
         transform *= scipy.fft.rfft(_on_grid(part, step), length) ** copies
     total = np.maximum(scipy.fft.irfft(transform, length)[:size], 0.0)
     log_ratio = step * (np.arange(size) - size // 2)
-    # Rounding of the transform must not be lifted by e^-ratio.
+    # The factor e^-ratio must not amplify rounding errors of the transform.
     total = np.where(total > _ROUNDING, total, 0.0)
     other = np.where(total > 0, total * np.exp(np.minimum(-log_ratio, 600.0)), 0.0)
     return float(_best_set(total[::-1, None], other[::-1, None], delta)[0])
 
 
 def _on_grid(part: RatioLaw, step: float) -> Float64[ndarray, " grid"]:
-    """The law on a grid about zero, each mass shared by its two neighbours."""
+    """The law on a grid around zero, each mass shared by the two neighbouring grid points."""
     place = np.clip(part.ratios / step, -_GRID_STEPS, _GRID_STEPS) + _GRID_STEPS
     left = np.minimum(np.floor(place).astype(np.int64), 2 * _GRID_STEPS - 1)
     share, size = place - left, 2 * _GRID_STEPS + 1
@@ -83,10 +83,10 @@ def _on_grid(part: RatioLaw, step: float) -> Float64[ndarray, " grid"]:
 def _best_set(
     p: Float64[ndarray, "ranked pairs"], q: Float64[ndarray, "ranked pairs"], delta: float
 ) -> Float64[ndarray, " pairs"]:
-    """max over prefixes of ln((P - delta)/Q), at least 0; elements come with the largest ratio p/q first."""
+    """max over prefixes of ln((P - delta)/Q), at least 0; elements are sorted by descending ratio p/q."""
     reached, other = np.cumsum(p, axis=0) - delta, np.cumsum(q, axis=0)
     shown = reached > 0
-    # A set that is impossible on the other side is no finite epsilon.
+    # A set that is impossible on the other side has no finite epsilon.
     with np.errstate(divide="ignore"):
         log_ratio = np.log(np.where(shown, reached, 1.0)) - np.log(np.where(shown, other, 1.0))
     return np.maximum(np.where(shown, log_ratio, 0.0).max(axis=0), 0.0)
@@ -94,7 +94,7 @@ def _best_set(
 
 @lru_cache(maxsize=8)
 def _types(queries: int, outcomes: int) -> Int64[ndarray, "types outcomes"]:
-    """All ways to distribute `queries` over `outcomes`, one a row."""
+    """All ways to distribute `queries` over `outcomes`, one per row."""
     rows = np.zeros((1, 0), dtype=np.int64)
     left = np.array([queries])
     for _ in range(outcomes - 1):

@@ -1,4 +1,4 @@
-"""A lower bound on epsilon from two samples of a statistic: one of each of two neighbouring votes.
+"""A lower bound on epsilon from two samples of a statistic, one under each of two neighbouring votes.
 
 A release is (epsilon, delta)-DP only if for every set S of what may be seen P(S) <= e^epsilon Q(S) + delta (Kairouz,
 Oh & Viswanath 2015, Thm 2.1 says the same of the two error rates of a test). Here S is "the statistic reaches t", so
@@ -24,9 +24,9 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from simulations.audit.clopper_pearson import lower_limit, upper_limit
 
-# The part of the trials that chooses t.
+# The share of the trials that is used to choose t.
 SELECTION_SHARE = 0.3
-# At most so many values of t are tried.
+# At most this many values of t are tried.
 _CANDIDATES = 1500
 
 Score = Callable[[Float64[ndarray, "..."], Float64[ndarray, "..."]], Float64[ndarray, "..."]]
@@ -34,7 +34,7 @@ Score = Callable[[Float64[ndarray, "..."], Float64[ndarray, "..."]], Float64[nda
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The statistic in independent trials of either vote, as many of each; large where "before" is likelier."""
+    """The statistic in equally many independent trials of either vote; it is large where "before" is likelier."""
 
     before: Float64[ndarray, " trials"]
     after: Float64[ndarray, " trials"]
@@ -56,9 +56,9 @@ class LowerBound:
 
 
 def epsilon_lower_bound(samples: Sequence[Samples], *, delta: float, alpha: float) -> LowerBound:
-    """epsilon at delta is at least this, except with probability alpha; 0 where nothing is shown.
+    """A bound that epsilon at delta is not below, except with probability alpha; 0 if nothing is shown.
 
-    samples: of one pair of votes or several, of which the most telling is chosen. Raises InvalidInput.
+    samples: for one or more pairs of votes, of which the most distinguishable is chosen. Raises InvalidInput.
     """
     if not 0 <= delta < 1:
         raise InvalidInput(f"delta is {delta}; allowed: in [0, 1)")
@@ -72,7 +72,9 @@ def epsilon_lower_bound(samples: Sequence[Samples], *, delta: float, alpha: floa
 
 
 def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
-    """No mu below this makes the release mu-Gaussian DP, except with probability alpha; 0 where nothing is shown."""
+    """A bound below which no mu makes the release mu-Gaussian DP, except with probability alpha; 0 if nothing is
+    shown.
+    """
 
     def score(hits: Float64[ndarray, "..."], false_hits: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
         shown = (hits > 0) & (false_hits < 1)
@@ -83,22 +85,22 @@ def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
 
 
 def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBound:
-    """Pair, direction and t that promise most on the first part; both limits, half of alpha each, on the rest."""
-    best, promised = None, -1.0
+    """Chooses pair, direction and t on the first part; computes both limits, with half of alpha each, on the rest."""
+    promises = []
     for pair, one in enumerate(samples):
         trials = len(one.before)
         if one.before.shape != one.after.shape or trials < 8:
-            raise InvalidInput(f"{trials} and {len(one.after)} trials; allowed: as many of either vote, at least 8")
+            raise InvalidInput(
+                f"{trials} and {len(one.after)} trials; allowed: equally many of either vote, at least 8"
+            )
         chosen = int(SELECTION_SHARE * trials)
         for direction, likely, unlikely in (
             ("before", one.before, one.after),
             ("after", -one.after, -one.before),
         ):
             threshold, promise = _select(likely[:chosen], unlikely[:chosen], score, alpha=alpha)
-            if promise > promised:
-                best, promised = (pair, direction, likely[chosen:], unlikely[chosen:], threshold), promise
-    assert best is not None, "no samples"
-    pair, direction, likely, unlikely, threshold = best
+            promises.append((promise, pair, direction, likely[chosen:], unlikely[chosen:], threshold))
+    _, pair, direction, likely, unlikely, threshold = max(promises, key=lambda each: each[0])
     hits, false_hits = int((likely >= threshold).sum()), int((unlikely >= threshold).sum())
     value = score(
         lower_limit(np.array(float(hits)), len(likely), alpha=alpha / 2),
@@ -112,7 +114,7 @@ def _select(
 ) -> tuple[float, float]:
     """The t of the largest bound that these trials would give, and that bound.
 
-    Limits of so few trials shy away from rare events that only happen to look well here.
+    The limits of so few trials are wide, so rare events that only look good by chance are not chosen.
     """
     first, second, trials = np.sort(likely), np.sort(unlikely), len(likely)
     candidates = _candidates(first, second)
@@ -127,7 +129,7 @@ def _select(
 def _candidates(
     first: Float64[ndarray, " trials"], second: Float64[ndarray, " trials"]
 ) -> Float64[ndarray, " candidates"]:
-    """Values of the statistic, all of them or as many ranks, evenly spread and the closer the higher."""
+    """Candidate values of t: all values of the statistic, or some ranks, denser towards the highest."""
     values = np.unique(np.concatenate([first, second]))
     if len(values) <= _CANDIDATES:
         return values

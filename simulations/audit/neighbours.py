@@ -1,8 +1,8 @@
-"""Neighbouring votes: one unit's vote moves from class 0 to class 1, at the counts where that shows most.
+"""Neighbouring votes: one unit's vote moves from class 0 to class 1, at the counts where that is most visible.
 
 Two pairs are audited. "worst" maximises the exact epsilon of the whole composition over the counts (and, where there is
-a threshold, over how far the tested maximum lies from it). "tied" has both classes level without the unit's vote, so
-that the vote decides, which reveals noise that cancels.
+a threshold, over how far the tested maximum lies from it). "tied" has both classes at the same count without the unit's
+vote, so that the vote decides, which reveals noise that cancels.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from simulations.audit.target import Target
 # Public levels, in multiples of the noise, far enough from zero and from each other that no count is negative and that
 # the unit's class alone carries the tested maximum in round two.
 THRESHOLD_NOISES, _BASE_NOISES = 40.0, 120.0
-# The search: points of the coarse grid along each of one, two or three dimensions, up to _REACH noise scales; then so
-# many of the best points are kept in each round, in which the step shrinks.
+# The search: points of the coarse grid along each of one, two or three dimensions, up to _REACH noise scales; then, in
+# each round, the number of best points kept, around which the step shrinks.
 _REACH, _LIMIT = 4.5, 7.0
 _GRID_POINTS = {1: 46, 2: 13, 3: 7}
 _KEPT, _ROUNDS, _SHRINK = 3, 14, 0.65
-# The worst counts hardly depend on the number of queries once there are many; enumeration does.
+# Once there are many queries, the worst counts hardly depend on their number; the cost of enumeration does.
 _SEARCH_QUERIES = 24
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Counts without the unit's vote, one a level (Target.multiplicity); its vote is on level 0 before, on 1 after.
+    """Counts without the unit's vote, one per level (Target.multiplicity); its vote is on level 0 before, on 1 after.
 
     predictions: the student's probability for one class of each level, for round two; total_weight: nominal, votes.
     """
@@ -50,13 +50,13 @@ class Neighbours:
 
 
 def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
-    """The pairs "worst" and "tied" of a target. Under the view "histogram" counts do not matter: "tied" alone."""
+    """The pairs "worst" and "tied" of a target. Under the view "histogram" counts do not matter: only "tied"."""
     start = np.zeros(_dimensions(target))
     if target.classes > 2:
-        # The others lie some noise below the two leaders.
+        # The other classes lie some noise scales below the two leaders.
         start[:2] = 3.0
-    if target.threshold_noise is not None:
-        # Mostly passed.
+    if target.threshold is not None:
+        # The threshold is mostly passed.
         start[-1] = 2.0
     tied = pair_at("tied", target, start)
     if target.view == "histogram":
@@ -72,7 +72,7 @@ def audited_pairs(target: Target, *, delta: float) -> list[Neighbours]:
 def pair_at(name: str, target: Target, position: Float64[ndarray, " dimensions"]) -> Neighbours:
     """The pair at gaps of classes 0 and 1 to the others (one gap if there are none), in noise scales.
 
-    Where a threshold is tested, the last coordinate is how far the tested maximum lies above it.
+    If a threshold is tested, the last coordinate is how far the tested maximum lies above it.
     """
     levels, predictions, total = _votes_at(target, position[None])
     return Neighbours(name, levels[0], None if predictions is None else predictions[0], float(total[0]))
@@ -113,39 +113,31 @@ def _log_law(
     total: Float64[ndarray, " pairs"],
 ) -> Float64[ndarray, "pairs outcomes"]:
     winner = target.mechanism.label_log_law(levels, target.multiplicity)
-    if target.threshold_noise is None:
+    if target.threshold is None:
         return winner
     tested = levels if predictions is None else levels - total[:, None] * predictions
-    threshold = _threshold(target)
-    return with_threshold(winner, (tested.max(axis=1) - threshold) / target.threshold_noise)
-
-
-def _threshold(target: Target) -> float:
-    """The votes that the tested maximum must reach, in the last round."""
-    needed = target.mechanism.needed(second_round=target.mechanism.interactive)
-    assert needed is not None, "noise on a threshold without a threshold"
-    return needed
+    return with_threshold(winner, (tested.max(axis=1) - target.threshold.votes) / target.threshold.noise)
 
 
 def _dimensions(target: Target) -> int:
-    return (1 if target.classes == 2 else 2) + (target.threshold_noise is not None)
+    return (1 if target.classes == 2 else 2) + (target.threshold is not None)
 
 
 def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -> Votes:
-    unit, noise = target.scale, target.threshold_noise
+    unit, threshold = target.scale, target.threshold
     last = np.zeros((len(positions), 1))
     gaps = unit * np.concatenate([positions[:, : 1 if target.classes == 2 else 2], last], axis=1)
-    if noise is None:
+    if threshold is None:
         levels = _BASE_NOISES * unit + gaps
         return levels, None, _total(target, levels)
-    margin = noise * positions[:, -1]
+    margin = threshold.noise * positions[:, -1]
     if not target.mechanism.interactive:
-        levels = _threshold(target) + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
+        levels = threshold.votes + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
         return levels, None, _total(target, levels)
     # Round two: the student gives class 0 so little that class 0 alone carries the maximum, at the threshold + margin.
-    levels = _BASE_NOISES * (unit + noise) + gaps
+    levels = _BASE_NOISES * (unit + threshold.noise) + gaps
     total = _total(target, levels)
-    first = (levels[:, 0] - _threshold(target) - margin) / total
+    first = (levels[:, 0] - threshold.votes - margin) / total
     rest = np.repeat(((1 - first) / (target.classes - 1))[:, None], levels.shape[1] - 1, axis=1)
     return levels, np.concatenate([first[:, None], rest], axis=1), total
 
@@ -158,7 +150,7 @@ def _maximise(
     value: Callable[[Float64[ndarray, "points dimensions"]], Float64[ndarray, " points"]],
     start: Float64[ndarray, " dimensions"],
 ) -> Float64[ndarray, " dimensions"]:
-    """The best point of a grid that closes in on its best few points; any point is a valid pair."""
+    """The best point found by a grid that is refined around its best few points; any point is a valid pair."""
     axis = np.linspace(-_REACH, _REACH, _GRID_POINTS[len(start)])
     points = np.concatenate([start[None], _lattice(axis, len(start))])
     values = value(points)

@@ -1,4 +1,4 @@
-"""The figure of an audit: what was shown against what is claimed, one line a mechanism and view."""
+"""The figure of an audit: lower bounds against claims, one line per mechanism and view."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulations.plots.style import COLOURS, light_grid, new_figure, style
 
 
 def audit_figure(audit: AuditResult) -> Figure:
-    """Claimed epsilon, exact epsilon of the worst pair and the lower bound that was shown, of every finding."""
+    """The claimed epsilon, the exact epsilon of the worst pair and the lower bound, for every finding."""
     rows = audit.findings[::-1]
     with style():
         figure = new_figure(height=1.5 + 0.42 * len(rows))
@@ -29,14 +29,14 @@ def audit_figure(audit: AuditResult) -> Figure:
         axes.set_xlim(left=0)
         axes.set_xlabel(f"epsilon at delta {audit.settings.delta:g} of {audit.settings.queries} queries")
         broken = f", broken on purpose: {audit.settings.broken}" if audit.settings.broken else ""
-        axes.set_title(f"Shown and claimed, {audit.settings.trials:,} trials{broken}")
+        axes.set_title(f"Lower bounds and claims, {audit.settings.trials:,} trials{broken}")
         light_grid(axes, "x")
         figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
 def _legend_entries(audit: AuditResult, axes: Axes) -> None:
-    """One empty line a mark, so that the legend names marks and not mechanisms."""
+    """Draws one empty line per kind of mark, so that the legend names marks and not mechanisms."""
     colour = COLOURS["vermillion" if all(finding.failed for finding in audit.findings) else "blue"]
     axes.plot([], [], color=colour, linewidth=5, label=f"lower bound, {audit.settings.confidence:.4g} confidence")
     if any(finding.lower_by_mu is not None for finding in audit.findings):

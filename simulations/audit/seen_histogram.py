@@ -1,7 +1,7 @@
 """The view "histogram": what is seen, its log-likelihood ratio, and the law of that ratio.
 
-A moved vote changes two counts. With the noise of either in noise scales, z about the counts without the unit's vote
-and d = s/scale, the ratio is l(z_0) - l(z_1), l(z) = ln(1 - g + g f(z - d)/f(z)), f being the density of the noise
+A moved vote changes two counts. Let z be each noisy count minus the count without the unit's vote, in noise scales, and
+d = s/scale. The ratio is l(z_0) - l(z_1), with l(z) = ln(1 - g + g f(z - d)/f(z)) and f the density of the noise
 (derived in protocols/bounds/secret_sampling.py).
 """
 
@@ -17,7 +17,7 @@ from simulations.audit.target import Target
 
 # The trapezoid over one coordinate's noise.
 _NODES = 200_001
-# Noise is looked at as far out as its density is above this, in logarithms.
+# The noise is integrated as far out as its log-density is above this.
 _NEGLIGIBLE = -42.0
 _REACHES = np.arange(1.0, 1001.0, 0.5)
 
@@ -32,12 +32,12 @@ def histogram_log_ratio(
 
 
 def histogram_epsilon(target: Target, *, delta: float) -> float:
-    """The exact epsilon of the composition, the same in both directions: to about 1e-4 on a grid, else closed."""
+    """The exact epsilon of the composition, equal in both directions: in closed form, or on a grid to about 1e-4."""
     d = target.weight / target.scale
     if target.accountant.name == "gaussian_dp":
         return float(gdp_epsilon(np.array([d * np.sqrt(2 * target.queries)]), np.array([delta]))[0])
     without, weights = _noise_law(target, d)
-    # Of class 0 the vote is there with probability g, of class 1 it is not.
+    # The vote is on class 0 with probability g, and not on class 1.
     ratio = _log_ratio(target, without)
     parts = [RatioLaw(ratio, weights * np.exp(ratio)), RatioLaw(-ratio, weights)]
     return composed_epsilon_of_ratios(parts, copies=target.queries, delta=delta)
@@ -53,7 +53,7 @@ def _log_ratio(target: Target, z: Float64[ndarray, "..."]) -> Float64[ndarray, "
 
 
 def _noise_law(target: Target, d: float) -> tuple[Float64[ndarray, " nodes"], Float64[ndarray, " nodes"]]:
-    """Nodes of one coordinate's noise and their masses, wide enough for the vote to be there or not."""
+    """Quadrature nodes for one coordinate's noise and their masses, wide enough with or without the vote."""
     reach = _REACHES[np.argmax(target.mechanism.noise_log_density(_REACHES) <= _NEGLIGIBLE)]
     z = np.linspace(-reach, reach + d, _NODES)
     mass = np.exp(target.mechanism.noise_log_density(z))

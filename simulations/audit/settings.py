@@ -16,7 +16,7 @@ from simulations.audit.neighbours import THRESHOLD_NOISES
 from simulations.audit.target import Target
 
 NOISES = ("seeded", "system", "fast")
-# Above this the enumeration of outcomes grows large.
+# With more, the enumeration of outcomes grows too large.
 _MOST_QUERIES = 64
 
 
@@ -24,11 +24,12 @@ _MOST_QUERIES = 64
 class AuditSettings:
     """What is audited and how hard. Raises InvalidInput for a value out of range.
 
-    trials: of each of both votes of each pair; sigma: how wide all noise is of which `parameters` does not say it, in
-    votes; parameters: of the mechanisms' noise, by name; weight: of the unit, in votes; rate: of secret coins;
-    confidence: with which all bounds of the audit hold together; noise: "seeded" (the node's sampler on a seeded
-    stream), "system" (the same on the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS
-    or None.
+    trials: on each side of each pair; sigma: the scale of all noise that `parameters` does not set, in votes;
+    parameters:
+    noise scales of the mechanisms, by name; weight: of the unit, in votes; rate: of secret coins; confidence: with
+    which
+    all bounds of the audit hold together; noise: "seeded" (the node's sampler with a seeded stream), "system" (with the
+    operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS or None.
     """
 
     mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))
@@ -48,7 +49,7 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         for name in self.mechanisms:
-            _ = MECHANISMS[name]  # refuses a name that there is not
+            _ = MECHANISMS[name]  # refuses an unknown name
         _between("trials", self.trials, 1000, 20_000_000)
         _between("queries", self.queries, 1, _MOST_QUERIES)
         _between("classes", self.classes, 2, 1000)
@@ -67,9 +68,9 @@ class AuditSettings:
             raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join(BREAKS)}")
 
     def targets(self) -> list[Target]:
-        """Every mechanism under each view for which an accountant holds; again with secret coins, where one does.
+        """Every mechanism under each view for which an accountant is valid; again with secret coins, where one is.
 
-        What a threshold adds to a histogram that is seen is nothing, so plain mechanisms alone are audited for that.
+        A threshold adds nothing to a histogram that is seen, so for that view only mechanisms without one are audited.
         """
         found = []
         for name in self.mechanisms:
@@ -83,7 +84,8 @@ class AuditSettings:
         if not found:
             raise InvalidInput(
                 f"{', '.join(self.mechanisms)} under the view {', '.join(self.views)} is not audited; allowed: a view "
-                "for which an accountant holds, and for histogram a mechanism without a threshold, which adds nothing "
+                "for which an accountant is valid, and for histogram a mechanism without a threshold, which adds "
+                "nothing "
                 "to a histogram that is seen"
             )
         return found
@@ -95,7 +97,9 @@ class AuditSettings:
         )  # fmt: skip
 
     def mechanism(self, name: str) -> Mechanism:
-        """The mechanism with the parameters given, noise as wide as `sigma`, and thresholds far above all noise."""
+        """The mechanism with the given parameters, all other noise of scale `sigma`, and thresholds far above all
+        noise.
+        """
         kind = MECHANISMS[name]
         told = kind.parameters(view="label")
         given: dict[str, int | float | None] = {name: self.parameters.get(name) for name in told}

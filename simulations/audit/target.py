@@ -14,12 +14,20 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
 
 
+@dataclass(frozen=True)
+class NoisyThreshold:
+    """A threshold and the standard deviation of the Gaussian noise on what is held against it, both in votes."""
+
+    votes: float
+    noise: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """One line of the audit.
 
     weight: the unit's total vote weight, in votes, > 0; rate: the probability with which its vote enters a query by a
-    secret coin (1: always); classes >= 2; queries: that all meet the same votes, all planned to be answered.
+    secret coin (1: always); classes >= 2; queries: their number, all on the same votes, all planned to be answered.
     """
 
     mechanism: Mechanism
@@ -36,17 +44,19 @@ class Target:
 
     @property
     def scale(self) -> float:
-        """How wide the label noise is, in votes: sigma, or 1/gamma."""
+        """The scale of the label noise, in votes: sigma, or 1/gamma."""
         return self.mechanism.noise_scale
 
     @property
-    def threshold_noise(self) -> float | None:
-        """The noise on the number that is held against a threshold, in votes; None where none is tested by itself."""
-        return self.mechanism.threshold_noise if self.view == "label" else None
+    def threshold(self) -> NoisyThreshold | None:
+        """What the tested maximum is compared with in the last round; None if no threshold is tested."""
+        noise = self.mechanism.threshold_noise if self.view == "label" else None
+        votes = self.mechanism.needed(second_round=self.mechanism.interactive)
+        return None if noise is None or votes is None else NoisyThreshold(votes, noise)
 
     @property
     def multiplicity(self) -> Int64[ndarray, " levels"]:
-        """Classes with each level of counts: that of the vote before, that of the vote after, all others."""
+        """The number of classes at each level of counts: the vote's class before, its class after, and all others."""
         return np.array([1, 1] if self.classes == 2 else [1, 1, self.classes - 2])
 
 
@@ -64,10 +74,10 @@ class Claim:
 
 
 def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
-    """The guarantee that a budget filter publishes when it affords exactly these queries: the code that charges
+    """The guarantee that a budget filter publishes when it affords exactly these queries, by the code that charges
     budgets.
 
-    Raises InvalidInput where no filter affords them at this delta.
+    Raises InvalidInput if no filter affords them at this delta.
     """
     sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]))
     cost = target.accountant.query_cost(target.mechanism, sensitivity, view=target.view, classes=target.classes)
@@ -86,7 +96,7 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
                 total_weight=total_weight,
             )[0]
         )
-    # The least budget is met up to the filter's rounding; a budget of nothing is no budget.
+    # The least budget is exact up to the filter's rounding; a budget of zero is not allowed.
     for slack in (1e-9, 1e-6, 1e-3):
         budget = max(epsilon * (1 + slack), 1e-6)
         filters = budget_filters(

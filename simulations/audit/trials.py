@@ -19,7 +19,7 @@ from simulations.audit.target import Target
 
 # Noisy counts that are held at a time.
 _CHUNK = 150_000
-# Sums of the same ratios in another order are one value.
+# Rounds sums of the same ratios in another order to one value.
 _DECIMALS = 9
 
 Statistic = Float64[ndarray, " trials"]
@@ -36,11 +36,11 @@ def log_ratios(
     coins_from: RandomSource,
     progress: Callable[[int], None],
 ) -> Statistic:
-    """The log-likelihood ratio (before over after) of all that each trial shows: the most powerful statistic there is.
+    """The log-likelihood ratio (before over after) of everything that each trial releases: the most powerful statistic.
 
-    The law in the ratio is the honest mechanism's (about the counts that were handed over), whatever `broken` does to
-    the release: any statistic gives a valid bound. moved: whether the unit's vote is on class 1; noise, coins_from:
-    fresh randomness; progress(trials done).
+    The law in the ratio is the honest mechanism's (for the given counts), whatever `broken` does to the release: any
+    statistic gives a valid bound. moved: whether the unit's vote is on class 1; noise, coins_from: fresh randomness;
+    progress(trials done).
     """
     release, draw = broken.mechanism(target.mechanism), broken.noise(noise)
     without = np.repeat(neighbours.levels, target.multiplicity)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
-from protocols.plugins import Parts
+from protocols.plugins import Parts, function_of
 from simulations.datasets.request import DatasetRequest
 
 if TYPE_CHECKING:
@@ -15,33 +15,27 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "DatasetRequest", "load"]
 
-
-def _check(name: str, loaded: object) -> Callable[[DatasetRequest], Dataset]:
-    if not callable(loaded):
-        raise InvalidInput(f"it is {loaded!r}; allowed: a function of a DatasetRequest")
-    return cast("Callable[[DatasetRequest], Dataset]", loaded)  # what it returns is checked by whoever uses it
-
-
-# Each entry is a function of a DatasetRequest that returns a Dataset, imported when it is asked for.
-_BUILT_IN: dict[str, Callable[[DatasetRequest], Dataset] | str] = {
-    "glyphs": "simulations.datasets.glyphs:load",
-    "digits": "simulations.datasets.digits:load",
-    "breast_cancer": "simulations.datasets.breast_cancer:load",
-    "mnist": "simulations.datasets.mnist:load",
-    "adult": "simulations.datasets.adult:load",
-    "diabetes130": "simulations.datasets.diabetes130:load",
-    "heart_disease": "simulations.datasets.heart_disease:load",
-    "eicu_demo": "simulations.datasets.eicu_demo:load",
-    "pneumoniamnist": "simulations.datasets.pneumoniamnist:load",
-    "breastmnist": "simulations.datasets.breastmnist:load",
-}
 DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
-    "dataset", _BUILT_IN, group="conclave.datasets", check=_check
+    "dataset",
+    {
+        "glyphs": "simulations.datasets.glyphs:load",
+        "digits": "simulations.datasets.digits:load",
+        "breast_cancer": "simulations.datasets.breast_cancer:load",
+        "mnist": "simulations.datasets.mnist:load",
+        "adult": "simulations.datasets.adult:load",
+        "diabetes130": "simulations.datasets.diabetes130:load",
+        "heart_disease": "simulations.datasets.heart_disease:load",
+        "eicu_demo": "simulations.datasets.eicu_demo:load",
+        "pneumoniamnist": "simulations.datasets.medmnist:load_pneumonia",
+        "breastmnist": "simulations.datasets.medmnist:load_breast",
+    },
+    group="conclave.datasets",
+    check=function_of("a DatasetRequest that returns a Dataset"),
 )
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
-    """The named data set, or a person's own file where `name` ends in .csv, .parquet or .npz.
+    """The named data set, or the user's own file if `name` ends in .csv, .parquet or .npz.
 
     Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)

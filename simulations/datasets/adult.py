@@ -15,7 +15,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import choose, fixed_public_and_test
+from simulations.datasets.split import Split, choose, fixed_public_and_test
 
 SOURCE = DataSource(
     folder="adult",
@@ -26,8 +26,8 @@ TRAIN_CHECKSUM = "564aa3f92f6996de890b1b0105c9bd596b06d1fce922377f6de55aa6de1474
 TEST_CHECKSUM = "698c6ad46e1a9e8ea45015628147c97488a136afce759eeda302da020f598e4e"
 TEST_SIZE = 1_000  # the rest of adult.test is public
 
-# Categories are those of adult.names, with "?" for what a person did not say; "fnlwgt" (a sampling weight) is
-# left out. Centres and scales are round constants, so that no row shapes a feature.
+# Categories are those of adult.names, with "?" for a missing answer; "fnlwgt" (a sampling weight) is
+# left out. Centres and scales are round constants, so that no row influences a feature's encoding.
 COLUMNS: tuple[Feature, ...] = (
     numeric("age", centre=40, scale=14),
     categorical(
@@ -86,7 +86,7 @@ def load(request: DatasetRequest) -> Dataset:
     """Rows f32 [N, features], labels 0 (at most $50,000) and 1. Private: adult.data; public and test: the
     first and the last rows of adult.test in the file's own order, so that published votes on it line up.
 
-    Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
+    Raises DataUnavailable, DataCorrupt if the content is not the published one, InvalidInput for sizes.
     """
     train_path = find(SOURCE, request.data_dir, ["adult.data", "adult.data.gz"])
     test_path = find(SOURCE, request.data_dir, ["adult.test", "adult.test.gz"])
@@ -100,16 +100,13 @@ def load(request: DatasetRequest) -> Dataset:
     table = pd.concat([train, held_out], ignore_index=True)
     inputs = encode_published(table, COLUMNS, where="adult")
     labels = table["income"].str.startswith(">50K").to_numpy(dtype=np.int64)
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        Split(private=private, public=public + len(train), test=test + len(train)),
         name="adult",
         kind="table",
         class_names=("<=50K", ">50K"),
-        private_inputs=inputs[private],
-        private_labels=labels[private],
-        public_inputs=inputs[public + len(train)],
-        public_labels=labels[public + len(train)],
-        test_inputs=inputs[test + len(train)],
-        test_labels=labels[test + len(train)],
         about=(
             "Adult census income. Private: from adult.data; public and test: the first and the last rows of "
             "adult.test, in file order. Missing answers are a category of their own."
@@ -118,7 +115,7 @@ def load(request: DatasetRequest) -> Dataset:
 
 
 def _read(path: Path, checksum: str, *, ordered: bool) -> pd.DataFrame:
-    """The rows as texts. UCI's adult.test opens with a comment line and ends its labels with a full stop."""
+    """The rows as strings. UCI's adult.test opens with a comment line and ends its labels with a full stop."""
     lines = [line.strip() for line in read_lines(path) if not line.startswith("|")]
     check_content(path, line_digests(lines), checksum, ordered=ordered)
     rows = [line.split(", ") for line in lines]

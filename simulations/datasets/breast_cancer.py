@@ -1,4 +1,4 @@
-"""The `breast_cancer` data set: 569 tumours, 30 measurements each, that scikit-learn carries (no file
+"""The `breast_cancer` data set: 569 tumours, 30 measurements each, shipped with scikit-learn (no file
 needed).
 
 Wolberg, Mangasarian, Street, Street, Breast Cancer Wisconsin (Diagnostic), UCI 1995; CC BY 4.0.
@@ -12,7 +12,7 @@ from protocols.errors import DataUnavailable
 from runtime.distribution import install
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 PUBLIC_SIZE, TEST_SIZE = 150, 100
 
@@ -29,21 +29,16 @@ def load(request: DatasetRequest) -> Dataset:
         raise DataUnavailable(f"breast_cancer comes with scikit-learn: {install('sklearn')}") from error
     measured, labels = load_breast_cancer(return_X_y=True)
     labels = labels.astype(np.int64)
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"breast_cancer split"])
-    parts = cut(labels, groups=None, sizes=sizes, name="breast_cancer", rng=rng)
+    parts = cut_as_asked(request, labels, sizes=(PUBLIC_SIZE, TEST_SIZE), name="breast_cancer")
     deviation = measured[parts.public].std(axis=0)
     scale = np.where(deviation > 0, deviation, 1.0)
     inputs = np.clip((measured - measured[parts.public].mean(axis=0)) / scale, -10, 10).astype(np.float32)
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="breast_cancer",
         kind="table",
         class_names=("malignant", "benign"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
-        about="Breast tumours, 30 measurements, from scikit-learn; one row a patient, stratified by diagnosis.",
+        about="Breast tumours, 30 measurements, from scikit-learn; one row per patient, stratified by diagnosis.",
     )

@@ -1,6 +1,6 @@
-"""How the columns of a table become features: as a study's terms say (protocols.study.features), or by public rows.
+"""How the columns of a table become features: as in a study's terms (protocols.study.features), or by public rows.
 
-Centres and scales are constants, or statistics of the public rows; private rows never shape a feature.
+Centres and scales are constants, or statistics of the public rows; private rows never influence an encoding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Standardised:
     may_miss: bool = False
 
     def feature(self, values: Sequence[str], public: Int64[ndarray, " public"]) -> Feature:
-        """The feature; values: of all rows. Raises DataCorrupt if the public ones are too large for either."""
+        """The feature; values: of all rows. Raises DataCorrupt if the public ones are too large for their
+        statistics.
+        """
         texts = [values[row].strip() for row in public]
         numbers = read_numbers([text for text in texts if text not in MISSING])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -46,12 +48,12 @@ Column = Feature | Standardised
 
 
 def numeric(column: str, *, centre: float, scale: float, log: bool = False, may_miss: bool = False) -> Feature:
-    """A numeric feature with constants of its own."""
+    """A numeric feature with a constant centre and scale."""
     return Feature(column=column, kind="numeric", centre=float(centre), scale=float(scale), log=log, may_miss=may_miss)
 
 
 def categorical(column: str, categories: tuple[str, ...], *, may_miss: bool = False) -> Feature:
-    """One feature a category."""
+    """A categorical column: one feature per category."""
     return Feature(column=column, kind="categorical", categories=categories, may_miss=may_miss)
 
 
@@ -66,6 +68,6 @@ def encode(
 def encode_published(
     table: pd.DataFrame, columns: Sequence[Feature], *, where: str
 ) -> Float32[ndarray, "rows features"]:
-    """The features of a published table, of texts and NaN for what is missing; constants alone shape them."""
+    """The features of a published table of strings, NaN where missing; encoded with constants only."""
     texts = {each.column: table[each.column].fillna("").tolist() for each in columns}
     return encode(texts, columns, np.array([], np.int64), where=where)

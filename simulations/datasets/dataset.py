@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from simulations.datasets.split import Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +61,51 @@ class Dataset:
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
                 raise DataCorrupt(f"{self.name}: {bad} {part} rows hold NaN or infinite features; allowed: finite")
 
+    @classmethod
+    def of(
+        cls,
+        inputs: Float32[ndarray, "records ..."],
+        labels: Int64[ndarray, " records"],
+        parts: Split,
+        *,
+        name: str,
+        kind: Literal["image", "table"],
+        class_names: tuple[str, ...],
+        about: str,
+        sites: Int64[ndarray, " records"] | None = None,
+        site_names: tuple[str, ...] = (),
+        patients: Int64[ndarray, " records"] | None = None,
+    ) -> Dataset:
+        """The data set whose three parts are these records of one pool. Raises DataCorrupt."""
+        return cls(
+            name=name,
+            kind=kind,
+            class_names=class_names,
+            private_inputs=inputs[parts.private],
+            private_labels=labels[parts.private],
+            public_inputs=inputs[parts.public],
+            public_labels=labels[parts.public],
+            test_inputs=inputs[parts.test],
+            test_labels=labels[parts.test],
+            private_sites=None if sites is None else sites[parts.private],
+            site_names=site_names,
+            private_patients=None if patients is None else patients[parts.private],
+            about=about,
+        )
+
     @cached_property
     def private_digest(self) -> str:
-        """A name of the private part's content, for caches."""
+        """A digest of the private part's content, which names it in caches."""
         return content_digest(self.private_inputs, self.private_labels)
 
     @cached_property
     def public_digest(self) -> str:
-        """A name of the public inputs, for caches."""
+        """A digest of the public inputs, which names them in caches."""
         return content_digest(self.public_inputs)
 
     @cached_property
     def test_digest(self) -> str:
-        """A name of the test part's content, for caches."""
+        """A digest of the test part's content, which names it in caches."""
         return content_digest(self.test_inputs, self.test_labels)
 
     @property
@@ -82,7 +115,7 @@ class Dataset:
 
 
 def content_digest(*arrays: ndarray, text: str = "") -> str:
-    """32 hexadecimal digits that name the arrays' dtypes, shapes and bytes, and a text (BLAKE2b, 16 bytes)."""
+    """32 hexadecimal digits, a digest of the arrays' dtypes, shapes and bytes, and of `text` (BLAKE2b, 16 bytes)."""
     digest = hashlib.blake2b(text.encode(), digest_size=16)
     for array in arrays:
         digest.update(f"\n{array.dtype.str} {array.shape}\n".encode())

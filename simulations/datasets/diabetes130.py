@@ -1,8 +1,8 @@
 """The `diabetes130` data set: 101,766 hospital encounters of 71,518 diabetic patients; a stay of 5 days or
 more?
 
-Strack et al., BioMed Research International 2014:781670; UCI, doi 10.24432/C5230J; CC BY 4.0. It names no
-hospital.
+Strack et al., BioMed Research International 2014:781670; UCI, doi 10.24432/C5230J; CC BY 4.0. It does not name
+the hospitals.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="diabetes130",
@@ -50,7 +50,7 @@ _GROUPS = ("diabetes", "external", *(name for name, _, _ in _CHAPTERS))
 
 # Left out: the target (time_in_hospital), what is decided or known only after the stay (readmitted,
 # discharge_disposition_id), identifiers, and weight and payer_code (mostly missing). Categories are from the
-# codebook, centres and scales are round constants, so that no row shapes a feature.
+# codebook, centres and scales are round constants, so that no row influences a feature's encoding.
 COLUMNS: tuple[Feature, ...] = (
     categorical("race", ("Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"), may_miss=True),
     categorical("gender", ("Female", "Male"), may_miss=True),
@@ -87,32 +87,26 @@ def load(request: DatasetRequest) -> Dataset:
     table = _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"diabetes130 split"])
-    parts = cut(labels, groups=patients, sizes=sizes, name="diabetes130", rng=rng)
+    parts = cut_as_asked(request, labels, groups=patients, sizes=(PUBLIC_SIZE, TEST_SIZE), name="diabetes130")
     inputs = encode_published(table, COLUMNS, where="diabetes130")
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="diabetes130",
         kind="table",
         class_names=("under 5 days", "5 days or more"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
-        private_patients=patients[parts.private],
+        patients=patients,
         about=(
-            "Diabetes encounters at 130 US hospitals (which hospital is not told). Split by patient. "
-            "Features are those of the whole stay, tests and drugs given during it among them: the task is "
-            "to tell long stays from their record, not to foresee them at admission."
+            "Diabetes encounters at 130 US hospitals (the hospital is not given). Split by patient. "
+            "Features cover the whole stay, including tests and drugs given during it: the task is "
+            "to recognise long stays from their record, not to predict them at admission."
         ),
     )
 
 
 def _clean(table: pd.DataFrame) -> pd.DataFrame:
-    """Ages as mid-interval numbers, diagnoses as groups, rare codes together, and what means "none" as
-    NaN."""
+    """Ages as interval midpoints, diagnoses as groups, rare codes merged, and codes that mean "none" as NaN."""
     table = table.sort_values("encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True)
     table["age"] = table["age"].map({f"[{low}-{low + 10})": str(low + 5) for low in range(0, 100, 10)})
     table["gender"] = table["gender"].replace("Unknown/Invalid", np.nan)

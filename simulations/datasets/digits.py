@@ -1,4 +1,4 @@
-"""The `digits` data set: 1,797 handwritten digits of 8 x 8 pixels that scikit-learn carries (no file needed).
+"""The `digits` data set: 1,797 handwritten digits of 8 x 8 pixels shipped with scikit-learn (no file needed).
 
 Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998, its test part; CC BY 4.0.
 """
@@ -11,7 +11,7 @@ from protocols.errors import DataUnavailable
 from runtime.distribution import install
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 PUBLIC_SIZE, TEST_SIZE = 400, 300
 
@@ -28,18 +28,13 @@ def load(request: DatasetRequest) -> Dataset:
     images, labels = load_digits(return_X_y=True)
     inputs = (images.reshape(-1, 8, 8) / 16.0).astype(np.float32)
     labels = labels.astype(np.int64)
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"digits split"])
-    parts = cut(labels, groups=None, sizes=sizes, name="digits", rng=rng)
-    return Dataset(
+    parts = cut_as_asked(request, labels, sizes=(PUBLIC_SIZE, TEST_SIZE), name="digits")
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="digits",
         kind="image",
         class_names=tuple("0123456789"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
         about="Handwritten digits, 8 x 8 pixels, from scikit-learn; split by image, stratified by class.",
     )

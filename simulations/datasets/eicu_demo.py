@@ -19,7 +19,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="eicu_demo",
@@ -67,26 +67,21 @@ def load(request: DatasetRequest) -> Dataset:
     labels = (table["actualhospitalmortality"] == "EXPIRED").to_numpy(dtype=np.int64)
     hospitals, sites = np.unique(table["hospitalid"].to_numpy(dtype=np.int64), return_inverse=True)
     patients = np.unique(table["uniquepid"].to_numpy(dtype=str), return_inverse=True)[1]
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"eicu_demo split"])
-    parts = cut(sites, groups=patients, sizes=sizes, name="eicu_demo", rng=rng)
+    parts = cut_as_asked(request, sites, groups=patients, sizes=(PUBLIC_SIZE, TEST_SIZE), name="eicu_demo")
     inputs = encode_published(table, COLUMNS, where="eicu_demo")
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="eicu_demo",
         kind="table",
         class_names=("survived", "died"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
-        private_sites=sites[parts.private],
+        sites=sites,
         site_names=tuple(f"hospital {number}" for number in hospitals),
-        private_patients=patients[parts.private],
+        patients=patients,
         about=(
             "Intensive care stays at 174 hospitals (sites) of 3 to 18 stays, 8 % of them fatal. Split by "
-            "patient, stratified by hospital. Too small and too one-sided to measure accuracy on."
+            "patient, stratified by hospital. Too small and too unbalanced to measure accuracy on."
         ),
     )
 
@@ -101,8 +96,7 @@ def _read(name: str, checksum: str, data_dir: Path | None) -> pd.DataFrame:
 
 
 def _join(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """One row a stay that has APACHE variables and an APACHE IVa result, in the order of the stay's
-    number."""
+    """One row per stay that has APACHE variables and an APACHE IVa result, in the order of the stay's number."""
     result = tables["apachePatientResult"]
     outcome = result.loc[result["apacheversion"] == "IVa", [_STAY, "actualhospitalmortality"]]
     history = tables["apachePredVar"][[_STAY, *(set(_FLAGS) - {"intubated", "vent", "dialysis"})]]

@@ -38,7 +38,7 @@ FACES = (
 )
 
 # No two look alike once they are scaled to one size and turned a little: of c and C, 0 and O, X and the
-# multiplication sign, Latin B and Greek Beta, A and Lambda, one at most is here. Candidates that a nearest
+# multiplication sign, Latin B and Greek Beta, A and Lambda, at most one is used. Candidates that a nearest
 # neighbour classifier confused with an earlier one for more than a quarter of samples were left out. The
 # first ten, the default task, are the furthest apart.
 CHARACTERS = (

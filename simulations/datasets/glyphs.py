@@ -2,7 +2,7 @@
 
 A small stand-in for the Glyph set of Papernot et al. 2018 (Scalable Private Learning with PATE), which is not
 published: grey images of 10 to 150 characters in many faces, turned, scaled, sheared, shifted, blurred and
-covered with noise. No file and no network is needed, and any number of samples can be had.
+covered with noise. No file and no network is needed, and any number of samples can be drawn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIDE = 28
 MIN_CLASSES, MAX_CLASSES, DEFAULT_CLASSES = 10, len(CHARACTERS), 10
 DEFAULT_SIZES = {"private": 60_000, "public": 10_000, "test": 2_000}
 
-# The difficulty. Chosen so that on the ten-class task a logistic regression trained on 240 rows is right 77 %
+# The difficulty is chosen so that on the ten-class task a logistic regression trained on 240 rows is right 77 %
 # of the time, 250 of them together 94 %, and a small CNN that sees all rows 97 %. Most of it is noise: it
 # makes teachers err independently, where strong distortions would make linear teachers err alike.
 ROTATION = np.deg2rad(9.0)  # uniform on +- this
@@ -106,8 +106,7 @@ def render_samples(
     templates: UInt8[ndarray, "blurs faces classes canvas canvas"],
     rng: np.random.Generator,
 ) -> Float32[ndarray, "records 28 28"]:
-    """One distorted image a label: random face, blur and affine map (bilinear sampling), contrast and
-    noise."""
+    """One distorted image per label: random face, blur and affine map (bilinear sampling), contrast and noise."""
     count = len(labels)
     blurs, faces, classes = templates.shape[:3]
     template = (rng.integers(blurs, size=count) * faces + rng.integers(faces, size=count)) * classes + labels

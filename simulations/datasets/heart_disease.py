@@ -13,7 +13,7 @@ from simulations.datasets.columns import categorical, encode_published, numeric
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import cut
+from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="heart_disease",
@@ -29,8 +29,8 @@ CHECKSUMS = {
 }
 PUBLIC_SIZE, TEST_SIZE = 250, 170
 
-# Codes as in heart-disease.names; centres and scales are round clinical constants, so that no row shapes a
-# feature. Missing numbers become the centre and say so; a missing code is none of the categories.
+# Codes as in heart-disease.names; centres and scales are round clinical constants, so that no row influences
+# a feature's encoding. Missing numbers become the centre and are flagged; a missing code is in no category.
 COLUMNS: tuple[Feature, ...] = (
     numeric("age", centre=55, scale=10),
     categorical("sex", ("0", "1")),
@@ -65,25 +65,20 @@ def load(request: DatasetRequest) -> Dataset:
     table = _clean(pd.concat(tables, ignore_index=True))
     sites = table["site"].to_numpy(dtype=np.int64)
     labels = (table["num"] != "0").to_numpy(dtype=np.int64)
-    sizes = (request.private_size, request.public_size or PUBLIC_SIZE, request.test_size or TEST_SIZE)
-    rng = np.random.default_rng([request.seed, *b"heart_disease split"])
-    parts = cut(2 * sites + labels, groups=None, sizes=sizes, name="heart_disease", rng=rng)
+    parts = cut_as_asked(request, 2 * sites + labels, sizes=(PUBLIC_SIZE, TEST_SIZE), name="heart_disease")
     inputs = encode_published(table, COLUMNS, where="heart_disease")
-    return Dataset(
+    return Dataset.of(
+        inputs,
+        labels,
+        parts,
         name="heart_disease",
         kind="table",
         class_names=("no disease", "disease"),
-        private_inputs=inputs[parts.private],
-        private_labels=labels[parts.private],
-        public_inputs=inputs[parts.public],
-        public_labels=labels[parts.public],
-        test_inputs=inputs[parts.test],
-        test_labels=labels[parts.test],
-        private_sites=sites[parts.private],
+        sites=sites,
         site_names=tuple(CHECKSUMS),
         about=(
             "Heart disease at four hospitals (sites). Split by patient, stratified by hospital and "
-            "diagnosis. The hospitals differ: what they measured, what they left out, and how many of their "
+            "diagnosis. The hospitals differ in what they measured, what they left out, and how many of their "
             "patients are ill."
         ),
     )

@@ -1,6 +1,6 @@
-"""What the two MedMNIST data sets share: the official npz format, the check and the split.
+"""The data sets `pneumoniamnist` and `breastmnist`: one official npz format, one check and one split.
 
-Yang et al., MedMNIST v2, Scientific Data 10:41, 2023. The files name no patients.
+Yang et al., MedMNIST v2, Scientific Data 10:41, 2023; CC BY 4.0. The files name no patients.
 """
 
 from __future__ import annotations
@@ -13,21 +13,49 @@ from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, read_npz, row_digests
-from simulations.datasets.split import cut
+from simulations.datasets.split import Split, cut
 
 
 @dataclass(frozen=True)
-class MedMnist:
+class _Task:
     """One binary MedMNIST task. `checksum` is that of all rows of the three official parts together."""
 
-    source: DataSource
+    name: str
     checksum: str
     class_names: tuple[str, str]
     public_size: int
     about: str
 
 
-def load_medmnist(task: MedMnist, request: DatasetRequest) -> Dataset:
+# Chest X-rays of children: Kermany et al., Cell 172(5), 2018.
+_PNEUMONIA = _Task(
+    name="pneumoniamnist",
+    checksum="5f23391f9f05f9d29de94fc4975e39e1187f9631ab0cb37b8c262955d8857a83",
+    class_names=("normal", "pneumonia"),
+    public_size=1_000,
+    about="Chest X-rays of children (PneumoniaMNIST, 28 x 28).",
+)
+# Breast ultrasound images: Al-Dhabyani et al., Data in Brief 28, 2020.
+_BREAST = _Task(
+    name="breastmnist",
+    checksum="8c535de4068892a0b81956ee0dd0b3993766812070f5a5b20d6678cc772ab5ce",
+    class_names=("malignant", "normal or benign"),
+    public_size=200,
+    about="Breast ultrasound images (BreastMNIST, 28 x 28).",
+)
+
+
+def load_pneumonia(request: DatasetRequest) -> Dataset:
+    """5,856 chest X-rays of children, normal or pneumonia; see `_load`."""
+    return _load(_PNEUMONIA, request)
+
+
+def load_breast(request: DatasetRequest) -> Dataset:
+    """780 breast ultrasound images, malignant or not; see `_load`."""
+    return _load(_BREAST, request)
+
+
+def _load(task: _Task, request: DatasetRequest) -> Dataset:
     """Images f32 [N, 28, 28] in [0, 1]. Test: the official test part (a stratified choice when fewer are
     asked for); private and public: a stratified split of the official training and validation parts from the
     seed.
@@ -37,8 +65,11 @@ def load_medmnist(task: MedMnist, request: DatasetRequest) -> Dataset:
     set.
     Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
-    name = task.source.folder
-    path = find(task.source, request.data_dir, [f"{name}.npz"])
+    name = task.name
+    source = DataSource(
+        folder=name, url=f"https://zenodo.org/records/10519652/files/{name}.npz", steps=f"download {name}.npz"
+    )
+    path = find(source, request.data_dir, [f"{name}.npz"])
     official = ("train", "val", "test")
     arrays = read_npz(path, [f"{part}_{what}" for part in official for what in ("images", "labels")])
     for part in official:
@@ -66,18 +97,13 @@ def load_medmnist(task: MedMnist, request: DatasetRequest) -> Dataset:
     if request.test_size is not None and request.test_size != len(test):
         chosen = cut(labels[test], groups=None, sizes=(None, request.test_size, 0), name=f"{name} test part", rng=rng)
         test = test[chosen.public]
-    private, public = pool[parts.private], pool[parts.public]
-    inputs = images * np.float32(1 / 255)
-    return Dataset(
+    return Dataset.of(
+        images * np.float32(1 / 255),
+        labels,
+        Split(private=pool[parts.private], public=pool[parts.public], test=test),
         name=name,
         kind="image",
         class_names=task.class_names,
-        private_inputs=inputs[private],
-        private_labels=labels[private],
-        public_inputs=inputs[public],
-        public_labels=labels[public],
-        test_inputs=inputs[test],
-        test_labels=labels[test],
         about=(
             f"{task.about} Test: the official test part; private and public: a stratified split of the "
             f"official training and validation parts by image. The files name no patients, so images of one "

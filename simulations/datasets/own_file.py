@@ -1,4 +1,4 @@
-"""A person's own data: CSV and Parquet tables with a schema beside them, npz archives of arrays.
+"""The user's own data: CSV and Parquet tables with a schema beside them, npz archives of arrays.
 
 The formats are described in docs/reference/datasets.md.
 """

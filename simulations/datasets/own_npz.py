@@ -1,4 +1,4 @@
-"""A person's own npz archive: arrays x and y, or x_private, y_private and so on, without a schema."""
+"""The user's own npz archive: arrays x and y, or x_private, y_private and so on, without a schema."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
 
 
 def _joined(path: Path, arrays: _Arrays) -> _Arrays:
-    """One pool with a split, of the arrays of the three parts."""
+    """The arrays of the three parts as one pool with a split."""
     needed = {f"{what}_{part}" for what in "xy" for part in PARTS}
     patients = {f"patient_{part}" for part in PARTS}
     if not needed <= set(arrays) <= _IN_PARTS or len(patients & set(arrays)) in (1, 2):
@@ -64,7 +64,7 @@ def _joined(path: Path, arrays: _Arrays) -> _Arrays:
         joined = {what: np.concatenate([arrays[f"{what}_{part}"] for part in PARTS]) for what in "xy"}
     except ValueError as error:
         raise DataCorrupt(
-            f"{path}: the parts have different shapes ({error}); allowed: the same but for rows"
+            f"{path}: the parts have different shapes ({error}); allowed: the same except for rows"
         ) from error
     joined["split"] = np.repeat(PARTS, counts)
     if patients <= set(arrays):
@@ -98,7 +98,7 @@ def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "recor
 def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
     labels = arrays["y"]
     if not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
-        raise DataCorrupt(f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one a row")
+        raise DataCorrupt(f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one per row")
     if "classes" in arrays:
         names = tuple(str(name) for name in arrays["classes"].reshape(-1))
     else:

@@ -1,4 +1,4 @@
-"""The records of a person's own file before and after they are cut into private, public and test parts."""
+"""The records of the user's own file, before and after they are cut into private, public and test parts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.split import Parts, choose, cut
+from simulations.datasets.split import Split, choose, cut
 
 PARTS = ("private", "public", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """What a file says of its records beside their features; `part` indexes PARTS where the file has a split.
+    """What a file says about its records besides their features; `part` indexes PARTS if the file has a split.
 
-    Sites and patients are names; of public and test records the sites do not matter.
+    Sites and patients are names; the sites of public and test records do not matter.
     """
 
     path: Path
@@ -39,11 +39,11 @@ def cut_pool(
     shares: tuple[float, float, float],
     sizes: tuple[int | None, int | None, int | None],
     seed: int,
-) -> Parts:
-    """The file's own split (a size takes the first public and test records and a random choice of the private
-    ones), else a split by shares or sizes, stratified by class and site, patients whole.
+) -> Split:
+    """The file's own split (a given size takes the first public and test records, and a random choice of private
+    ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole.
 
-    Raises DataCorrupt when a part is empty or a patient is in two, InvalidInput when a size does not fit.
+    Raises DataCorrupt if a part is empty or a patient is in two parts, InvalidInput if a size does not fit.
     """
     rng = np.random.default_rng([seed, *b"own file split"])
     if pool.part is not None:
@@ -60,7 +60,7 @@ def cut_pool(
     return cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
 
 
-def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Parts) -> Dataset:
+def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split) -> Dataset:
     """The data set of these parts of the pool."""
     sites = patients = None
     names: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Parts
 
 def _manner(pool: Pool) -> str:
     if pool.part is not None:
-        return "as it says itself"
+        return "as the file says"
     return "by row" if pool.patients is None else "by patient"
 
 
@@ -97,7 +97,7 @@ def _own_split(
     part: Int64[ndarray, " records"],
     sizes: tuple[int | None, int | None, int | None],
     rng: np.random.Generator,
-) -> Parts:
+) -> Split:
     counts = np.bincount(part, minlength=3)
     if (counts == 0).any():
         raise DataCorrupt(
@@ -115,4 +115,4 @@ def _own_split(
         if size is not None and size > found:
             raise InvalidInput(f"{pool.path}: {name}_size is {size}; allowed: 1 to {found}")
     private = indices[0][choose(len(indices[0]), sizes[0], str(pool.path), rng)]
-    return Parts(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])
+    return Split(private=private, public=indices[1][: sizes[1]], test=indices[2][: sizes[2]])

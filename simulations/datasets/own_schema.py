@@ -1,4 +1,4 @@
-"""The schema of a person's own table: a TOML file that names the label, the features and the split."""
+"""The schema of the user's own table: a TOML file that names the label, the features and the split."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _FEATURE = {
 
 @dataclass(frozen=True)
 class Schema:
-    """How to read a table. `shares` are those of the private, public and test parts where no column
-    splits."""
+    """How to read a table. `shares` are those of the private, public and test parts if no column gives a split."""
 
     name: str
     label: str
@@ -39,7 +38,7 @@ def read_schema(path: Path) -> Schema:
         content = read_toml(path)
     except DataUnavailable as error:
         raise DataUnavailable(
-            f"the schema {path} is not there; write one (docs/reference/datasets.md) or name it with --schema-file"
+            f"the schema {path} does not exist; write one (docs/reference/datasets.md) or name it with --schema-file"
         ) from error
     _only(content, _TOP, str(path))
     classes = tuple(_texts(content, "classes", str(path)))
@@ -116,14 +115,14 @@ def _only(table: dict[str, object], known: set[str], where: str) -> None:
 def _text(table: dict[str, object], key: str, where: str) -> str | None:
     value = table.get(key)
     if value is not None and not (isinstance(value, str) and value):
-        raise InvalidInput(f"{where}: {key} is {value!r}; allowed: a text")
+        raise InvalidInput(f"{where}: {key} is {value!r}; allowed: a string")
     return value
 
 
 def _texts(table: dict[str, object], key: str, where: str) -> list[str]:
     values = table.get(key, [])
     if not isinstance(values, list) or not all(isinstance(value, (str, int)) for value in values):
-        raise InvalidInput(f"{where}: {key} is {values!r}; allowed: a list of texts or whole numbers")
+        raise InvalidInput(f"{where}: {key} is {values!r}; allowed: a list of strings or whole numbers")
     texts = [str(value) for value in values]
     if len(set(texts)) != len(texts):
         raise InvalidInput(f"{where}: {key} is {values!r}; allowed: each value once")

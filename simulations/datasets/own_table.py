@@ -1,4 +1,4 @@
-"""A person's own CSV or Parquet table, read by its schema and by the rules of a hospital's node."""
+"""The user's own CSV or Parquet table, read by its schema and by the same rules as on a hospital's node."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A cache of data sets that are computed rather than read: the arrays as .npy files, mapped into memory.
 
 A folder is named by everything that the data depend on: the request, the source code of the data set, and the
-versions of what draws it. A folder that cannot be read is made again.
+versions of the packages that draw it. A folder that cannot be read is made again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.request import DatasetRequest
+from simulations.source import source_digest
 
 _ARRAYS = ("private_inputs", "private_labels", "public_inputs", "public_labels", "test_inputs", "test_labels")
 
@@ -28,14 +29,13 @@ _ARRAYS = ("private_inputs", "private_labels", "public_inputs", "public_labels",
 def rendered(
     name: str, request: DatasetRequest, *, load: Callable[[str, DatasetRequest], Dataset], cache_dir: Path
 ) -> Dataset:
-    """load(name, request), from the cache if it is there. The data set must have neither sites nor patients.
+    """load(name, request), from the cache if possible. The data set must have neither sites nor patients.
 
     Raises what `load` raises, and StorageFailed.
     """
-    source = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     about = json.dumps({**asdict(request), "data_dir": None, "schema": None}, sort_keys=True)
     versions = " ".join(f"{package} {version(package)}" for package in ("numpy", "scipy", "matplotlib"))
-    key = content_digest(np.frombuffer(source, dtype=np.uint8), text=f"{name} {about} {versions}")
+    key = content_digest(text=f"{name} {about} {versions} {source_digest(__package__)}")
     folder = cache_dir / "datasets" / key
     try:
         words = read_json(folder / "about.json")
@@ -53,7 +53,7 @@ def rendered(
             test_labels=arrays["test_labels"],
         )
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
-        # None there, or none that can be read: it is made again.
+        # Missing or unreadable: it is made again.
         pass
     dataset = load(name, request)
     for part in _ARRAYS:
@@ -61,6 +61,6 @@ def rendered(
         np.save(buffer, getattr(dataset, part), allow_pickle=False)
         write_atomically(folder / f"{part}.npy", buffer.getvalue())
     words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
-    # Last, so that a folder with it is complete.
+    # Written last, so that a folder with it is complete.
     write_atomically(folder / "about.json", json.dumps(words))
     return dataset

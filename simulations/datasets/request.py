@@ -13,10 +13,10 @@ from protocols.errors import InvalidInput
 class DatasetRequest:
     """Sizes are in records; None means the data set's own default (for the private part: all there is).
 
-    `data_dir` is the folder that holds one sub-folder a data set (None: no folder is known). `classes`,
+    `data_dir` is the folder that holds one sub-folder per data set (None: no folder is known). `classes`,
     `imbalance` (largest class over smallest, 1 = balanced) and `mislabelled` (share of the private labels
-    that are wrong) shape `glyphs`; other data sets are what they are, and `datasets.load` refuses them there.
-    `schema` is the TOML file that describes a person's own table.
+    that are wrong) shape `glyphs`; other data sets are fixed, and `datasets.load` refuses these options for them.
+    `schema` is the TOML file that describes the user's own table.
 
     Raises InvalidInput when a value is outside its range.
     """

@@ -1,4 +1,4 @@
-"""Files of data sets: where they are searched, and the check that they hold what was published.
+"""Files of data sets: where they are looked for, and the check that they hold what was published.
 
 A checksum here is taken over decoded content: the SHA-256 of the SHA-256 digests of the single rows, sorted
 first where the order of rows carries no meaning. An official download, a recompressed copy and a shuffled one
@@ -47,9 +47,9 @@ def data_folder(data_dir: Path | None) -> Path | None:
 
 
 def find(source: DataSource, data_dir: Path | None, names: Sequence[str]) -> Path:
-    """The first of the named files that is in the data set's folder.
+    """The path of the first of the named files that is in the data set's folder.
 
-    Raises DataUnavailable saying where it was looked for and how to get it.
+    Raises DataUnavailable, which says where it was looked for and how to get it.
     """
     root = data_folder(data_dir)
     if root is not None:
@@ -63,7 +63,7 @@ def find(source: DataSource, data_dir: Path | None, names: Sequence[str]) -> Pat
         else f"none of {', '.join(names)} is in {root / source.folder}"
     )
     raise DataUnavailable(
-        f"the data set {source.folder} is not there: {looked}. To get it: {source.steps} (from "
+        f"the data set {source.folder} was not found: {looked}. To get it: {source.steps} (from "
         f"{source.url}), put the files into DIR/{source.folder}/, then set {ENVIRONMENT}=DIR or give "
         f"--data-dir DIR. The data set glyphs needs no file."
     )
@@ -78,7 +78,7 @@ def read_bytes(path: Path) -> bytes:
             return content
         with gzip.open(io.BytesIO(content)) as file:
             parts = []
-            while part := file.read(_CHUNK_BYTES):  # no more at once: what is asked for is allocated
+            while part := file.read(_CHUNK_BYTES):  # in chunks, as a read allocates what it is asked for
                 parts.append(part)
                 if len(parts) * _CHUNK_BYTES > _FILE_BYTES:
                     raise DataCorrupt(f"{path} unpacks to more than {_FILE_BYTES} bytes; allowed: at most that")
@@ -92,7 +92,7 @@ def read_lines(path: Path) -> list[str]:
     try:
         text = read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataCorrupt(f"{path} is no UTF-8 text: {error}; allowed: UTF-8") from error
+        raise DataCorrupt(f"{path} is not UTF-8 text: {error}; allowed: UTF-8") from error
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 

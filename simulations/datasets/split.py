@@ -9,10 +9,11 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from simulations.datasets.request import DatasetRequest
 
 
 @dataclass(frozen=True)
-class Parts:
+class Split:
     """Indices into one pool of records, disjoint and ascending."""
 
     private: Int64[ndarray, " private"]
@@ -27,8 +28,8 @@ def cut(
     sizes: tuple[int | None, int, int],
     name: str,
     rng: np.random.Generator,
-) -> Parts:
-    """Parts of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
+) -> Split:
+    """A split of (private, public, test) `sizes`, each with the strata in nearly the pool's proportions.
 
     Records of one group (a patient, or copies of one image) stay in one part; a group belongs to the stratum
     of its first record. Every stratum keeps a group in the private part while the sizes allow it. The public
@@ -56,11 +57,25 @@ def cut(
         )
     if private_size is not None:
         rest = rng.choice(rest, size=private_size, replace=False)
-    return Parts(
+    return Split(
         private=np.sort(rest),
         public=np.sort(order[:public_size]),
         test=np.sort(order[test_start : test_start + test_size]),
     )
+
+
+def cut_as_asked(
+    request: DatasetRequest,
+    strata: Int64[ndarray, " records"],
+    *,
+    groups: Int64[ndarray, " records"] | None = None,
+    sizes: tuple[int, int],
+    name: str,
+) -> Split:
+    """`cut` into the sizes of the request, from its seed. sizes: of the public and test parts where it gives none."""
+    rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
+    wanted = (request.private_size, request.public_size or sizes[0], request.test_size or sizes[1])
+    return cut(strata, groups=groups, sizes=wanted, name=name, rng=rng)
 
 
 def choose(available: int, size: int | None, name: str, rng: np.random.Generator) -> Int64[ndarray, " chosen"]:
@@ -91,7 +106,7 @@ def fixed_public_and_test(
 
 
 def _spread(strata: Int64[ndarray, " units"], rng: np.random.Generator) -> ndarray:
-    """A position a unit such that any range of positions holds the strata in proportion.
+    """One position per unit, such that any range of positions holds the strata in proportion.
 
     The last unit of each stratum comes after all others, so that a prefix never uses a stratum up.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def end_all(processes: Iterable[subprocess.Popen[bytes]], *, within_s: float) -> None:
-    """Waits for processes that were told to end; one still there after `within_s` seconds is killed."""
+    """Waits for processes that were told to end; kills those that still run after `within_s` seconds."""
     for process in processes:
         try:
             process.wait(timeout=within_s)

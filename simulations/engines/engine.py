@@ -1,8 +1,8 @@
 """An engine: carries messages to many parties and returns their replies.
 
-A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation the parties live beside
-a WorkerHost, many to a worker; an engine starts the workers, shards the parties over them and gives the exchange to
-the caller's function. Both engines give identical replies from the same requests.
+A transport is `exchange({party: request}) -> {party: reply | None}`. In a simulation each worker runs a WorkerHost with
+many parties; an engine starts the workers, distributes the parties over them and passes the exchange to the caller's
+function. Both engines give identical replies to the same requests.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Exchange(Protocol):
 
 
 class WorkerHost(Protocol):
-    """Runs the parties of one worker. Requests of several parties come together, so that it may batch them.
+    """Runs the parties of one worker. Requests of several parties arrive together, so that it can batch them.
 
-    A party's state lies on disk and is cached: on some engines any worker may be given any party's request.
+    A party's state is on disk and cached: on some engines any worker may be given any party's request.
     """
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -60,7 +60,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
-        """Starts workers that host `parties`, calls body(exchange), stops the workers, returns body's result.
+        """Starts workers that host `parties`, calls body(exchange), stops the workers, and returns body's result.
 
         body is called in the caller's own thread. A ConclaveError of a WorkerHost's factory or handle is raised by
         exchange with its type and message (body may catch it and exchange again), any other exception of a

@@ -1,7 +1,7 @@
 """Runs parties under Flower's simulation runtime, in Ray actors. All of flwr and ray is in this file.
 
 **Few virtual nodes, many parties each.** Party number i belongs to virtual node i modulo the number of nodes;
-a node's requests travel in one message. Flower draws node ids at random: they carry messages, no more.
+a node's requests travel in one message. Flower draws node ids at random, so they only serve to carry messages.
 
 **Hosts.** Any actor may get a message for any node, so a Host must find a party's state by its own arguments
 (on disk, cached in memory) and cannot count on having seen the party before. Each actor opens a Host once.
@@ -54,7 +54,7 @@ from simulations.engines.pinning import (
 )
 from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
 
-# Read when the packages are imported: nothing calls home, looks for updates or installs anything.
+# Read when the packages are imported, so that nothing calls home, looks for updates or installs anything.
 os.environ.update(
     FLWR_TELEMETRY_ENABLED="0",
     FLWR_DISABLE_UPDATE_CHECK="1",
@@ -156,7 +156,7 @@ class _Actors:
 
 
 class _Simulation:
-    """Flower's run_simulation in a thread of its own, and the Grid that its ServerApp lends until `stop`."""
+    """Flower's run_simulation in its own thread, and the Grid that its ServerApp lends until `stop`."""
 
     def __init__(self, parties: int, actors: _Actors) -> None:
         self._actors = actors
@@ -195,7 +195,7 @@ class _Simulation:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """Ends the simulation and with it Ray; actors in the middle of their work are told to end."""
+        """Ends the simulation and with it Ray; actors that are still working are told to end."""
         if self._unanswered and ray.is_initialized():
             internal_kv._internal_kv_put(_stop_key(), b"1")
         self._stopped.set()

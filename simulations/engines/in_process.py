@@ -74,7 +74,7 @@ class _Worker:
         try:
             code = self.process.wait(timeout=_STOP_WITHIN_S)
         except subprocess.TimeoutExpired:
-            return EngineFailed(f"{self.title} (process {self.process.pid}) closed its connection and runs on")
+            return EngineFailed(f"{self.title} (process {self.process.pid}) closed its connection but is still running")
         how = f"killed by signal {-code} ({signal.Signals(-code).name})" if code < 0 else "it ended by itself"
         return EngineFailed(f"{self.title} (process {self.process.pid}) died with exit code {code}: {how}")
 
@@ -136,7 +136,7 @@ class _WorkerExchange:
                 for party in shard:
                     connection.send_bytes(requests[party])
             except ConnectionError:
-                continue  # the worker is gone; what it said last, or how it died, is read below
+                continue  # the worker is gone; its last message, or how it died, is read below
         while busy:
             ready = wait(list(busy))
             for connection in [connection for connection in busy if connection in ready]:
@@ -173,7 +173,7 @@ def serve(file_descriptor: int) -> None:
         try:
             host = spec.open()
         except ConclaveError as error:
-            refusal = describe_error(error)  # told in answer to each exchange
+            refusal = describe_error(error)  # sent as the answer to each exchange
         while (exchange := inbox.get()) is not None:
             number, requests = exchange
             last: Frame = {"exchange": number, "error": refusal}
@@ -211,7 +211,7 @@ class _Inbox:
                 requests = {party: connection.recv_bytes() for party in frame["parties"]}
             except (EOFError, OSError):
                 if self._received > self.finished:
-                    os._exit(1)  # nobody is left to hear the answer that the main thread is working on
+                    os._exit(1)  # nobody is left to receive the answer that the main thread is working on
                 self._exchanges.put(None)
                 return
             self._received += 1
@@ -225,7 +225,7 @@ def _send(connection: Connection[Any, Any], frame: Frame, payload: bytes | None 
 
 
 def _tell(connection: Connection[Any, Any], frame: Frame, payload: bytes | None = None) -> None:
-    """Sends to the caller, from a worker; ends the worker where the caller is gone."""
+    """Sends a frame from a worker to the caller; ends the worker if the caller is gone."""
     try:
         _send(connection, frame, payload)
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""Keeps what other packages log away from the person: into a file, or nowhere."""
+"""Keeps the log lines of other packages off the terminal: sends them to a file, or nowhere."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Teachers are small: with one BLAS thread per core in each of several workers, the threads fight for the cores
 (a logistic regression fit was measured 14 times slower). So there is one worker per core and one thread per
-worker. On a host with a CUDA device there is one worker, which trains stacked teachers on it; whoever runs
-teachers there that do not use the device says how many workers there should be.
+worker. On a host with a CUDA device there is one worker, which trains stacked teachers on it; a user whose teachers do
+not use the device should give the number of workers.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def check_asked(requests: Mapping[str, bytes], parties: Collection[str]) -> None
 def describe_error(error: ConclaveError) -> dict[str, str]:
     """The type's name (the nearest one of protocols.errors), the message, and for a refusal its code."""
     name = next(cls.__name__ for cls in type(error).__mro__ if vars(errors).get(cls.__name__) is cls)
-    if isinstance(error, CannotVote):  # of a simulation, in which nobody is to hear less than anybody else
+    if isinstance(error, CannotVote):  # in a simulation, everybody may see the whole message
         return {"type": name, "message": error.why}
     if isinstance(error, Refused):
         return {"type": name, "message": str(error).removeprefix(f"{error.code}: "), "code": error.code}

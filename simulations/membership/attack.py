@@ -2,12 +2,13 @@
 
 Members are private records that teachers learned; non-members are the test part. The attacker knows each record and its
 true label, and asks the student for probabilities. Two standard attacks: a threshold on the loss (Yeom et al. 2018),
-and one for each class on the modified entropy (Song & Mittal 2021). What an attack has to learn, a threshold, it learns
-from one half of the members and non-members, and is measured on the other; the areas and rates of the loss need nothing
-learnt and are measured on all.
+and one for each class on the modified entropy (Song & Mittal 2021). An attack learns its thresholds from one half of
+the
+members and non-members, and is measured on the other; areas and rates of the loss need no threshold and are measured on
+all.
 
 The attack runs on private records, so its result is Private. A low area proves nothing: it is a lower bound on what can
-be found, and the guarantee is the ceiling.
+be found, while the guarantee gives the ceiling.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from simulations.membership.statistics import (
     rates,
 )
 from simulations.setup.record_budgets import upsampling
-from simulations.stages.inputs import Inputs
+from simulations.stages.inputs import DatasetInputs
 
 
 def membership_attack(
@@ -51,13 +52,15 @@ def membership_attack(
     seed: int,
     controls: Controls,
 ) -> Private[MembershipReport]:
-    """Attacks the student, and each control.
+    """Attacks the student and each control; returns the report.
 
     epsilon, delta: what each seat is guaranteed; seats: the seat of each private record, -1 where no teacher learned it
     (`record_seats`); None: all private records are members, and there are no budget groups. Raises InvalidInput.
     """
     if epsilon.shape != delta.shape or epsilon.ndim != 1 or len(epsilon) == 0:
-        raise InvalidInput(f"epsilon and delta of shapes {epsilon.shape} and {delta.shape}; allowed: one each a seat")
+        raise InvalidInput(
+            f"epsilon and delta of shapes {epsilon.shape} and {delta.shape}; allowed: one of each per seat"
+        )
     seat_of = np.zeros(len(dataset.private_labels), dtype=np.int64) if seats is None else seats
     if seat_of.shape != dataset.private_labels.shape:
         raise InvalidInput(f"seats of shape {seat_of.shape}; allowed: one for each private record")
@@ -88,14 +91,11 @@ def membership_attack(
     return Private(report)
 
 
-def record_seats(inputs: Inputs) -> Int64[ndarray, " private"]:
+def record_seats(inputs: DatasetInputs) -> Int64[ndarray, " private"]:
     """The seat of each private record of a run: the one whose teachers learned it, -1 where none did.
 
-    With upsampling, whose teachers share records, it is the group of the record's budget. Raises InvalidInput for
-    stored votes, which have no records.
+    With upsampling, whose teachers share records, it is the group of the record's budget.
     """
-    if inputs.dataset is None or inputs.shards is None:
-        raise InvalidInput("votes came from a file, so there are no records; allowed: a run that trains teachers")
     records = len(inputs.dataset.private_labels)
     settings = inputs.settings
     if settings.individualization == "upsampling":
@@ -106,9 +106,9 @@ def record_seats(inputs: Inputs) -> Int64[ndarray, " private"]:
     return seats
 
 
-# Halves of this many leave a threshold to learn and an area to measure.
+# Halves of this many suffice to learn a threshold and to measure an area.
 _FEWEST = 8
-# More distinct epsilons than this are told in ranges.
+# More distinct epsilons than this are given as ranges.
 _MOST_GROUPS = 6
 
 
@@ -125,7 +125,7 @@ class _Scored:
 
 @dataclass(frozen=True, eq=False)
 class _Halves:
-    """Which members and non-members the attacker knows, in positions, and which are left."""
+    """Positions of the members and non-members that the attacker knows, and of the others."""
 
     known: tuple[Int64[ndarray, " known"], Int64[ndarray, " known_others"]]
     left: tuple[Int64[ndarray, " left"], Int64[ndarray, " left_others"]]
@@ -153,7 +153,7 @@ def _scored(model: Predictor, dataset: Dataset, members: Int64[ndarray, " member
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """Scores of one attack; called: 1 for those that it calls members among records that it does not know, or 0."""
+    """Scores of one attack; called: for each record unknown to the attacker, 1 if it is called a member, else 0."""
 
     attack: str
     members: Scores
@@ -221,7 +221,7 @@ def _groups(
     delta: Float64[ndarray, " seats"],
     seats: Int64[ndarray, " members"],
 ) -> tuple[BudgetGroup, ...]:
-    """Groups by epsilon, ascending: one a value, or ranges where there are many; those of one member are left out."""
+    """Groups by ascending epsilon: one per value, or ranges if there are many; groups of one member are left out."""
     found = []
     values = np.unique(epsilon)
     for of_group in np.array_split(values, min(len(values), _MOST_GROUPS)):
@@ -250,7 +250,7 @@ def _groups(
 
 
 def _ceilings(epsilon: Float64[ndarray, " seats"], delta: Float64[ndarray, " seats"]) -> tuple[Ceiling, Ceiling]:
-    """Of the seat with the lowest area, and one that holds for every seat."""
+    """The ceiling of the seat with the lowest area, and one that holds for every seat."""
     lowest = int(area_ceiling(epsilon=epsilon, delta=delta).argmin())
     return _ceiling(epsilon[lowest], delta[lowest]), _ceiling(epsilon.max(), delta.max())
 

@@ -1,4 +1,4 @@
-"""What differential privacy allows any membership attack at most: rates, area and advantage.
+"""The most that differential privacy allows any membership attack: rates, area and advantage.
 
 The game: an attacker sees what was released and decides whether it came from data with one unit's records, or from the
 same data with these replaced. Under (epsilon, delta)-differential privacy no decision reaches above the region
@@ -19,7 +19,7 @@ Values = Float64[ndarray, "..."]
 
 
 def true_positive_ceiling(false_positive_rate: Values, *, epsilon: Values, delta: Values) -> Values:
-    """The largest true-positive rate at a false-positive rate; all three are broadcast."""
+    """The largest true-positive rate at a false-positive rate; the three arguments are broadcast."""
     _check(epsilon, delta)
     if not ((false_positive_rate >= 0) & (false_positive_rate <= 1)).all():
         raise InvalidInput("a false-positive rate is outside [0, 1]")

@@ -32,8 +32,8 @@ def make_controls(
     """Both controls, models of the released student's kind; nothing is trained before it is asked for.
 
     non_private: of `pooled_student`; answered: how many labels the released student learned from. The control without
-    private data learns the true labels of as many public queries, drawn from the seed and not chosen by votes; there is
-    none where nothing was answered.
+    private data learns the true labels of as many public queries, drawn from the seed and not chosen by votes; it is
+    None if nothing was answered.
     """
     if answered == 0:
         return Controls(non_private, None)

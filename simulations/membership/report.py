@@ -23,7 +23,7 @@ class AttackResult:
 
 @dataclass(frozen=True)
 class BeyondShift:
-    """By how much one attack on the released student passes the same attack on the student without private data."""
+    """By how much one attack on the released student exceeds the same attack on the student without private data."""
 
     attack: str
     area: Estimate
@@ -32,7 +32,7 @@ class BeyondShift:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What any attack on one unit of this (epsilon, delta) reaches at most; rates: at FALSE_POSITIVE_RATES."""
+    """The most that any attack on one unit of this (epsilon, delta) reaches; rates: at FALSE_POSITIVE_RATES."""
 
     epsilon: float
     delta: float
@@ -45,7 +45,7 @@ class Ceiling:
 class BudgetGroup:
     """The loss attack on the members of one budget, or a range of budgets, against all non-members.
 
-    beyond_shift: by how much the area passes that of the model without private data on the same records. ceiling: of
+    beyond_shift: by how much the area exceeds that of the model without private data on the same records. ceiling: of
     the area, at the largest epsilon of the group.
     """
 
@@ -61,8 +61,8 @@ class BudgetGroup:
 class MembershipReport:
     """What two standard attacks found, controls, and ceilings.
 
-    released, non_private, no_private_data: one result an attack; empty where a control was not measured. beyond_shift:
-    one an attack, on the same records; empty without the student without private data. permuted: areas of the loss
+    released, non_private, no_private_data: one result per attack; empty if a control was not measured. beyond_shift:
+    one per attack, on the same records; empty if that student was not measured. permuted: areas of the loss
     attack when membership is permuted, their mean and range. least_protected: at the largest epsilon and the largest
     delta, which holds for every unit; most_protected: of the unit where the ceiling is lowest.
     """
@@ -78,7 +78,7 @@ class MembershipReport:
     seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, lists and objects; without the curves."""
+        """The report as JSON values, without the curves."""
         plain: dict[str, Any] = {"level": LEVEL, "false_positive_rates": list(FALSE_POSITIVE_RATES), "seed": self.seed}
         for name in ("released", "non_private", "no_private_data"):
             plain[name] = [_attack_json(result) for result in getattr(self, name)]

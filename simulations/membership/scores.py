@@ -21,7 +21,7 @@ Scores = Float64[ndarray, " records"]
 Labels = Int64[ndarray, " records"]
 Score = Callable[[Float64[ndarray, "records classes"], Labels], Scores]
 
-# Probabilities of a row may differ from 1 by this much in sum: they are float32.
+# The sum of a row's probabilities may differ from 1 by this much, as they are float32.
 _SUM_TOLERANCE = 1e-3
 # Below any float32 probability; its logarithm is finite.
 _TINY = 1e-60
@@ -30,7 +30,7 @@ _CELLS = 20_000_000
 
 
 class Predictor(Protocol):
-    """What is attacked: anything that gives the probability of each class, as ReleasedStudent does."""
+    """A model to attack: anything that gives the probability of each class, as ReleasedStudent does."""
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
         """The probability of each class; rows sum to 1."""
@@ -61,7 +61,9 @@ SCORES: Final[dict[str, Score]] = {"loss": loss, "modified_entropy": modified_en
 def scores_of(
     predictor: Predictor, inputs: Float32[ndarray, "records ..."], labels: Labels, *, classes: int
 ) -> dict[str, Scores]:
-    """Each of SCORES on these records, some rows at a time. Raises InvalidInput for probabilities that are none."""
+    """Each of SCORES on these records, some rows at a time. Raises InvalidInput unless the model gives
+    probabilities.
+    """
     step = max(1, _CELLS // classes)
     found: dict[str, list[Scores]] = {name: [] for name in SCORES}
     for start in range(0, len(labels), step):
@@ -77,7 +79,7 @@ def class_thresholds(
 ) -> Float64[ndarray, " classes"]:
     """The best threshold for each class (Song & Mittal 2021), learnt from records that the attacker knows.
 
-    A class with fewer than two records on a side gets the one that is best for all classes together.
+    A class with fewer than two members or non-members gets the threshold that is best for all classes together.
     """
     thresholds = np.full(classes, best_threshold(members, others))
     for label in np.intersect1d(member_labels, other_labels):
@@ -98,7 +100,7 @@ def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels:
 def _checked(
     probabilities: Float32[ndarray, "records classes"], *, rows: int, classes: int
 ) -> Float64[ndarray, "records classes"]:
-    """As float64. Raises InvalidInput unless each row is a distribution over the classes."""
+    """The probabilities as float64. Raises InvalidInput unless each row is a distribution over the classes."""
     if probabilities.shape != (rows, classes):
         raise InvalidInput(f"probabilities have shape {probabilities.shape}; allowed: {(rows, classes)}")
     exact = probabilities.astype(np.float64)

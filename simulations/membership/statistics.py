@@ -42,7 +42,7 @@ class Estimate:
 class RateAt:
     """The share of members found where at most a share `wanted` of non-members is taken for members.
 
-    false_positive_rate: what the threshold does on the non-members at hand, with its interval.
+    false_positive_rate: the threshold's rate on the non-members at hand, with its interval.
     """
 
     wanted: float
@@ -110,7 +110,7 @@ def permuted_area(members: Scores, others: Scores, *, rng: np.random.Generator) 
 def rates(members: Scores, others: Scores) -> tuple[RateAt, ...]:
     """The true-positive rate at each of FALSE_POSITIVE_RATES, with Clopper-Pearson intervals.
 
-    The threshold lies as low as the non-members allow without interpolation, so with fewer than 1/rate of them no
+    The threshold is as low as the non-members allow without interpolation, so with fewer than 1/rate of them no
     false positive is allowed at all. Members are independent of it, so their interval is exact; and the upper end of
     the false-positive interval is the exact one of an order statistic (Wilks 1941).
     """
@@ -126,20 +126,20 @@ def rates(members: Scores, others: Scores) -> tuple[RateAt, ...]:
 
 
 def best_threshold(members: Scores, others: Scores) -> float:
-    """The score from which on a record is called a member, so that TPR - FPR is largest on these records."""
+    """The score from which on a record is called a member, chosen so that TPR - FPR is largest on these records."""
     _check_enough(members, others)
     values = np.unique(np.concatenate([members, others]))
     true = 1 - np.searchsorted(np.sort(members), values) / len(members)
     false = 1 - np.searchsorted(np.sort(others), values) / len(others)
     best = int(np.argmax(true - false))
-    # Halfway to the next lower score: the records at the threshold are on the safe side of rounding.
+    # Halfway to the next lower score, so that rounding does not affect the records at the threshold.
     return float(values[best] if best == 0 else values[best - 1] / 2 + values[best] / 2)
 
 
 def advantage(members: Scores, others: Scores, *, threshold: float) -> Estimate:
-    """TPR - FPR of calling members what scores at least `threshold` (the membership advantage of Yeom et al. 2018).
+    """TPR - FPR of calling records with at least score `threshold` members (the advantage of Yeom et al. 2018).
 
-    The threshold must come from other records: the best one of the same records is optimistic. The interval joins two
+    The threshold must come from other records: the best one for the same records is optimistic. The interval joins two
     Clopper-Pearson intervals by the square-and-add rule (Newcombe 1998, method 10; Zou & Donner 2008).
     """
     _check_enough(members, others)
@@ -164,14 +164,14 @@ def curve(members: Scores, others: Scores) -> Curve:
     _check_enough(members, others)
     count = len(others)
     allowed = np.unique(np.geomspace(1, count, _CURVE_POINTS).round().astype(np.int64))
-    # The lowest threshold that lets at most `allowed` non-members pass; -inf lets all.
+    # The lowest threshold that at most `allowed` non-members reach; -inf if all may.
     thresholds = np.append(-np.inf, np.sort(others))[count - allowed]
     true = 1 - np.searchsorted(np.sort(members), thresholds, side="right") / len(members)
     return Curve(allowed / count, true)
 
 
 def _placements(members: Scores, others: Scores) -> tuple[float, Scores, Scores]:
-    """The area, and for each record the share of the other side that it beats (members) or loses to (others)."""
+    """The area, and for each record the share of the other side that scores lower (members) or higher (others)."""
     _check_enough(members, others)
     ranks = scipy.stats.rankdata(np.concatenate([members, others]))
     of_members = (ranks[: len(members)] - scipy.stats.rankdata(members)) / len(others)

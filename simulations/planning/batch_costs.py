@@ -19,8 +19,8 @@ class BatchCost:
     """What a batch size costs, in expectation.
 
     stranded: labels lost if every batch but the pool's last has exactly this size, because a last batch that does not
-    fit the budgets is not asked; batches: how many are then asked; batches_shrinking: how many if the last ones shrink
-    to what fits, as in a run, which loses none.
+    fit the budgets is not asked; batches: how many are asked in that case; batches_shrinking: how many if the last ones
+    shrink to what fits, as in a run, which loses none.
     """
 
     size: int
@@ -30,7 +30,7 @@ class BatchCost:
 
 
 def batch_costs(study: Study, predicted: Prediction) -> Iterator[BatchCost]:
-    """What batch sizes up to the pool cost."""
+    """The costs of batch sizes up to the pool's."""
     rate = predicted.answered / predicted.asked
     pool = predicted.queries
     for size in sorted({min(size, pool) for size in (*_SIZES, pool)}):
@@ -45,7 +45,7 @@ def batch_costs(study: Study, predicted: Prediction) -> Iterator[BatchCost]:
 
 
 def _shrinking(study: Study, *, rate: float, pool: int, limit: int) -> int:
-    """How many batches a run asks if just the expected share of each is answered."""
+    """How many batches a run asks if exactly the expected share of each is answered."""
     filters = study.budgets
     spent, asked, count = np.zeros(len(filters.cap), dtype=np.int64), 0.0, 0
     while asked < pool and (size := int(filters.affordable(spent, limit=min(limit, pool)).min())) >= 1:

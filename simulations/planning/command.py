@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., object])
 
-# The pool if --queries does not say: that of the embedded data set.
+# The size of the pool without --queries: that of the embedded data set.
 _POOL = 10_000
 _FLAGS = [
     click.option("--optimise", is_flag=True, help="Choose noise, threshold, pool and batch size; reads no data."),
     click.option("--accuracy", type=float, help="--optimise: assumed mean accuracy of the teachers."),
-    click.option("--concentration", type=float, help="--optimise: how alike queries are: small, some are easy and "
-                 f"others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: {CONCENTRATION_OF_TWO:g}]."),
+    click.option("--concentration", type=float, help="--optimise: how similar queries are in difficulty: "
+                 f"small, some are easy and others hard; large, all alike [{CONCENTRATION_OF_MORE:g}; two classes: "
+                 f"{CONCENTRATION_OF_TWO:g}]."),
     click.option("--pilot", type=click.Path(), help="--optimise: PUBLIC votes (.npy) instead of --accuracy."),
-    click.option("--pilot-kind", type=click.Choice(["ids", "counts"]), help="--optimise: as --votes-kind, of --pilot."),
-    click.option("--pilot-labels", help="--optimise: true labels of --pilot, as --labels [its plurality]."),
-    click.option("--objective", type=click.Choice(list(OBJECTIVES)), help="--optimise: what is maximised: bits of the "
-                 "released labels, right labels less guesses, or labels [information]."),
+    click.option("--pilot-kind", type=click.Choice(["ids", "counts"]), help="--optimise: --votes-kind of --pilot."),
+    click.option("--pilot-labels", help="--optimise: true labels of --pilot, like --labels [its plurality]."),
+    click.option("--objective", type=click.Choice(list(OBJECTIVES)), help="--optimise: what to maximise: bits of the "
+                 "released labels, right labels beyond guessing, or labels [information]."),
     click.option("--min-accuracy", type=float, help="--optimise: least expected accuracy of the released labels "
                  "[the teachers' mean accuracy]."),
-    click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and figure."),
+    click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and a figure."),
 ]  # fmt: skip
 _NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
-# What --optimise cannot plan; it decides the parameters of this mechanism.
+# Settings that --optimise cannot plan with other values; it chooses the parameters of this mechanism.
 _PLANNED = {
     "mechanism": ConfidentGNMax.name,
     "view": "label",
@@ -80,15 +81,15 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
 
     settings = _settings(flags)
     votes = _votes(flags, settings)
-    given = {"classes": votes.classes, "queries": settings.queries or _POOL}
-    settings = settings.model_copy(update=given)
+    pool = settings.queries or _POOL
+    settings = settings.model_copy(update={"classes": votes.classes, "queries": pool})
     low = votes.accuracy if flags["min_accuracy"] is None else float(flags["min_accuracy"])
     if not 0 <= low <= 1:
         raise InvalidInput(f"min_accuracy is {low:g}; allowed: in [0, 1]")
     out = None if flags["out"] is None else Path(flags["out"])
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
-    planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"])
+    planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
     with reporter.stage("optimise") as stage:
         found = optimise(planner, min_accuracy=low)
         stage.result = f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f} expected"
@@ -115,20 +116,19 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         else:
-            # With "=", as a value may begin with a dash.
+            # Written with "=", because a value may begin with a dash.
             shown = f"{value:.12g}" if isinstance(value, float) else str(value)
             words += [f"{flag}={shown}"] if shown.startswith("-") else [flag, shown]
     return shlex.join(words)
 
 
 def _settings(flags: dict[str, Any]) -> Experiment:
-    """The settings, once they are known to be of a kind that can be planned."""
+    """The settings, checked to be of a kind that can be planned. Raises InvalidInput."""
     settings = settings_from(flags)
     for name, value in settings.parameters.items():
         if name in ConfidentGNMax.parameters():
             raise InvalidInput(
-                f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; "
-                "leave one of them out"
+                f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; leave one of them out"
             )
     for name, only in _PLANNED.items():
         if (value := getattr(settings, name)) != only:
@@ -143,7 +143,7 @@ def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     from simulations.stages.votes_file import read_labels, read_votes
 
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
-        raise InvalidInput("--optimise needs one of --accuracy (assumed, of the teachers) and --pilot (public votes)")
+        raise InvalidInput("--optimise needs either --accuracy (the teachers', assumed) or --pilot (public votes)")
     if flags["pilot"] is None:
         idle = [name for name in ("pilot_kind", "pilot_labels") if flags[name] is not None]
         if idle:
@@ -168,7 +168,7 @@ def _point(prediction: Prediction, *, chosen: bool) -> dict[str, Any]:
 
 
 def _document(planner: Planner, found: Optimum, *, min_accuracy: float, command: str) -> dict[str, Any]:
-    """Everything as JSON values."""
+    """The plan as JSON values."""
     from simulations.planning.plan import make_plan
 
     return {
@@ -227,8 +227,8 @@ def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
         rows,
     )
     print_rows(
-        "Batch size: labels left unasked if batches cannot shrink; how many batches if not, and if the last shrink "
-        "as a run's do (which loses none)",
+        "Batch size: labels lost if batches cannot shrink, the number of batches then, and the number if the last ones "
+        "shrink as in a run (which loses none)",
         ["batch", "labels lost", "batches", "batches, shrinking"],
         [[cost.size, cost.stranded, cost.batches, cost.batches_shrinking] for cost in found.batches],
     )

@@ -1,12 +1,14 @@
-"""How alike the queries of a pool are, where nothing but the teachers' accuracy is known; see planned_votes.py."""
+"""How similar the queries of a pool are in difficulty, if only the teachers' accuracy is known; see
+planned_votes.py.
+"""
 
 from __future__ import annotations
 
 # Fitted on true labels (fitted_concentration), records spread evenly over parties: 0.76 to 1.2 on three ensembles of
-# two classes, 3.3 to 7.7 on three of ten classes; docs/how-to/choose-noise.md. Low is the pessimist's side.
+# two classes, 3.3 to 7.7 on three of ten classes; docs/how-to/choose-noise.md. Low is pessimistic.
 CONCENTRATION_OF_TWO, CONCENTRATION_OF_MORE = 0.8, 4.0
 
 
 def default_concentration(classes: int) -> float:
-    """The concentration of an ensemble of which nothing but its accuracy is known."""
+    """The assumed concentration of an ensemble of which only the accuracy is known."""
     return CONCENTRATION_OF_TWO if classes == 2 else CONCENTRATION_OF_MORE

@@ -1,4 +1,4 @@
-"""The figure of a plan: labels released against their expected accuracy, nondominated settings joined."""
+"""The figure of a plan: labels released against their expected accuracy, with nondominated settings joined."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def frontier_figure(
         if common.answered >= 1:
             axes.plot(common.answered, common.accuracy, "s", color=COLOURS["grey"], markersize=8, label="default noise")
         axes.plot(chosen.answered, chosen.accuracy, "D", color=COLOURS["vermillion"], markersize=9, label="chosen")
-        axes.axhline(min_accuracy, color=COLOURS["muted"], linestyle=":", linewidth=1.2, label="least accuracy")
+        axes.axhline(min_accuracy, color=COLOURS["muted"], linestyle=":", linewidth=1.2, label="minimum accuracy")
         at_the_end = chosen.answered > 0.6 * line[-1].answered
         axes.annotate(
             f"σ {chosen.noise.sigma:g}, σ₁ {chosen.noise.sigma_threshold:g}, T {chosen.noise.threshold:g}",

@@ -22,10 +22,11 @@ from simulations.planning.predictions import Noise, Planner
 _SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 24), (0.02, 8.0, 22)
 _LEAST_NOISE = 1 / 3
 _THRESHOLDS = np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, 37)])
-# Between two sigmas, predictions are interpolated at so many steps less one: the best sigma at a least accuracy lies
-# where the accuracy is met, between two of the grid's.
+# Predictions are interpolated between two sigmas at one point less than this: the best sigma for a minimum accuracy
+# lies
+# where that accuracy is met, between two sigmas of the grid.
 _BETWEEN = 10
-# Of many distinct budgets, the grid looks at those that a study of that sigma ends with.
+# Of many distinct budgets, the grid only considers those that would end a study with that sigma.
 _TIGHTEST = 16
 
 
@@ -64,7 +65,9 @@ class Axes:
         return float(self.sigma[i]), float(self.sigma_threshold[j]), float(self.threshold[k])
 
     def around(self, at: int, *, points: int) -> Axes:
-        """Finer axes between the neighbours of a cell; for sigma, of one that was predicted, not interpolated."""
+        """Finer axes between the neighbours of a cell; for sigma, between values that were predicted, not
+        interpolated.
+        """
         i, j, k = np.unravel_index(at, self.shape)
 
         def ends(axis: Float64[ndarray, " values"], position: int) -> tuple[float, float]:
@@ -79,16 +82,16 @@ class Axes:
 
 @dataclass(frozen=True)
 class Grid:
-    """Predictions of every cell of the axes, flattened; the whole pool."""
+    """Predictions for every cell of the axes, flattened, if the whole pool may be asked."""
 
     axes: Axes
     answered: Float64[ndarray, " cells"]
     accuracy: Float64[ndarray, " cells"]
 
     def best(self, planner: Planner, objective: Objective, min_accuracy: float) -> int:
-        """The cell of the largest objective that is accurate enough.
+        """The cell with the largest objective among those that are accurate enough.
 
-        Raises InvalidInput where none is, BudgetExceeded where the budgets release nothing at all.
+        Raises InvalidInput if none is, BudgetExceeded if the budgets release nothing at all.
         """
         releases = self.answered >= 0.5
         enough = releases & (self.accuracy >= min_accuracy)
@@ -96,7 +99,7 @@ class Grid:
             best = f"at best {self.accuracy[releases].max():.3f}" if releases.any() else "no label at all"
             refusal = InvalidInput if releases.any() else BudgetExceeded
             raise refusal(
-                f"labels of accuracy {min_accuracy:.6g} cannot be had from budgets {planner.settings.budgets!r} "
+                f"budgets {planner.settings.budgets!r} cannot give labels of accuracy {min_accuracy:.6g} "
                 f"({best}); allowed: a lower --min-accuracy, larger budgets or more parties"
             )
         value = objective.value(self.answered, self.accuracy, classes=planner.votes.classes)
@@ -106,8 +109,8 @@ class Grid:
 def predict_grid(planner: Planner, axes: Axes) -> Grid:
     """Expected answers and accuracy of every cell, and of cells between its sigmas, by monotone interpolation.
 
-    Costs are exact, with the weights of one study a sigma. A sigma at which no study can be made releases nothing.
-    Raises InvalidInput if no sigma can.
+    Costs are exact, with the weights of one study per sigma. A sigma at which no study can be made releases nothing.
+    Raises InvalidInput if there is no study at any sigma.
     """
     answered, accuracy = np.zeros(axes.shape), np.zeros(axes.shape)
     refused: list[InvalidInput] = []
@@ -130,7 +133,7 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
 def _slice(
     planner: Planner, axes: Axes, sigma: float
 ) -> tuple[Float64[ndarray, "tests thresholds"], Float64[ndarray, "tests thresholds"]]:
-    """Answers and accuracy at one sigma."""
+    """Expected answers and accuracy at one sigma."""
     middle = Noise(sigma=sigma, sigma_threshold=0.6 * planner.total, threshold=0.0)
     study = planner.study(middle, queries=planner.pool, answer_rate=0.5)
     filters, view, seen = study.budgets, check_view(study.view), planner.histograms(study.weights)
@@ -144,7 +147,7 @@ def _slice(
         cost = account.query_cost(mechanism, units, view=view, classes=study.classes)
         passes = seen.passes(threshold=axes.threshold, sigma=test)
         rate = passes.mean(axis=1)
-        # As filter.affordable_queries, for every rate at once: each party's best order, the poorest party.
+        # As filter.affordable_queries, for every rate at once: each party at its best order, then the poorest party.
         fits = (caps / (cost.ask + rate[:, None, None] * cost.answer)).max(axis=2).min(axis=1)
         answered[j] = rate * np.minimum(fits, planner.pool)
         accuracy[j] = np.minimum(passes @ correct / np.maximum(passes.sum(axis=1), 1e-300), 1.0)

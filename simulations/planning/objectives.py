@@ -1,4 +1,4 @@
-"""What a plan may maximise: what an answered label of a given accuracy is worth."""
+"""What a plan can maximise: the worth of a released label of a given accuracy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy import ndarray
 
 
 def information(accuracy: Float64[ndarray, "*shape"], classes: int) -> Float64[ndarray, "*shape"]:
-    """Bits that a label of this accuracy carries at least, in [0, log2 classes]; 0 at chance and below.
+    """The least number of bits that a label of this accuracy carries, in [0, log2 classes]; 0 at chance and below.
 
     log2 m - H(A) - (1 - A) log2(m - 1): the capacity of a symmetric channel, and by Fano's inequality (Cover &
     Thomas 2006, Thm 2.10.1) a lower bound on the information about a truth of balanced classes for any other errors.
@@ -25,7 +25,7 @@ def information(accuracy: Float64[ndarray, "*shape"], classes: int) -> Float64[n
 
 @dataclass(frozen=True)
 class Objective:
-    """What a plan maximises: answered labels times the worth of one of a given accuracy."""
+    """What a plan maximises: the number of released labels times the worth of one of a given accuracy."""
 
     name: str
     statement: str
@@ -34,7 +34,7 @@ class Objective:
     def value(
         self, answered: Float64[ndarray, "*shape"], accuracy: Float64[ndarray, "*shape"], *, classes: int
     ) -> Float64[ndarray, "*shape"]:
-        """The objective of so many labels of this mean accuracy."""
+        """The objective's value for `answered` labels of this mean accuracy."""
         return answered * self.worth(accuracy, classes)
 
 
@@ -49,8 +49,7 @@ OBJECTIVES: dict[str, Objective] = {
         ),
         Objective(
             "correct",
-            "expected right labels less what guessing gives: answered x (m A - 1)/(m - 1), A = mean accuracy, "
-            "m = classes",
+            "expected right labels beyond guessing: answered x (m A - 1)/(m - 1), A = mean accuracy, m = classes",
             lambda accuracy, classes: np.maximum(classes * accuracy - 1, 0) / (classes - 1),
         ),
         Objective("labels", "expected number of released labels", lambda accuracy, classes: np.ones_like(accuracy)),

@@ -38,19 +38,19 @@ class GroupPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study affords; under `first-exhausted` the group that ends it first decides."""
+    """What a study affords; with `first-exhausted`, the group whose budget runs out first decides."""
 
     study: Study
     groups: list[GroupPlan]
 
     @property
     def answers_all(self) -> int:
-        """Labels if every query is answered and the first budget that is out ends the study."""
+        """The number of labels if every query is answered and the first exhausted budget ends the study."""
         return min(group.answers_all for group in self.groups)
 
     @property
     def answers_half(self) -> int:
-        """Labels if every other query is answered."""
+        """The number of labels if every other query is answered."""
         return min(group.answers_half for group in self.groups)
 
     def to_json(self) -> dict[str, Any]:

@@ -22,14 +22,14 @@ from numpy import ndarray
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, count_votes, plurality
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 
 RIVALRY = 1.0
 
-# The seed of planned votes is public and fixed: a plan depends on its arguments alone.
+# The seed of planned votes is public and fixed: a plan depends only on its arguments.
 _SEED = 0
-# Trapezoids over the noise of the true class, in standard deviations; the rest of its law is 1e-16. The rule
-# converges geometrically on such smooth integrands: a step of 0.35 is off by less than 1e-6.
+# Trapezoids over the noise of the true class, in standard deviations; the neglected tails have mass 1e-16. The rule
+# converges geometrically on such smooth integrands: with a step of 0.35 the error is below 1e-6.
 _NODES = np.arange(-24, 25) * 0.35
 _MASS = np.exp(-(_NODES**2) / 2) * (0.35 / np.sqrt(2 * np.pi))
 _CHUNK = 2_000_000
@@ -37,7 +37,7 @@ _CHUNK = 2_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class AssumedVotes:
-    """Votes of teachers with an assumed mean accuracy; see the top of the file.
+    """Votes of teachers with an assumed mean accuracy; see the module's docstring.
 
     accuracy: above 1/classes, at most 1, the mean over teachers and queries; concentration: in [0.01, 1e6].
     Raises InvalidInput.
@@ -61,7 +61,9 @@ class AssumedVotes:
         return f"assumed teacher accuracy {self.accuracy:g}, concentration {self.concentration:g}"
 
     def shares(self, queries: int) -> Float64[ndarray, "queries classes"]:
-        """Each query's probabilities of a vote per class; the true class is 0. Stratified in difficulty."""
+        """For each query the probability that a vote is for each class; the true class is 0. Stratified by
+        difficulty.
+        """
         middle = (np.arange(queries) + 0.5) / queries
         a, b = self.concentration * self.accuracy, self.concentration * (1 - self.accuracy)
         right = np.ones(queries) if self.accuracy == 1 else scipy.special.betaincinv(a, b, middle)
@@ -70,7 +72,7 @@ class AssumedVotes:
         shares = np.column_stack([right, (1 - right)[:, None] * wrong])
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on `queries` queries in random order, and the true classes, all 0."""
         rng = simulation_rng(_SEED, "planned votes")
         shares = rng.permutation(self.shares(queries))
@@ -80,10 +82,10 @@ class AssumedVotes:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PilotVotes:
-    """Votes of teachers of public data on public data: no privacy is at stake, so they may be used to choose noise.
+    """Votes of teachers trained on public data, on public queries: no privacy is at stake, so they may guide the noise.
 
-    counts: votes per class, each vote one; voters: how many could vote, the rest abstained. truth None: the plurality
-    of the votes stands for the truth, and accuracies mean agreement with it. Raises InvalidInput.
+    counts: unweighted votes per class; voters: how many could vote, the others abstained. truth None: the plurality of
+    the votes is taken as the truth, and accuracies mean agreement with it. Raises InvalidInput.
     """
 
     counts: Int64[ndarray, "queries classes"]
@@ -93,18 +95,17 @@ class PilotVotes:
     @classmethod
     def of(cls, stored: StoredVotes, truth: Int64[ndarray, " labels"] | None) -> PilotVotes:
         """Pilot votes from stored ones: class ids or counts."""
-        if stored.votes is None:
-            assert stored.counts is not None
-            counts, voters = stored.counts, int(stored.counts.sum(axis=1).max())
+        counts = stored.histogram().astype(np.int64)
+        if isinstance(stored, VoteCounts):
+            voters = int(counts.sum(axis=1).max())
         else:
-            counts = count_votes(stored.votes, np.ones(len(stored.votes)), classes=stored.classes)
             voters = stored.votes.shape[0] * stored.votes.shape[1]
-        return cls(counts=counts.astype(np.int64), voters=voters, truth=truth)
+        return cls(counts=counts, voters=voters, truth=truth)
 
     def __post_init__(self) -> None:
         if not (self.counts.sum(axis=1) >= 1).all():
             row = int((self.counts.sum(axis=1) < 1).argmax())
-            raise InvalidInput(f"pilot query {row} has no vote; allowed: at least one vote a query")
+            raise InvalidInput(f"pilot query {row} has no vote; allowed: at least one vote per query")
         if self.truth is not None and len(self.truth) != len(self.counts):
             raise InvalidInput(f"{len(self.truth)} labels for {len(self.counts)} pilot queries; allowed: one each")
 
@@ -115,12 +116,12 @@ class PilotVotes:
 
     @property
     def labels(self) -> Int64[ndarray, " queries"]:
-        """What counts as right."""
+        """The class that counts as right for each query."""
         return plurality(self.counts.astype(np.float64)) if self.truth is None else self.truth
 
     @property
     def _leads(self) -> Int64[ndarray, " queries"]:
-        """How many votes the true class is ahead of the strongest other."""
+        """By how many votes the true class leads the strongest other class."""
         row = np.arange(len(self.counts))
         others = self.counts.copy()
         others[row, self.labels] = -1
@@ -141,15 +142,15 @@ class PilotVotes:
             f"mean accuracy {self.accuracy:.3g} against {against}"
         )
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[StoredVotes, Int64[ndarray, " queries"]]:
-        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's; true classes.
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
+        """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's queries, and the true classes.
 
-        For at most as many voters as the pilot has: a random choice of its votes. For more: votes drawn from its
+        For at most as many voters as the pilot has, a random choice of its votes. For more, votes drawn from its
         shares, which makes queries look more different than they are, by the pilot's own sampling error.
         """
         rng = simulation_rng(_SEED, "planned votes")
         size = min(queries, len(self.counts))
-        # Evenly spaced by clarity, so that a few represent all.
+        # Evenly spaced in the order of the leads, so that a few represent all.
         every = np.argsort(self._leads, kind="stable")[((np.arange(size) + 0.5) * len(self.counts) / size).astype(int)]
         chosen = rng.permutation(every)
         counts, voters = self.counts[chosen], parties * teachers
@@ -159,7 +160,6 @@ class PilotVotes:
             counts = rng.multinomial(voters, shares)[:, :-1]
         elif voters < self.voters:
             drawn = _dealt(counts, parties=self.voters, teachers=1, rng=rng).votes
-            assert drawn is not None
             counts = count_votes(drawn[:voters], np.ones(voters), classes=self.classes).astype(np.int64)
         return _dealt(counts, parties=parties, teachers=teachers, rng=rng), self.labels[chosen]
 
@@ -169,7 +169,7 @@ PlannedVotes = AssumedVotes | PilotVotes
 
 @dataclass(frozen=True, eq=False)
 class PlannedHistograms:
-    """Weighted histograms of planned queries, as far as the mechanism's law depends on them. All in votes.
+    """Weighted histograms of planned queries, reduced to what the mechanism's law depends on. All in votes.
 
     top: the largest count; right: the true class's; others: positive counts of the other classes, padded with -inf;
     empty: how many other classes have no vote.
@@ -182,7 +182,7 @@ class PlannedHistograms:
 
     @classmethod
     def of(cls, counts: Float64[ndarray, "queries classes"], truth: Int64[ndarray, " queries"]) -> PlannedHistograms:
-        """From weighted counts and the true classes."""
+        """The histograms of weighted counts, given the true classes."""
         row = np.arange(len(truth))
         rest = counts.copy()
         rest[row, truth] = 0.0
@@ -213,26 +213,25 @@ class PlannedHistograms:
         return np.minimum(probability, 1.0)
 
 
-def weighted_counts(stored: StoredVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
-    """Histograms of stored votes of parties with these weights a vote.
+def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
+    """Histograms of stored votes, with these weights per vote of each party.
 
-    Parties of equal weight are counted once and kept, so that other weights of the same groups cost little.
+    Counts of parties of equal weight are kept, so that other weights of the same groups cost little.
     """
     distinct, member = np.unique(weights, return_inverse=True)
     groups = stored.group_counts(member, len(distinct))
     if groups is not None:
         return (distinct @ groups).reshape(stored.queries, stored.classes)
-    assert stored.votes is not None
     return count_votes(stored.votes, weights, classes=stored.classes)
 
 
 def _dealt(
     counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
-) -> StoredVotes:
+) -> TeacherVotes:
     """Votes as class ids, in random order of the voters for each query; ABSTAIN where there are too few."""
     queries, classes = counts.shape
     voters = parties * teachers
     ids = np.full((queries, voters), ABSTAIN, dtype=np.int16)
     filled = np.arange(voters) < counts.sum(axis=1)[:, None]
     ids[filled] = np.repeat(np.tile(np.arange(classes, dtype=np.int16), queries), counts.ravel())
-    return StoredVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries), None)
+    return TeacherVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries))

@@ -1,8 +1,8 @@
 """What a study with given noise is expected to release: answers, accuracy, and what they are worth.
 
-Every prediction is of a real Study, made as in a run, so what it affords is exact: worst case, with the same weights,
+Every prediction is for a real Study, made as in a run, so what it affords is exact: worst case, with the same weights,
 orders, caps and filters. Votes enter only through a public assumption (planned_votes.py). Queries are assumed
-independent, so that the number answered of n asked is binomial.
+independent, so the number answered of n asked is binomial.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from simulations.planning.objectives import Objective
 from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 
 # Planned queries, fewer where there are many voters.
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
-# The pool is exhausted with at most this probability.
+# The budgets outlast the pool with at most this probability.
 _POOL_RISK = 0.001
 
 
@@ -53,8 +53,8 @@ class Noise:
 class Prediction:
     """What a study with this noise is expected to release from a pool of `queries`.
 
-    answer_rate: the expected share of asked queries that are answered, as `--answer-rate` has it; accuracy: expected
-    of the released labels; value: the objective's; queries: the pool.
+    answer_rate: the expected share of asked queries that are answered, for `--answer-rate`; accuracy: expected, of the
+    released labels; value: of the objective; queries: the size of the pool.
     """
 
     noise: Noise
@@ -68,20 +68,26 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """Predicts what studies of one federation release, for any noise. Pure: equal arguments, equal answers."""
+    """Predicts what studies of one federation release, for any noise. Deterministic in its arguments.
+
+    pool: the most queries that there are.
+    """
 
     settings: Experiment
+    pool: int
     votes: PlannedVotes
     objective: Objective
     budgets: Budgets
-    stored: StoredVotes
+    stored: TeacherVotes
     truth: Int64[ndarray, " queries"]
     _known: dict[tuple[Noise, int], Prediction] = field(default_factory=dict, repr=False)
     _correct: dict[tuple[float, bytes], Float64[ndarray, " queries"]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, bank: int = BANK) -> Planner:
-        """A planner; settings.queries is the largest pool; bank: most queries on which votes are planned.
+    def of(
+        cls, settings: Experiment, votes: PlannedVotes, objective: Objective, *, pool: int, bank: int = BANK
+    ) -> Planner:
+        """A planner for pools of at most so many queries; bank: the most queries for which votes are planned.
 
         Raises InvalidInput for settings that it cannot plan.
         """
@@ -89,30 +95,25 @@ class Planner:
         seats, teachers = len(budgets.names), settings.teachers_per_party
         voters = max(seats * teachers, votes.classes)
         size = min(bank, max(_LEAST_BANK, _BANK_VOTES // voters))
-        return cls(settings, votes, objective, budgets, *votes.cast(parties=seats, teachers=teachers, queries=size))
-
-    @property
-    def pool(self) -> int:
-        """The most queries that there are."""
-        assert self.settings.queries is not None
-        return self.settings.queries
+        stored, truth = votes.cast(parties=seats, teachers=teachers, queries=size)
+        return cls(settings, pool, votes, objective, budgets, stored, truth)
 
     @cached_property
     def total(self) -> float:
-        """All votes that are cast."""
+        """The number of votes cast on a query."""
         return float(len(self.budgets.names) * self.settings.teachers_per_party)
 
     @cached_property
     def _even(self) -> PlannedHistograms:
-        """Histograms if each vote counts one."""
+        """The planned histograms if each vote counts one."""
         return self.histograms(np.ones(len(self.budgets.names)))
 
     def histograms(self, weights: Float64[ndarray, " parties"]) -> PlannedHistograms:
-        """The planned histograms when parties have these weights a vote."""
+        """The planned histograms if parties have these weights per vote."""
         return PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
 
     def correct(self, weights: Float64[ndarray, " parties"], sigma: float) -> Float64[ndarray, " queries"]:
-        """The probability of a right label a query, if it is answered."""
+        """For each query, the probability that its label is right if it is answered."""
         key = (sigma, weights.tobytes())
         if key not in self._correct:
             self._correct[key] = self.histograms(weights).correct(sigma)
@@ -135,9 +136,9 @@ class Planner:
         return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
 
     def predict(self, noise: Noise, *, queries: int | None = None) -> Prediction:
-        """What a study with this noise releases, in expectation; queries: the pool, None for all that there are.
+        """What a study with this noise is expected to release; queries: the size of the pool, None for the largest.
 
-        Nothing if no study can be made with this noise because no budget affords it.
+        Nothing, if no study can be made with this noise because no budget affords it.
         """
         pool = self.pool if queries is None else queries
         if (noise, pool) not in self._known:
@@ -169,7 +170,9 @@ class Planner:
         )
 
     def enough(self, noise: Noise) -> int:
-        """The smallest pool that is exhausted before the budgets with probability 1 % at most; all if none is."""
+        """The smallest pool that is exhausted before the budgets with probability at most 1 %; the largest pool if none
+        is.
+        """
         answered = self.predict(noise)
         if answered.asked <= 0:
             return 1
@@ -181,11 +184,11 @@ class Planner:
 def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int) -> Float64[ndarray, " batches"]:
     """P(more than n queries are asked), n = 0, batch, 2 batch, ... below the pool, when each is answered at `rate`.
 
-    Asked is a batch whose worst case, all answered, fits every budget after those before it; the first that does not
-    ends the study. With k of n answered so far it fits where k + batch <= room(n + batch), room(n) = the least over
-    parties of floor((cap - n ask)/answer). room falls and k does not, so that the next batch's fitting implies that
-    of all before: the probability is that of k ~ Binomial(n, rate) alone, with nothing approximated.
-    A run shrinks its batches to what fits: that is batch = 1 for any batch limit (schedule.next_batch).
+    A batch is asked if its worst case, all answered, still fits every budget; the first that does not fit ends the
+    study. With k of n answered so far, it fits if k + batch <= room(n + batch), where room(n) is the minimum over
+    parties of floor((cap - n ask)/answer). As room falls and k does not, a batch that fits implies that all earlier
+    ones did: the probability follows from k ~ Binomial(n, rate) alone, without approximation. A run shrinks its batches
+    to what fits, which equals batch = 1 for any batch limit (schedule.next_batch).
     """
     start = np.arange(0, pool, batch)
     end = np.minimum(start + batch, pool)

@@ -1,8 +1,8 @@
 """Optimise: the noise, threshold, pool and batch size of Confident-GNMax that release the most useful labels.
 
-The search goes over a grid of (sigma, sigma_threshold, threshold), vectorised and with the weights of one study a
-sigma, then over finer grids around its best cell, and last over exact predictions (predictions.py) of neighbours on
-values of three digits, until none is better. All of it is worst case and public: no private vote is read.
+The search covers a grid of (sigma, sigma_threshold, threshold), vectorised and with the weights of one study per sigma,
+then finer grids around its best cell, and last exact predictions (predictions.py) for neighbouring values with three
+digits, until none is better. All of it is worst case and public: no private vote is read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from simulations.planning.predictions import Noise, Planner, Prediction
 _POINTS, _ZOOMS = 7, 1
 # Relative steps of the last search.
 _STEPS = (0.03, 0.01)
-# The frontier: levels of accuracy, and the share of the chosen setting's answers at which it ends.
+# The frontier: the number of levels of accuracy, and the share of the chosen setting's answers at which it ends.
 _LEVELS, _FEW = 14, 0.02
-# The least relative gain that the last search takes a step for: far on, more of one noise for less of another is flat.
+# The least relative gain for which the last search takes a step: near the optimum, trading one noise for another gains
+# almost nothing.
 GAIN = 2e-4
 # The share of labels that batches of a fixed size may leave unasked.
 BATCH_LOSS = 0.01
@@ -40,9 +41,9 @@ BATCH_LOSS = 0.01
 class Optimum:
     """The best settings, their expected results, and alternatives.
 
-    chosen: with the pool that is asked for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
-    vote) under the same budgets, None where it affords nothing; frontier: nondominated in (answered, accuracy), by
-    accuracy, from the whole pool.
+    chosen: with the size of pool to ask for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
+    vote) under the same budgets, None if it affords nothing; frontier: nondominated in (answered, accuracy), sorted by
+    accuracy, for the whole pool.
     """
 
     study: Study
@@ -54,9 +55,9 @@ class Optimum:
 
 
 def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
-    """The settings of the largest objective among those whose labels are expected to be this accurate.
+    """The settings with the largest objective among those whose labels are expected to be at least this accurate.
 
-    Raises BudgetExceeded where no setting releases a label, InvalidInput where none releases so accurate a one.
+    Raises BudgetExceeded if no setting releases a label, InvalidInput if none releases labels that accurate.
     """
     total, common = planner.total, ConfidentGNMax.parameters().values()
     grid = predict_grid(planner, Axes.wide(planner))
@@ -86,11 +87,13 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
-    """The noise on which no neighbour, one last step away in one or more of the three, improves by more than GAIN."""
+    """The noise that no neighbour, one final step away in one or more of the three values, improves by more than
+    GAIN.
+    """
 
     def rank(noise: Noise) -> tuple[float, float]:
         predicted = planner.predict(noise)
-        # Short of the accuracy, more of it comes first.
+        # While the accuracy is too low, a more accurate setting is better.
         return min(predicted.accuracy - min_accuracy, 0.0), predicted.value
 
     best = start
@@ -105,7 +108,8 @@ def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
 
 
 def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise]:
-    """The 26 settings around these, a relative step up or down in each; the threshold's is of max(votes, sigma1)."""
+    """The 26 settings around `noise`, a relative step up or down in each; the threshold's is relative to max(votes,
+    sigma1)."""
     scale = max(planner.total, noise.sigma_threshold)
     for up_sigma, up_test, up_threshold in product((-1, 0, 1), repeat=3):
         if up_sigma or up_test or up_threshold:
@@ -117,7 +121,7 @@ def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise
 
 
 def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Prediction, ...]:
-    """Nondominated predictions by falling accuracy: most answers at levels of accuracy, and the chosen.
+    """Nondominated predictions by falling accuracy: the most answers at levels of accuracy, and the chosen one.
 
     The levels are evenly spaced in log-odds, from where more answers carry no more information to where few are left.
     """
@@ -127,7 +131,7 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     levels = scipy.special.expit(
         np.linspace(scipy.special.logit(min(lowest, highest, 0.998)), scipy.special.logit(min(highest, 0.998)), _LEVELS)
     ).tolist()
-    # A level may lie a rounding above the best accuracy of the grid.
+    # Rounding may put a level above the best accuracy of the grid.
     cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
     noises = {chosen.noise, *(Noise.rounded(*cell) for cell in cells)}
     points = [planner.predict(noise) for noise in sorted(noises, key=str)]
@@ -137,7 +141,9 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
 
 
 def nondominated(answered: Float64[ndarray, " cells"], accuracy: Float64[ndarray, " cells"]) -> Bool[ndarray, " cells"]:
-    """Which cells no other has more answers than at the same accuracy or better (of equal ones, the first)."""
+    """Which cells are not dominated: no other has more answers at the same or a better accuracy (of equals, the
+    first).
+    """
     order = np.lexsort((-accuracy, -answered))
     best = np.maximum.accumulate(np.concatenate([[-np.inf], accuracy[order]]))[:-1]
     kept = np.zeros(len(answered), dtype=bool)

@@ -11,7 +11,7 @@ from simulations.report.terminal import level_text, print_rows
 
 
 def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
-    """The plan as a table of the groups that end first, or as JSON."""
+    """Prints the plan as a table of the groups whose budgets run out first, or as JSON."""
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
         return
@@ -32,5 +32,5 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     )
     click.echo(
         f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
-        "other one is, when the first budget that is out ends it."
+        "other one is, when the first exhausted budget ends it."
     )

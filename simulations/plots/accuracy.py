@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any  # looks of a bar, as matplotlib takes them
+from typing import Any  # matplotlib's style arguments of a bar
 
 import numpy as np
 from jaxtyping import Float64
@@ -76,8 +76,8 @@ def against_baselines(figures: Summary) -> Drawing:
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
-        "Labels, single parties and the plurality are held against the public pool's true labels, students "
-        "against the test part. "
+        "Labels, single parties and the plurality are compared with the public pool's true labels, students "
+        "with the test part. "
         if accuracies
         else "No accuracy was measured: there were no true labels. "
     )

@@ -13,9 +13,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy import ndarray
 
 from protocols.budgets.filter import NANO
+from protocols.labelling.schedule import STOP_MEANINGS
 from simulations.pipeline import RunResult
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
-from simulations.results.text import count, parties_words, percent, stop_words
+from simulations.results.text import count, parties_words, percent
 
 # More budget groups than this are shown by representatives (curves) or as a scatter (shares).
 LARGEST_SHOWN = 12
@@ -89,7 +90,7 @@ def epsilon_curves(
 
 
 def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
-    """Epsilon by the ledger over answers, one line a budget group, with each cap and the stopping point."""
+    """Epsilon by the ledger over answers, one line per budget group, with each cap and the stopping point."""
     shown = groups.shown()
     answers, epsilon = epsilon_curves(result, groups, shown)
     caps = result.study.budgets.epsilon_guaranteed[groups.first[shown]]
@@ -101,7 +102,7 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
         axes.set_title("ε spent by budget group: the operator's reading;\nthe guarantee is the cap (dashed)")
         right = max(total, 1.0)
         for i, colour in enumerate(_colours(len(shown), sequential=len(groups) > LARGEST_SHOWN)):
-            # The last point at which this group's ledger moved: where it left, or where the study ended.
+            # The last point at which this group's ledger changed: where the group left, or where the study ended.
             end = int(np.searchsorted(epsilon[:, i], epsilon[-1, i], side="left")) if len(answers) > 1 else 0
             axes.plot([0, right], [caps[i], caps[i]], color=colour, linewidth=1.0, linestyle=(0, (4, 3)))
             axes.plot(answers[: end + 1], epsilon[: end + 1, i], color=colour)
@@ -128,11 +129,11 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
         some = f" {len(shown)} of {len(groups)} budget groups are drawn, at even quantiles of ε."
     return Drawing(
         "epsilon_spent",
-        "Each line is what a party's ledger stands at, converted at the order that was fixed for it "
+        "Each line is the spend in a party's ledger, converted at the order that was fixed for it "
         f"beforehand (seed {seed.seed}). It is an operator's reading of budget used, not a guarantee: what "
         "may be published is the cap, the dashed line. Lines start above zero where the conversion has a "
         f"constant part, however little is spent. The study ended after {count(total)} released labels: "
-        f"{stop_words(seed.labelling.stop.reason)}.{some}",
+        f"{STOP_MEANINGS[seed.labelling.stop.reason]}.{some}",
         f"Line chart of epsilon spent over labels released, {len(shown)} budget groups. The lines end at "
         f"{_list(epsilon[-1])}; their caps are {_list(caps)}.",
         figure,
@@ -160,7 +161,7 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
     return Drawing(
         "budget_used",
         f"The ledger over the cap, the mean of each group's parties{' and seeds' if several else ''}. "
-        "What is left of a budget would have bought more labels: at the best weights, all come near 100 % "
+        "What is left of a budget would have paid for more labels: with the best weights, all come near 100 % "
         "together. A budget has run out when it does not fit one more query.",
         f"Share of the cap used by {len(groups)} budget groups, from {percent(mean.min())} to "
         f"{percent(mean.max())}; {_who(groups)}.",
@@ -202,7 +203,7 @@ def _share_bars(
 def _share_dots(
     axes: Axes, groups: BudgetGroups, by_seed: Float64[ndarray, "seeds groups"], first: Bool[ndarray, " groups"]
 ) -> None:
-    """One dot a group over its budget, for many groups."""
+    """One dot per group over its budget, for many groups."""
     mean, several = by_seed.mean(axis=0), len(by_seed) > 1
     axes.scatter(
         groups.epsilon[~first],
@@ -221,12 +222,12 @@ def _share_dots(
     percent_axis(axes.yaxis)
     axes.axhline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
     axes.set_ylabel("share of the cap used" + (", mean over seeds" if several else ""))
-    axes.set_xlabel(f"budget ε; one dot a group of equal budgets ({count(len(groups))} groups)")
+    axes.set_xlabel(f"budget ε; one dot per group of equal budgets ({count(len(groups))} groups)")
     light_grid(axes, "y")
 
 
 def _who(groups: BudgetGroups) -> str:
-    """Who ran out first, for a title."""
+    """Which budgets ran out first, in words for a title."""
     out = int(groups.exhausted_first.sum())
     if out == 0:
         return "nobody ran out"
@@ -254,7 +255,7 @@ def _colours(number: int, *, sequential: bool) -> list[str]:
 
 
 def _label_right(axes: Axes, heights: Float64[ndarray, " labels"], words: list[str], *, top: float) -> None:
-    """One label a height, right of the axes, moved apart where they would touch."""
+    """Writes one label per height right of the axes, moved apart where they would touch."""
     moved = spread(heights, gap=top * 0.058)
     moved -= max(0.0, float(moved.max()) - top)
     for height, place, text in zip(heights, moved, words, strict=True):

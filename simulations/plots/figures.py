@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from simulations.plots.accuracy import against_baselines, teachers
 from simulations.plots.budgets import budget_groups, shares, spending
 from simulations.plots.style import Drawing, inline_svg, png_bytes, svg_text
 from simulations.plots.sweep import sweep_figure
-from simulations.results.files import Summary, summary
+from simulations.results.files import Summary
 
 __all__ = ["Drawing", "drawings", "inline_svg", "sweep_figure", "write_figure", "write_figures"]
 
@@ -26,20 +27,24 @@ def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
     return drawn
 
 
-def write_figures(result: RunResult, out: Path) -> list[Path]:
-    """Writes every figure of a run as out/figures/NAME.svg and NAME.png; returns the paths.
+def write_figures(drawn: Sequence[Drawing], out: Path) -> list[Path]:
+    """Writes every drawing as out/figures/NAME.svg and NAME.png; returns the paths.
 
     Raises StorageFailed; each file is whole or absent.
     """
     paths = []
-    for drawing in drawings(result, summary(result)):
-        paths += write_figure(drawing.figure, out / "figures" / drawing.name)
+    for drawing in drawn:
+        paths += _write(drawing.svg, drawing.figure, out / "figures" / drawing.name)
     return paths
 
 
 def write_figure(figure: Figure, path: Path) -> list[Path]:
     """Writes one figure as `path`.svg and `path`.png (path without a suffix); returns both paths."""
+    return _write(svg_text(figure), figure, path)
+
+
+def _write(text: str, figure: Figure, path: Path) -> list[Path]:
     svg, png = path.with_name(path.name + ".svg"), path.with_name(path.name + ".png")
-    write_atomically(svg, svg_text(figure))
+    write_atomically(svg, text)
     write_atomically(png, png_bytes(figure))
     return [svg, png]

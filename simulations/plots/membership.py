@@ -1,4 +1,4 @@
-"""The figure of a membership report: true positives over false positives, both logarithmic, under the ceiling."""
+"""The figure of a membership report: true over false positives, on logarithmic axes, and the ceiling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOKS = {
 
 
 def roc_drawing(report: MembershipReport) -> Drawing:
-    """The curves of all attacks that were measured, chance, and what epsilon allows for every unit."""
+    """The curves of all measured attacks, the chance line, and the ceiling that epsilon gives for every unit."""
     ceiling = report.least_protected
     least = 1 / max(result.non_members for result in report.released)
     wide = np.geomspace(least, 1, 200)
@@ -48,7 +48,7 @@ def roc_drawing(report: MembershipReport) -> Drawing:
     loss = report.released[0]
     return Drawing(
         "membership",
-        f"{finding(report)} Shaded: what no attack on one unit reaches under the guarantee. A curve below the chance "
+        f"{finding(report)} Shaded: what no attack on one unit can reach under the guarantee. A curve below the chance "
         "line at the left means that fewer members than non-members score highest. Computed from private records: for "
         "research, not for release.",
         f"Curves of true over false positives, both axes logarithmic. The loss attack on the released student has an "
@@ -58,7 +58,7 @@ def roc_drawing(report: MembershipReport) -> Drawing:
 
 
 def _draw(axes: Axes, result: AttackResult, *, colour: str, dash: str, model: str) -> None:
-    """One attack on one model; a rate of 0 has no place on a logarithmic axis."""
+    """Draws one attack on one model, without rates of 0, which a logarithmic axis cannot show."""
     found = result.curve.true_positive_rate
     shown = np.where(found > 0, found, np.nan)
     axes.step(

@@ -1,4 +1,4 @@
-"""The style of all figures, and figures as SVG or PNG. Without pyplot, so without global state."""
+"""The style of all figures, and figures as SVG or PNG. Does not use pyplot, which has global state."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 import matplotlib
 import numpy as np
@@ -35,6 +36,8 @@ MARKERS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 WIDTH_INCHES = 6.6
 _DOTS_PER_INCH = 160
+# In an SVG of Matplotlib, the first patch of the figure and of each of its axes is the background.
+_BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,14 @@ class Drawing:
     alt: str
     figure: Figure
 
+    @cached_property
+    def svg(self) -> str:
+        """The figure as `svg_text` gives it, drawn once for its file and for a page."""
+        return svg_text(self.figure)
+
 
 def style() -> AbstractContextManager[None]:
-    """The settings under which figures are made and written."""
+    """The matplotlib settings under which figures are made and written."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
@@ -84,7 +92,7 @@ def style() -> AbstractContextManager[None]:
 
 
 def new_figure(*, height: float) -> Figure:
-    """An empty figure of the common width, inches high. Call under `style`."""
+    """An empty figure of the common width; height: inches. Call within `style()`."""
     figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -117,12 +125,8 @@ def inline_svg(drawing: Drawing) -> str:
     Its identifiers start with the drawing's name, so that several figures live on one page; it refers to
     nothing outside itself.
     """
-    sink = io.StringIO()
-    with style():
-        drawing.figure.savefig(sink, format="svg", transparent=True)
-    svg = sink.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = drawing.svg[drawing.svg.index("<svg") :]
+    svg = _BACKGROUND.sub(r"\1none", svg)
     svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
     svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)
     svg = re.sub(r'\bid="', f'id="{drawing.name}-', svg)
@@ -157,7 +161,7 @@ def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[nda
 
 
 def percent_axis(axis: Axis) -> None:
-    """Shares in [0, 1] along an axis, read as percentages."""
+    """Labels an axis of shares in [0, 1] with percentages."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
 
 

@@ -25,12 +25,12 @@ _AXES = {
     "dropout": "probability that a party misses a batch",
 }
 _ACCURACIES = {"student_accuracy": "student accuracy", "label_accuracy": "label accuracy"}
-# Rules beyond this many would not be told apart.
+# More rules than this could not be told apart.
 _MOST_LINES = len(SERIES)
 
 
 def sweep_figure(table: pd.DataFrame) -> Figure:
-    """Answers and accuracies of a sweep, one line a weighting rule.
+    """Answers and accuracies of a sweep, one line per weighting rule.
 
     The horizontal axis is the mean budget if it varies, else the first numeric setting that does, else the
     rules themselves. Settings that share a rule and a place on the axis are drawn as their mean, with the
@@ -69,7 +69,7 @@ def sweep_figure(table: pd.DataFrame) -> Figure:
 
 
 def _across(table: pd.DataFrame) -> str | None:
-    """The numeric setting along the horizontal axis; None where none varies."""
+    """The numeric setting for the horizontal axis; None if none varies."""
     others = [str(name) for name in table.columns if name not in _AXES and name not in _OUTCOMES]
     for name in [*_AXES, *others]:
         if name in table.columns and pd.api.types.is_numeric_dtype(table[name]) and table[name].nunique() > 1:
@@ -121,7 +121,7 @@ def _over(axes: Axes, table: pd.DataFrame, column: str, across: str) -> None:
 
 
 def _by_rule(axes: Axes, table: pd.DataFrame, column: str) -> None:
-    """No numeric setting varies: a dot a setting, one place a rule."""
+    """Draws one dot per setting, at one place per rule, if no numeric setting varies."""
     rules = _rules(table)
     for i, rule in enumerate(rules):
         values = pd.to_numeric(_of_rule(table, rule)[column]).dropna().to_numpy(dtype=float)

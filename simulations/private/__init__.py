@@ -1,1 +1,1 @@
-"""Figures about private votes and records."""
+"""Figures computed from private votes and records."""

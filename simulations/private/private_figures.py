@@ -1,4 +1,4 @@
-"""Findings: what a run reveals about its private votes and records, all Private, computed after the labels.
+"""Findings: figures computed from a run's private votes and records, all Private, computed after the labels.
 
 Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
 membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
@@ -26,15 +26,15 @@ from simulations.progress import Reporter
 from simulations.retraining.retraining import Retraining, retraining
 from simulations.setup.accountants import BAYESIAN, named_accountants
 from simulations.stages.asked_votes import AskedVotes
-from simulations.stages.inputs import Host, Inputs
+from simulations.stages.inputs import DatasetInputs, Host, Inputs
 from simulations.stages.label import SeedResult
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes
 from simulations.stages.students import ReleasedStudent, between_rounds
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """None and empty where nothing was requested, or there is nothing to analyse.
+    """All findings of a run; None or empty if not requested, or if there is nothing to analyse.
 
     refused: why an accountant has no figure for these votes; private too, because it depends on them.
     """
@@ -56,7 +56,7 @@ def find(
     host: Host,
     reporter: Reporter,
 ) -> Findings:
-    """Everything that the settings ask for.
+    """Computes all findings that the settings request.
 
     first: the labelling of the first seed; released: its student; pooled: the model without privacy, as a control.
     """
@@ -74,25 +74,26 @@ def find(
                     try:
                         figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
                     except InvalidInput as error:
-                        # Refusals that do not depend on the votes came earlier; one that does must not end the run.
+                        # Refusals that do not depend on votes were raised earlier; one that does must not end the run.
                         refused[name] = Private(str(error))
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
-        if BAYESIAN in names:
+        # check_analyses refuses it for votes of a file, whose records are not known.
+        if BAYESIAN in names and isinstance(inputs, DatasetInputs) and isinstance(stored, TeacherVotes):
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
-    return Findings(
-        figures, refused, retrained, _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
-    )
+    attack = None
+    if isinstance(inputs, DatasetInputs):
+        attack = _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
+    return Findings(figures, refused, retrained, attack)
 
 
 def _predictions(
     inputs: Inputs, study: Study, first: SeedResult, host: Host
 ) -> Float64[ndarray, "queries classes"] | None:
-    """What the student between the rounds of an interactive mechanism predicted; None where there is none."""
+    """The predictions of the student between the rounds of an interactive mechanism; None if there is none."""
     labels, round_one = first.labelling.labels, study.mechanism.round_one
-    if round_one is None or (labels[round_one:] == NOT_ASKED).all():
+    if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
-    assert inputs.dataset is not None
     train = between_rounds(
         inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
     )
@@ -102,17 +103,14 @@ def _predictions(
 
 
 def _retrained(
-    inputs: Inputs,
+    inputs: DatasetInputs,
     study: Study,
-    stored: StoredVotes,
+    stored: TeacherVotes,
     first: SeedResult,
     predictions: Float64[ndarray, "queries classes"] | None,
     reporter: Reporter,
 ) -> Private[Retraining]:
     settings = inputs.settings
-    assert inputs.dataset is not None
-    assert inputs.shards is not None
-    assert stored.votes is not None
     with reporter.stage("teachers with another record") as stage:
         found = retraining(
             study,
@@ -135,7 +133,7 @@ def _retrained(
 
 
 def _attack(
-    inputs: Inputs,
+    inputs: DatasetInputs,
     study: Study,
     first: SeedResult,
     released: ReleasedStudent | None,
@@ -146,7 +144,7 @@ def _attack(
 ) -> Private[MembershipReport] | None:
     settings, dataset = inputs.settings, inputs.dataset
     answered = len(first.training_set[0])
-    if not settings.attack or released is None or dataset is None or answered == 0:
+    if not settings.attack or released is None or answered == 0:
         return None
     controls = Controls(None, None)
     if pooled is not None:

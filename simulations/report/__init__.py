@@ -1,1 +1,1 @@
-"""Pages and terminal output made of results."""
+"""Pages and terminal output made from results."""

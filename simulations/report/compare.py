@@ -23,7 +23,7 @@ from simulations.results.files import MARK, NOT_FOR_RELEASE, Summary
 from simulations.setup.experiment import read_toml
 from simulations.stages.label import mean_and_interval
 
-# Figures of summary.json that are put side by side; the last entry: their name where they are kept by seed.
+# Figures of summary.json that are compared; the last entry is their name in the list of seeds, if they are there.
 _FIGURES = (
     ("labels released", ("answered",), "answered"),
     ("queries asked", ("asked",), "asked"),
@@ -51,7 +51,7 @@ _DATA = tuple(
 
 @dataclass(frozen=True)
 class SettingDifference:
-    """A setting that differs; None: left to the data set or the number of parties."""
+    """A setting that differs; None: determined by the data set or the number of parties."""
 
     name: str
     a: object
@@ -71,7 +71,7 @@ class FigureDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs: names, settings that differ, figures, and reasons for which they should not be compared."""
+    """Two runs: names, settings that differ, figures, and reasons why they should not be compared."""
 
     a: str
     b: str
@@ -102,8 +102,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
     """Compares the runs in two folders.
 
     The interval of a difference is Student's t over paired seeds if both runs have the same seeds; otherwise none is
-    given. Raises InvalidInput for a folder that holds no finished run, DataCorrupt for a summary.json that is not what
-    a run writes.
+    given. Raises InvalidInput for a folder without a finished run, DataCorrupt for a summary.json that no run wrote.
     """
     summary_a, config_a = _read(a)
     summary_b, config_b = _read(b)
@@ -128,7 +127,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 
 def _marked(name: str, keys: tuple[str, ...]) -> str:
-    """The name of a figure, marked where it is computed from votes or records."""
+    """The name of a figure, marked if it is computed from votes or records."""
     return MARK + name if ".".join(keys) in NOT_FOR_RELEASE else name
 
 
@@ -145,7 +144,7 @@ def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
         raise DataCorrupt(f"{error}; run it again with --resume") from None
     if not isinstance(summary, dict):
         raise DataCorrupt(
-            f"{path} holds a {type(summary).__name__}; a run writes an object; run it again with --resume"
+            f"{path} holds a {type(summary).__name__}; allowed: a JSON object; run it again with --resume"
         )
     missing = [name for name in ("unit", "view", "accounting", "groups", "seeds") if name not in summary]
     if missing:
@@ -159,7 +158,7 @@ def _check_rows(path: Path, summary: Summary, name: str, *, needed: str, optiona
     """Raises DataCorrupt unless summary[name] lists objects with the needed number; others may be null."""
     rows = summary[name]
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise DataCorrupt(f"{path}: {name} is no list of objects; run it again with --resume")
+        raise DataCorrupt(f"{path}: {name} is not a list of objects; run it again with --resume")
     for row in rows:
         for key in (needed, *optional):
             value = row.get(key)
@@ -196,7 +195,7 @@ def _figure(
 
 
 def _paired_half_width(seeds_a: list[Summary], seeds_b: list[Summary], key: str) -> float | None:
-    """The half-width of the 95 % interval of the mean difference over the same seeds; else None."""
+    """The half-width of the mean difference's 95 % interval over the same seeds; None if the seeds differ."""
     of_a, of_b = ({seed["seed"]: seed.get(key) for seed in seeds} for seeds in (seeds_a, seeds_b))
     if set(of_a) != set(of_b):
         return None
@@ -217,7 +216,7 @@ def _warnings(a: tuple[Summary, dict[str, object]], b: tuple[Summary, dict[str, 
     deltas_a, deltas_b = _deltas(summary_a), _deltas(summary_b)
     if deltas_a != deltas_b:
         shown = [", ".join(f"{delta:g}" for delta in deltas) for deltas in (deltas_a, deltas_b)]
-        warnings.append(f"delta is {shown[0]} in a, {shown[1]} in b: an epsilon speaks of its own delta only")
+        warnings.append(f"delta is {shown[0]} in a, {shown[1]} in b: an epsilon holds at its own delta only")
     for name in _DATA:
         if config_a.get(name) != config_b.get(name):
             values = f"{_shown(config_a.get(name))} in a, {_shown(config_b.get(name))} in b"

@@ -1,10 +1,11 @@
-"""report.html: one self-contained page that tells a colleague what was run, with which result and budget.
+"""report.html: one self-contained page that shows a colleague what was run, with which results and budgets.
 
 All numbers come from the result and its summary. The page loads nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # rows of a template
 
@@ -13,10 +14,11 @@ import numpy as np
 from markupsafe import Markup
 
 from protocols.claims import caveats
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
-from simulations.plots.figures import Drawing, drawings, inline_svg
+from simulations.plots.figures import Drawing, inline_svg
 from simulations.report.private_section import attack_drawing, private_section
 from simulations.results.files import Summary, environment
 from simulations.results.text import (
@@ -28,12 +30,11 @@ from simulations.results.text import (
     parties_words,
     percent,
     power_of_ten,
-    stop_words,
     terms,
 )
 from simulations.setup.experiment import write_config
 
-# Rows on a page; the rest is in parties.csv and summary.json.
+# Rows shown on the page; the rest is in parties.csv and summary.json.
 MOST_PARTIES = 300
 MOST_GROUPS = 300
 _GROUPS_OPEN = 16
@@ -41,17 +42,17 @@ _GROUPS_OPEN = 16
 Row = dict[str, Any]
 
 
-def write_report(result: RunResult, figures: Summary, out: Path) -> Path:
-    """Writes out/report.html and returns its path. figures: what `summary(result)` gives.
+def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], out: Path) -> Path:
+    """Writes out/report.html and returns its path. figures: what `summary(result)` gives; drawn: what `drawings` gives.
 
     Raises StorageFailed; the file is whole or absent.
     """
     path = out / "report.html"
-    write_atomically(path, render_report(result, figures))
+    write_atomically(path, render_report(result, figures, drawn))
     return path
 
 
-def render_report(result: RunResult, figures: Summary) -> str:
+def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing]) -> str:
     """The page as HTML."""
     pages = jinja2.Environment(
         loader=jinja2.PackageLoader("simulations.report"),
@@ -68,10 +69,8 @@ def render_report(result: RunResult, figures: Summary) -> str:
         cards=_cards(result, figures),
         terms=terms(result),
         figures=figures,
-        stop=stop_words(figures["stop"]),
-        drawings=[
-            {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawings(result, figures)
-        ],
+        stop=STOP_MEANINGS[figures["stop"]],
+        drawings=[{"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawn],
         comparisons=_comparisons(result, figures),
         groups=groups[:MOST_GROUPS],
         groups_open=len(groups) <= _GROUPS_OPEN,
@@ -108,11 +107,11 @@ def _title(result: RunResult) -> str:
 
 def _lead(result: RunResult, figures: Summary) -> str:
     parties = parties_words(figures["parties"])
-    did = "voted" if result.source.dataset is None else "trained teachers on their own records and let them vote"
+    did = "voted" if result.source.dataset is None else "trained teachers on their own records, which voted"
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
         f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "
-        f"until {stop_words(figures['stop'])}.{seeds}"
+        f"until {STOP_MEANINGS[figures['stop']]}.{seeds}"
     )
 
 
@@ -177,7 +176,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
                 uniform["label_accuracy"], "label" if result.settings.baselines else "uniform", percent
             ),
             "model": cell(uniform["student_accuracy"], student, percent),
-            "private": "yes, as a study of its own; not for release beside this one",
+            "private": "yes, as a separate study; not for release beside this one",
         },
         {
             "name": "A single party alone, mean",
@@ -204,7 +203,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
 
 
 def _spread(groups: list[Summary]) -> list[Row]:
-    """Least, median and largest of what many budget groups have, for a table that is too long to read."""
+    """Minimum, median and maximum over many budget groups, instead of a table that is too long to read."""
     names = {
         "budget": "budget ε",
         "epsilon_guaranteed": "ε that may be published",

@@ -1,7 +1,7 @@
 """The one place that shows private figures, and marks them: out/private/ and the boxed section of report.html.
 
 What is computed from votes or records is as private as they are (docs/explanation/mathematics.md, section 10), and
-everything written here says so first. No other module may unwrap a Private; a test reads the sources for that.
+everything written here says so first. No other module may unwrap a Private; a test checks the sources for that.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ FOLDER = "private"
 _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _ABOVE = (
     "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
-    "bound, above the label-only one that may have charged; '(expected)' is of answers that may not have come; "
-    "a sanitised figure includes the cost of its release."
+    "bound, which is above the label-only bound that may have charged; '(expected)' covers answers that were expected "
+    "but may not have come; a sanitised figure includes the cost of its release."
 )
 # Suffixes of figures that belong to another figure.
 _DEVIATION, _ORDER = "standard deviation", "order"
@@ -75,7 +75,7 @@ def write_private(result: RunResult, out: Path) -> list[Path]:
 
 
 def private_section(result: RunResult) -> Row | None:
-    """What the boxed section of report.html shows; None without findings. Epsilons by group of like parties."""
+    """The content of the boxed section of report.html; None without findings. Epsilons by groups of equal parties."""
     if not has_findings(result):
         return None
     findings = result.findings
@@ -99,7 +99,7 @@ def private_section(result: RunResult) -> Row | None:
 
 
 def attack_drawing(result: RunResult) -> Drawing | None:
-    """The figure of the membership attack; None without one."""
+    """The figure of the membership attack; None if there was none."""
     if result.findings.attack is None:
         return None
     from simulations.plots.membership import roc_drawing
@@ -132,7 +132,7 @@ def _names(result: RunResult) -> list[str]:
 
 
 def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
-    """The columns that are epsilons, if any."""
+    """The columns that are epsilons, by name."""
     return {
         name: values
         for name, values in _columns_of(result).items()
@@ -147,7 +147,7 @@ def _above(result: RunResult) -> bool:
 
 
 def _span(values: Float64[ndarray, " parties"]) -> str:
-    """The least and the largest known value, once if they are equal."""
+    """The least and the largest known value as text; only one if they are equal."""
     low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
     return low if low == high else f"{low} to {high}"
 
@@ -187,7 +187,7 @@ def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
             columns[f"{BAYESIAN} ({kind})"] = np.array(
                 [np.nan if row is None else float(getattr(row, field)) for row in found]
             )
-        # The estimate at a power is that of Renyi order power + 1.
+        # The estimate at a power belongs to Renyi order power + 1.
         columns[f"{BAYESIAN} (typical) {_ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
     return columns
 
@@ -266,7 +266,7 @@ def _findings(result: RunResult) -> Row:
 
 
 def _number(value: object) -> object:
-    """JSON has neither NaN nor infinity: None stands for both."""
+    """`value` for JSON, which has neither NaN nor infinity: both become None."""
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value

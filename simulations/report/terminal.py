@@ -15,7 +15,7 @@ from simulations.results.files import MARK
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:
-    """The summary of a run as a table of its budget groups and its headline figures; out: the report's folder."""
+    """Prints a run's budget groups as a table, and its headline figures; out: the report's folder."""
     rows: list[list[object]] = [
         [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
         for g in figures["groups"][:40]
@@ -38,7 +38,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
 
 
 def level_text(level: str, units: int | None) -> str:
-    """Who may see a vote, and whether the noise is of whole lattice units."""
+    """The level in words, and whether noise is in whole lattice units."""
     return f"level {level}" if units is None else f"level {level}, noise in 1/{units} votes"
 
 
@@ -49,7 +49,7 @@ def _deltas(figures: dict[str, Any]) -> str:
 
 
 def _seats(figures: dict[str, Any]) -> str:
-    """What holds a budget: parties, or with upsampling groups of pooled records."""
+    """In words: what has budgets, parties or (with upsampling) groups of pooled records."""
     pooled = figures["pooled_teachers"]
     if pooled is None:
         return f"{figures['parties']} parties"
@@ -57,7 +57,7 @@ def _seats(figures: dict[str, Any]) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
-    """A table on standard output; floats with four digits, 140 columns wide if it is not a terminal."""
+    """Prints a table on standard output; floats with four digits, 140 columns wide unless it is a terminal."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         table.add_column(column, justify="right")

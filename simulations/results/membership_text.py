@@ -14,7 +14,7 @@ ATTACKS: Final = {
 }
 MODELS: Final = {
     "released": "released student",
-    "no_private_data": "control: student of public data alone",
+    "no_private_data": "control: student of public data only",
     "non_private": "control: private data without privacy",
 }
 Row = tuple[str, str, str]
@@ -27,17 +27,18 @@ def finding(report: MembershipReport) -> str:
     happens by chance in up to one run of ten.
     """
     if not _finds(report.released):
-        words = "The attacks do not tell members from non-members; that is no proof that no attack does."
+        words = "The attacks do not tell members from non-members; that does not prove that no attack can."
         if report.non_private and not _finds(report.non_private):
-            words += " They find none in the model without privacy either: here they are blind, and show nothing."
+            words += " They find none in the model without privacy either: they are too weak here to show anything."
         return words
     words = "The attacks tell private records from test records"
     if not report.beyond_shift:
-        return f"{words}; no control was measured that could say whether that is leakage or how the parts were chosen."
+        return f"{words}; no control was measured to show whether that is leakage or due to how the parts were chosen."
     if any(beyond.area.low > 0 or beyond.advantage.low > 0 for beyond in report.beyond_shift):
         return f"{words}, and more than on a student that has seen no private data."
     return (
-        f"{words}, but not detectably more than on a student that has seen no private data: no leakage was found, only "
+        f"{words}, but not detectably more than on a student that has seen no private data: this shows no "
+        "leakage, only "
         "that the parts differ."
     )
 
@@ -53,7 +54,7 @@ def rows(report: MembershipReport) -> list[Row]:
         for result in getattr(report, name):
             lines += _attack_rows(f"{called}; {ATTACKS[result.attack]}", result)
     for beyond in report.beyond_shift:
-        words = f"released student minus student of public data alone; {ATTACKS[beyond.attack]}"
+        words = f"released student minus student of public data only; {ATTACKS[beyond.attack]}"
         lines.append((f"{words}: AUC", *_signed(beyond.area)))
         lines.append((f"{words}: advantage", *_signed(beyond.advantage)))
     lines.append(("released student; loss threshold: AUC with membership permuted", *_figures(report.permuted)))

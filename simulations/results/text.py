@@ -7,36 +7,26 @@ from pathlib import Path
 
 import numpy as np
 
+from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims import not_protected_from
 from protocols.study.protection import protection_of
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
 from simulations.stages.label import LIVE_PARTIES
+from simulations.stages.stored_votes import VoteCounts
 
-_STOPS = {
-    "pool_exhausted": "every query of the pool was asked",
-    "budget_exhausted": "the first budget was used up",
-    "all_budgets_exhausted": "every budget was used up",
-    "quorum_lost": "too few parties with budget were left",
-}
 _STOP_RULES = {
     "first-exhausted": "the first budget that is used up ends the study for everyone",
     "drop-exhausted": "a party whose budget is used up stops voting and the others go on, with the same "
     "noise and threshold",
 }
-_WEIGHTS = {
-    "uniform": "uniform: every vote weighs 1, so the smallest budget binds everyone",
-    "proportional": "proportional: a vote weighs in proportion to its party's ε, mean 1",
-    "exhaustive": "exhaustive: a vote weighs as much as its party's own cap allows, mean 1, so that all "
-    "budgets run out together if answers come at the planned rate",
-}
 _INDIVIDUALIZATION = {
     "vanishing": "vanishing: every vote weighs the same, and a party takes part in as many queries as its budget "
-    "allows, in a public pattern; a query it takes no part in costs it nothing",
+    "allows, in a public pattern; other queries cost it nothing",
     "secret-vanishing": "vanishing by secret coins: every vote weighs the same and enters a query by a coin that only "
-    "its party sees; every query costs, less than a vote that always enters",
-    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. All data are pooled for "
-    "that, which no federation can do: simulation only",
+    "its party sees; every query costs something, but less than a vote that always enters",
+    "upsampling": "upsampling: a record is learned by more teachers the larger its budget. That needs pooled data, "
+    "which no federation has: simulation only",
 }
 
 
@@ -77,11 +67,6 @@ def interval(half: float | None, *, seeds: int, points: bool) -> str:
     return f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
 
 
-def stop_words(reason: str) -> str:
-    """Why a study ended."""
-    return _STOPS[reason]
-
-
 def terms(result: RunResult) -> list[tuple[str, str]]:
     """What was run: a name and its plain words, line by line."""
     settings, study, source = result.settings, result.study, result.source
@@ -89,7 +74,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     teachers = study.teachers
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
-        kind = "counts of votes a class" if stored.votes is None else "each party's votes"
+        kind = "counts of votes per class" if isinstance(stored, VoteCounts) else "each party's votes"
         lines.append(("Votes", f"{kind}, from the file {Path(settings.votes or '').name}; no data and no training"))
     else:
         data = source.dataset
@@ -102,16 +87,17 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             ),
             (
                 "Teachers",
-                f"{settings.teacher}, {'one' if teachers == 1 else teachers} a party, on disjoint shards of its data",
+                f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
             ),
         ]
+    weighting = f"{settings.weights}: {WEIGHT_RULES[settings.weights].words}"
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
         ("Mechanism", study.mechanism.released_words(total_weight=study.nominal_weight)),
-        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, _WEIGHTS[settings.weights])),
+        ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
         ("End of study", _STOP_RULES[study.stop]),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
-        ("From whom", f"{study.view}: whoever sees {about.view_in_words}"),
+        ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),
         ("Not protected from", not_protected_from(about)),
         ("Neighbours", "replace-one: that unit's data replaced by any other"),
         ("δ", deltas_words(result)),
@@ -122,14 +108,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
         lines.append(("Drop-out", f"each party misses a batch with probability {settings.dropout:g}"))
     if study.quorum > 1:
         lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
-    return [*lines, ("Held against live parties", _live(result))]
+    return [*lines, ("Compared with live parties", _live(result))]
 
 
 def _live(result: RunResult) -> str:
     if result.live_checked:
-        return "yes: parties with ledgers of their own released and were charged the same"
-    if result.source.stored.votes is None:
-        return "no: counts of votes hold no parties; the study was replayed"
+        return "yes: parties with their own ledgers released and were charged the same"
+    if isinstance(result.source.stored, VoteCounts):
+        return "no: counts of votes do not show parties; the study was only replayed"
     return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
 
 

@@ -1,1 +1,1 @@
-"""Teachers retrained with one record replaced: what a typical record costs."""
+"""Teachers retrained with one record replaced: the privacy cost of a typical record."""

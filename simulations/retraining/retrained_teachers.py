@@ -1,7 +1,8 @@
 """Teachers trained again with one record replaced by another, and the votes they then cast.
 
-Everything but that record stays the same: its place in the shard, the seed, the kind. So a vote that moves was moved by
-the record; as a check, each teacher is first trained again on its own shard.
+Everything but that record stays the same: its place in the shard, the seed, the kind. So a vote that changes was
+changed
+by the record; as a check, each teacher is first trained again on its own shard.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ POPULATIONS: tuple[Population, ...] = get_args(Population)
 Votes = Integer[ndarray, "parties teachers queries"]
 Shards = list[list[Int64[ndarray, " records"]]]
 
-# The share of votes that batched matrix products may round otherwise.
+# The share of votes that may differ because batched matrix products round differently.
 _ROUNDING = 0.01
 
 
@@ -76,8 +77,9 @@ def retrain(
     """The votes on the asked queries of the teacher of each draw, trained again with the other record in place.
 
     votes: those that were cast, on all queries; seed: that of `cast_votes`; on_done(retrainings done). Raises
-    InvalidInput where a teacher that is trained again on its own shard votes otherwise than it did; stacked on a GPU,
-    whose rounding differs, in more than a hundredth of its votes: those then count as moved, which costs more.
+    InvalidInput if a teacher that is trained again on its own shard votes differently than before; stacked on a GPU,
+    whose
+    rounding differs, only if more than a hundredth of its votes change: those count as moved, which costs more.
     """
     teachers = sorted({each.teacher for each in draws})
     changed = []
@@ -85,7 +87,7 @@ def retrain(
         records = shards[party][each.teacher].copy()
         records[each.place] = each.instead
         changed.append(records)
-    # The teachers as they are come first: trained again they must vote as they did, or a vote that moved means nothing.
+    # First the unchanged teachers: trained again they must vote as before, or a moved vote would mean nothing.
     work = [(k, shards[party][k]) for k in teachers]
     work += [(each.teacher, records) for each, records in zip(draws, changed, strict=True)]
     queries = dataset.public_inputs[asked]
@@ -108,6 +110,6 @@ def retrain(
         if differ > (_ROUNDING * len(asked) if kind.stacks else 0):
             raise InvalidInput(
                 f"teacher {k} of party {party}, trained again on its own shard, casts {differ} of {len(asked)} votes "
-                "otherwise than the votes given; allowed: votes of the same data, shards, kind, seed and device"
+                "differently; allowed: votes of the same data, shards, kind, seed and device"
             )
     return np.stack(cast[len(teachers) :])

@@ -6,8 +6,9 @@ released before and after is exact (protocols/research/published/label_law.py), 
 
 One pair is one composition. Given the pair, the votes on all queries are fixed and their noise is independent, so the
 divergence of the run is the sum over its queries, and x = l sum_q D_{l+1}(q) is one sample of one call: Theorem 4 of
-Triastcyn & Faltings 2020 with T = 1. Their Theorem 1 takes T to the number of steps because it estimates each step on
-its own and must combine them by Hoelder's inequality; with whole pairs at hand that would only be looser.
+Triastcyn & Faltings 2020 with T = 1. Their Theorem 1 sets T to the number of steps because it estimates each step on
+its
+own and must combine them by Hoelder's inequality; with whole pairs available that would only be looser.
 
 Unit: one record. Adjacency: replace-one, by a record of the named population. View: the study's. Not a bound and not a
 guarantee, private itself: docs/explanation/mathematics.md, section 10.5, and docs/explanation/typical-case.md.
@@ -36,7 +37,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.retraining.retrained_teachers import POPULATIONS, Draw, Population, Shards, Votes, draw, retrain
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import SeedResult
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 
 _POWERS = ORDERS - 1
 # Numbers held at a time, of the moved votes' histograms and divergences.
@@ -106,14 +107,14 @@ def retraining(
     drawn: "federation" (any record of another party) or "party" (another record of the same one); predictions: of the
     student between the rounds of an interactive mechanism. on_progress(retrainings done, in all). Depends on the
     arguments alone. Raises InvalidInput before anything is trained, and where a teacher that is trained again on its
-    own shard votes otherwise than it did.
+    own shard votes differently than before.
     """
     chosen = list(range(len(study.roster))) if parties is None else [int(party) for party in parties]
     _check(study, dataset, shards, votes, chosen, retrainings, confidence, population, predictions)
     kind = teacher_kind(teacher)
-    asked = AskedVotes(study, StoredVotes(study.classes, votes, None), result, predictions)
+    asked = AskedVotes(study, TeacherVotes(study.classes, votes), result, predictions)
     if len(asked.positions) == 0:
-        raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one")
+        raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one query")
     worst = _worst_case(asked)
     rows: Private[tuple[PartyRetraining, ...]] = Private(())
     for number, party in enumerate(chosen):
@@ -132,7 +133,7 @@ def _divergence(
     study, before = asked.study, asked.counts[query]
     mechanism = study.gaussian
     if study.view == "histogram":
-        # Two Gaussians of one covariance (Mironov 2017, Prop. 7); all else follows from what is seen.
+        # Two Gaussians of equal covariance (Mironov 2017, Prop. 7); everything else follows from what is seen.
         squared = ((before - after) ** 2).sum(axis=1)
         both = ORDERS * squared[None, :, None] / (2 * mechanism.sigma**2)
         return Private(np.tile(both, (2, 1, 1)))
@@ -209,7 +210,7 @@ def _worst_case(asked: AskedVotes) -> Float64[ndarray, "parties powers"]:
     """l times the worst-case RDP of order l + 1, for one record of each party, of bit and label of its queries."""
     study = asked.study
     view = check_view(study.view)
-    # Renyi accountants both; exact Gaussian DP has no orders.
+    # Both are Renyi accountants, as exact Gaussian DP has no orders.
     account = accountant("label_only" if view == "label" else "gaussian")
     cost = account.query_cost(study.mechanism, Sensitivity.always(study.weights), view=view, classes=study.classes)
     return _POWERS * asked.entering.sum(axis=1)[:, None] * (cost.ask + cost.answer)

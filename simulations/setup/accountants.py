@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from protocols.study.study import Study
 
 BAYESIAN = "bayesian"
-# Those that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not read for --help.
+# The accountants that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not imported
+# for --help.
 ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity", BAYESIAN)
 
 
@@ -41,7 +42,7 @@ class AccountantRow:
 
     @property
     def publishable(self) -> bool:
-        """Whether a figure of it may be published: its cap, where it charges."""
+        """Whether its figure may be published: only the cap of an accountant that charges."""
         return self.charges
 
 
@@ -72,7 +73,7 @@ def accountant_table() -> list[AccountantRow]:
 
 
 def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """The accountant that charges (None: the tightest that holds), and those that analyse, from "a,b,c".
+    """The accountant that charges (None: the tightest valid one), and those that analyse, from "a,b,c".
 
     Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
     """
@@ -91,15 +92,16 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
 
 
 def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
-    """The weight of each vote that may be cast in a query: one a teacher."""
+    """The weight of each vote that may be cast in a query: one per teacher."""
     return np.ones(study.pooled_teachers) if study.pooled_teachers else np.repeat(study.weights, study.teachers)
 
 
 def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
     """Raises InvalidInput, before anything is trained, if an accountant does not apply to this study.
 
-    drops: whether parties may miss batches; trains: whether teachers are trained, and not votes replayed; votes_known:
-    whether each vote will be known, and not their counts alone.
+    drops: whether parties may miss batches; trains: whether teachers are trained rather than votes replayed;
+    votes_known:
+    whether each vote will be known, not only their counts.
     """
     from protocols.research.data_dependent import DATA_DEPENDENT
     from protocols.research.evidence import Circumstances

@@ -20,14 +20,14 @@ FORMS = (
     "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
     "FILE.csv with columns party, epsilon, delta"
 )
-# Distinct epsilons of a distribution are rounded down to this, so that a budget reads as it is written.
+# Epsilons drawn from a distribution are rounded down to multiples of this, so that a budget is exactly as printed.
 _DECIMALS = 4
 _FILE_BYTES = 2**24
 
 
 @dataclass(frozen=True, eq=False)
 class Budgets:
-    """One (epsilon, delta) a party, and the party's name."""
+    """One (epsilon, delta) per party, and the parties' names."""
 
     names: tuple[str, ...]
     epsilon: Float64[ndarray, " parties"]
@@ -38,8 +38,8 @@ def parse_budgets(text: str, *, parties: int, delta: float, seed: int, names: tu
     """The budgets that `text` describes (FORMS), for `parties` parties.
 
     Shares become numbers of parties by largest remainder and are spread over the parties in an order drawn from
-    the seed. names: what the parties are called, where they are real sites; a file must then name just these, in any
-    order. Raises InvalidInput naming the part that cannot be read, or a value out of range.
+    the seed. names: of the parties, if they are real sites; a file must then name exactly these, in any order. Raises
+    InvalidInput naming the part that cannot be read, or a value out of range.
     """
     if parties < 1:
         raise InvalidInput(f"parties is {parties}; allowed: at least 1")
@@ -81,7 +81,7 @@ def record_groups(text: str) -> tuple[Float64[ndarray, " groups"], Float64[ndarr
 
 
 def largest_remainder(shares: Float64[ndarray, " groups"], total: int) -> Int64[ndarray, " groups"]:
-    """`total` things dealt to groups by share: whole numbers that add up, off by less than one each."""
+    """`total` items distributed over groups by share: integers that add up to it, each off by less than one."""
     exact = shares * total
     sizes = np.floor(exact).astype(np.int64)
     extra = np.argsort(-(exact - sizes), kind="stable")[: total - sizes.sum()]
@@ -108,7 +108,7 @@ def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray
 
 
 def _by_share(text: str, parties: int) -> Float64[ndarray, " parties"]:
-    """epsilon of each party in the order of the list."""
+    """The epsilon of each party, in the order of the list."""
     epsilon, shares = _shares(text)
     sizes = largest_remainder(shares, parties)
     if (sizes == 0).any():

@@ -1,14 +1,14 @@
-"""Experiment: everything that repeats a run, as one validated value; its TOML file; and the study it makes.
+"""Experiment: everything needed to repeat a run, as one validated value; its TOML file; and the study it describes.
 
-The simulator's command line, and it alone, has defaults for unit, view and delta; they stand here and are printed
-first. Noise and threshold scale with the number of votes unless they are given.
+Only the simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise
+and threshold scale with the number of votes unless they are given.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import tomli_w
@@ -18,6 +18,7 @@ from protocols import reading
 from protocols.budgets.accountant import Accountant, accountant, default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
+from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
@@ -35,8 +36,9 @@ _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "s
 class Experiment(BaseModel):
     """The parameters of one run; see `conclave-simulate run --help` for what each means.
 
-    None stands for "as the data set or the number of parties gives it"; `parameters` holds what is said of the
-    mechanism, which lies beside the other settings in a file. Raises InvalidInput through `experiment`.
+    None means "as the data set or the number of parties determines"; `parameters` are those of the mechanism, which a
+    file
+    holds beside the other settings. `experiment` raises InvalidInput.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -66,7 +68,7 @@ class Experiment(BaseModel):
     mechanism: str = "confident_gnmax"
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
-    weights: Literal["uniform", "proportional", "exhaustive"] = "exhaustive"
+    weights: str = "exhaustive"
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int | None = Field(None, ge=1)
@@ -91,18 +93,22 @@ def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
     taken = mechanism_parameters()
     if clash := next((name for name in taken if name in Experiment.model_fields), None):
-        raise InvalidInput(f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: no name of a setting")
+        raise InvalidInput(
+            f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: a name that no setting has"
+        )
     known = [*Experiment.model_fields, *taken]
     unknown = [name for name in values if name not in known]
     if unknown:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
     given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
     try:
-        return Experiment.model_validate(given)
+        settings = Experiment.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "experiment"
         raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
+    _check_parameters(settings)
+    return settings
 
 
 def _allowed(message: str) -> str:
@@ -146,13 +152,13 @@ def read_toml(path: Path) -> dict[str, object]:
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:
-    """Every seat's budget; names: what the parties are called, if they have names.
+    """Every seat's budget; names: of the parties, if they have names.
 
-    A seat is a party, its budget assigned from the data seed; with privacy groups one for each party and budget;
-    with upsampling a group of all records.
+    A seat is a party, with its budget assigned from the data seed; with privacy groups, a party and one budget; with
+    upsampling, a group of all records.
     """
     if settings.privacy_groups and settings.individualization == "upsampling":
-        raise InvalidInput("upsampling pools all data, so there are no parties with groups; leave out --privacy-groups")
+        raise InvalidInput("upsampling pools all data, so parties have no groups; leave out --privacy-groups")
     if settings.individualization == "upsampling":
         return upsampling(settings.budgets, teachers=settings.parties).budgets(settings.delta)
     if settings.privacy_groups:
@@ -163,7 +169,7 @@ def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = Non
 
 
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
-    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat a budget.
+    """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat per budget.
 
     Raises InvalidInput for settings that do not go together.
     """
@@ -179,34 +185,30 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     lattice = level.lattice(quorum=quorum, classes=classes)
     mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
     account = charging_accountant(settings, mechanism.on_lattice(lattice))
-    common: dict[str, Any] = {  # Any: keyword arguments of two functions
-        "accountant": account,
-        "mechanism": mechanism.on_lattice(lattice),
-        "epsilon": budgets.epsilon,
-        "delta": budgets.delta,
-        "sensitivity_per_weight": votes_per_unit(unit, teachers=teachers),
-        "view": view,
-        "classes": classes,
-        "query_limit": queries,
-        "answer_rate": settings.answer_rate,
-    }
+    planned = Planned(
+        accountant=account,
+        mechanism=mechanism.on_lattice(lattice),
+        epsilon=budgets.epsilon,
+        delta=budgets.delta,
+        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
+        sigma=mechanism.label_sigma / teachers**0.5,
+        view=view,
+        classes=classes,
+        query_limit=queries,
+        answer_rate=settings.answer_rate,
+    )
     pattern: Pattern = _PATTERNS.get(settings.individualization, "all")
     rate, weight = np.ones(seats), np.ones(seats)
     if ensemble is not None:
         weight = ensemble.copies.astype(float)
     elif pattern != "all":
-        rate, each = vanishing(pattern, **common)
+        rate, each = vanishing(pattern, planned)
         weight = np.full(seats, each)
     else:
-        # Each party casts `teachers` votes: the ceiling sees the noise of one vote per party.
-        weight = weights(
-            settings.weights,
-            **common,
-            sigma=mechanism.label_sigma / teachers**0.5,
-            units=level.units or LATTICE,
-        )
+        weight = weights(settings.weights, planned, units=level.units or LATTICE)
     if ensemble is None:
-        # Rounding weights down to the lattice must not push a threshold at the very top above the total.
+        # Rounding weights down to the lattice must not push a threshold near the maximum above the total.
         mechanism = mechanism.capped(float(teachers * weight.sum()))
     rows = zip(
         budgets.names,
@@ -243,7 +245,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
 
 
 def _check_individualization(settings: Experiment) -> None:
-    """Raises InvalidInput for settings that do not go with the way in which budgets differ."""
+    """Raises InvalidInput for settings that do not fit the kind of individualization."""
     if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
         raise InvalidInput(
             f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
@@ -258,7 +260,7 @@ def _check_individualization(settings: Experiment) -> None:
 
 
 def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
-    """The mechanism with its parameters: as given, times `scale`, or its defaults for the `total` votes cast."""
+    """The mechanism with its parameters: the given ones times `scale`, or its defaults for the `total` votes cast."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
     given: dict[str, int | float | None] = dict(settings.parameters)
     for name, each in kind.parameters(view=view).items():
@@ -267,7 +269,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
         elif each.default is not None:
             given[name] = each.scaled(each.default, total)
         elif each.unit == "queries":
-            given[name] = 1  # worked out once the study is known
+            given[name] = 1  # computed once the study is known
     made = kind.build(view=view, given=given)
     needed = made.needed(second_round=False)
     if needed is not None and not needed <= total:
@@ -277,7 +279,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
     return made
 
 
-def check_parameters(settings: Experiment) -> None:
+def _check_parameters(settings: Experiment) -> None:
     """Raises InvalidInput for a parameter of the mechanism that is out of range, however many votes there will be."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
     given = {
@@ -289,7 +291,7 @@ def check_parameters(settings: Experiment) -> None:
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
-    """The worst-case accountant that charges budgets. Raises InvalidInput where it does not hold."""
+    """The worst-case accountant that charges budgets. Raises InvalidInput if it is not valid for the study."""
     view = check_view(settings.view)
     charging, _ = named_accountants(settings.accountant)
     coins = settings.individualization == "secret-vanishing"

@@ -1,4 +1,4 @@
-"""The levels of confidentiality in a simulation: terms, keys that everybody knows, and noise that a replay can draw.
+"""The levels of confidentiality in a simulation: terms, publicly known keys, and noise that a replay can draw.
 
 Keys and noise come from seeds, so a live study over real ballots and its replay in NumPy have the same noise. They
 protect nobody.
@@ -23,9 +23,9 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation, ClearBallot
-from protocols.levels.clear.level import Aggregation, Ballot
+from protocols.levels.clear import ClearAggregation, ClearBallot
 from protocols.levels.guardian import Guardian
+from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import noise_share
@@ -35,9 +35,9 @@ from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.study.levels import Clear, Confidentiality, GuardedLevel, SecureSum, TwoServer, guarded, summed
 from protocols.study.study import Study
 
-# Lattice units a vote, where a level needs them and none are given.
+# Lattice units per vote, if a level needs them and none are given.
 UNITS = 64
-# The order of P-256, of which a private key is a residue other than 0.
+# The order of P-256; a private key is a nonzero residue of it.
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -47,7 +47,7 @@ def simulated_level(level: str, *, units: int | None, colluders: int | None, sea
         keys = tuple(encoded_point(seat_key(position).public_key()) for position in range(seats))
         return SecureSum(units=units or UNITS, colluders=colluders or 0, seat_keys=keys)
     if colluders is not None:
-        raise InvalidInput(f"colluders is {colluders}; level {level!r} has no use for it: leave it out")
+        raise InvalidInput(f"colluders is {colluders}; level {level!r} does not use it: leave it out")
     if level == TwoServer.name:
         return TwoServer(
             units=units or UNITS,
@@ -60,7 +60,7 @@ def simulated_level(level: str, *, units: int | None, colluders: int | None, sea
 
 
 def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
-    """A seat's signing key, known to everybody."""
+    """A seat's signing key, which is publicly known."""
     digest = hashlib.sha256(b"conclave simulated seat %d" % position).digest()
     return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
 
@@ -86,7 +86,9 @@ def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) 
 
 
 def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggregation:
-    """The coordinator's side, with a guardian in this process where the level has one. guardians: its ledger."""
+    """The coordinator's side, with a guardian in this process if the level has one. guardians: the guardian's
+    ledger.
+    """
     match study.confidentiality:
         case GuardedLevel():
             guardian = Guardian(
@@ -109,15 +111,19 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
 
 
 def batch_noise(study: Study, *, seed: int) -> BatchNoise:
-    """The noise of a live study with this seed, batch by batch."""
+    """The noise that a live study with this seed draws, batch by batch."""
     match study.confidentiality:
         case GuardedLevel():
             return _both_servers(study, seed)
         case SecureSum():
             return _all_shares(study, seed)
         case _:
-            noise = _clear_noise(study, seed)
-            return lambda voting: noise
+            return one_stream(_clear_noise(study, seed))
+
+
+def one_stream(noise: Noise) -> BatchNoise:
+    """The noise of a level where it does not matter who voted: all batches draw from one stream, in order."""
+    return lambda voting: noise
 
 
 def _clear_noise(study: Study, seed: int) -> Noise:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -17,50 +18,80 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
 
-# Scheme names, and for those that take a parameter its allowed range.
-SCHEMES: dict[str, tuple[float, float] | None] = {
-    "iid": None,
-    "dirichlet": (1e-3, 1e6),
-    "size-skew": (0.0, 10.0),
-    "by-site": None,
-}
 _ALLOWED = "iid, dirichlet:A (A from 0.001 to 1000000), size-skew:S (S from 0 to 10), by-site"
 _SCALING_ROUNDS = 200
 _FLOOR = 1e-9
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A way to split private records over parties: a name of SCHEMES and its parameter, if it takes one.
+class Iid:
+    """Patients (or records) in random order, dealt in turn."""
 
-    Raises InvalidInput on an unknown name, or a parameter that is absent, unwanted or out of range.
+    name: ClassVar[str] = "iid"
+
+
+@dataclass(frozen=True)
+class LabelSkew:
+    """Class proportions of each party drawn from a Dirichlet distribution; concentration: from 0.001 to 1e6.
+
+    Raises InvalidInput.
     """
 
-    name: str
-    parameter: float | None = None
+    name: ClassVar[str] = "dirichlet"
+    concentration: float
 
     def __post_init__(self) -> None:
-        if self.name not in SCHEMES:
-            raise InvalidInput(f"partition is {self.name!r}; allowed: {_ALLOWED}")
-        span = SCHEMES[self.name]
-        given = self.parameter
-        fits = given is None if span is None else given is not None and span[0] <= given <= span[1]
-        if not fits:
-            raise InvalidInput(f"partition {self.name} has the parameter {given}; allowed: {_ALLOWED}")
+        if not 1e-3 <= self.concentration <= 1e6:
+            raise _refused(self.name, self.concentration)
+
+
+@dataclass(frozen=True)
+class SizeSkew:
+    """Sizes of parties log-normal; log_deviation: the standard deviation of their logarithm, from 0 to 10.
+
+    Raises InvalidInput.
+    """
+
+    name: ClassVar[str] = "size-skew"
+    log_deviation: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.log_deviation <= 10.0:
+            raise _refused(self.name, self.log_deviation)
+
+
+@dataclass(frozen=True)
+class BySite:
+    """A party is a site, or some sites together."""
+
+    name: ClassVar[str] = "by-site"
+
+
+# A way to split private records over parties.
+Partition = Iid | LabelSkew | SizeSkew | BySite
 
 
 def parse_partition(text: str) -> Partition:
-    """The partition that a command line names: iid, dirichlet:A, size-skew:S or by-site. Raises
-    InvalidInput."""
+    """The partition that a command line names: iid, dirichlet:A, size-skew:S or by-site. Raises InvalidInput."""
     name, colon, parameter = text.partition(":")
-    if not colon:
-        return Partition(name)
     try:
-        return Partition(name, float(parameter))
+        match name:
+            case Iid.name if not colon:
+                return Iid()
+            case BySite.name if not colon:
+                return BySite()
+            case LabelSkew.name:
+                return LabelSkew(float(parameter))
+            case SizeSkew.name:
+                return SizeSkew(float(parameter))
     except ValueError as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput(f"partition is {text!r}; allowed: {_ALLOWED}") from error
+    raise InvalidInput(f"partition is {text!r}; allowed: {_ALLOWED}")
+
+
+def _refused(name: str, parameter: float) -> InvalidInput:
+    return InvalidInput(f"partition {name} has the parameter {parameter}; allowed: {_ALLOWED}")
 
 
 def partition(
@@ -81,7 +112,7 @@ def partition(
     """
     units, unit = _units(len(dataset.private_labels), dataset.private_patients)
     rng = np.random.default_rng([seed, *f"partition {scheme.name}".encode()])
-    if scheme.name == "by-site":
+    if isinstance(scheme, BySite):
         party, parties = _by_site(dataset, units, parties, rng)
     else:
         if parties is None:
@@ -102,7 +133,7 @@ def teacher_shards(
     teachers: int,
     seed: int | Sequence[int],
 ) -> list[Int64[ndarray, " shard"]]:
-    """One party's records in `teachers` disjoint shards, none empty, patients whole, each ascending.
+    """One party's records in `teachers` disjoint shards, each ascending and none empty; patients are kept whole.
 
     `patients[i]` is the patient of record indices[i]; None where each record is a patient of its own.
     Raises InvalidInput when there are more teachers than patients (or records).
@@ -132,32 +163,31 @@ def _units(
 
 
 def _groups(group: Int64[ndarray, " records"], groups: int) -> list[Int64[ndarray, " members"]]:
-    """The ascending places of each group's members."""
+    """The positions of each group's members, ascending."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.cumsum(np.bincount(group, minlength=groups))[:-1])
 
 
 def _deal(
-    scheme: Partition,
+    scheme: Iid | LabelSkew | SizeSkew,
     labels: Int64[ndarray, " units"],
     classes: int,
     parties: int,
     rng: np.random.Generator,
 ) -> Int64[ndarray, " units"]:
-    """Each unit's party, no party empty (parties <= units)."""
+    """Each unit's party; no party is empty (parties <= units)."""
     party = np.empty(len(labels), dtype=np.int64)
-    if scheme.name == "iid":
+    if isinstance(scheme, Iid):
         party[rng.permutation(len(labels))] = np.arange(len(labels)) % parties
         return party
-    assert scheme.parameter is not None
-    if scheme.name == "size-skew":
-        log_shares = scheme.parameter * rng.standard_normal(parties)
+    if isinstance(scheme, SizeSkew):
+        log_shares = scheme.log_deviation * rng.standard_normal(parties)
         shares = np.exp(log_shares - log_shares.max())
         exact = 1 + (len(labels) - parties) * shares / shares.sum()
         party[rng.permutation(len(labels))] = np.repeat(np.arange(parties), _round(exact, len(labels)))
         return party
     counts = np.bincount(labels, minlength=classes)
-    wanted = _label_skew(scheme.parameter, counts, parties, rng)
+    wanted = _label_skew(scheme.concentration, counts, parties, rng)
     shuffled = rng.permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     # Along each class, party p takes the places between the cumulative sums before and after it.
@@ -200,7 +230,7 @@ def _round(exact: Float64[ndarray, " parties"], total: int) -> Int64[ndarray, " 
 
 
 def _fill_empty(party: Int64[ndarray, " units"], parties: int) -> Int64[ndarray, " units"]:
-    """Every empty party is given one unit of the largest parties."""
+    """Gives every empty party one unit of the largest parties."""
     counts = np.bincount(party, minlength=parties)
     empty = np.flatnonzero(counts == 0)
     if len(empty) == 0:

@@ -30,7 +30,7 @@ def split_by_group(
     teachers: int,
     seed: int,
 ) -> list[Int64[ndarray, " records"]]:
-    """Every party's records split by their budgets: one array a seat, in the order of `group_budgets`.
+    """Every party's records split by their budgets: one array per seat, in the order of `group_budgets`.
 
     Who has which budget is drawn from the seed, by the shares in `text`, party by party (all records of a patient
     have the same one). Raises InvalidInput for a party with fewer records or patients than its groups need.
@@ -54,9 +54,11 @@ def split_by_group(
 
 @dataclass(frozen=True, eq=False)
 class Upsampling:
-    """An ensemble on pooled data: groups of records by budget, the teachers that learn one, and how many there are.
+    """An ensemble on pooled data: groups of records by budget, how many teachers learn a record of each, and the number
+    of
+    teachers.
 
-    scale: teachers divided by teachers before upsampling.
+    scale: the number of teachers divided by that before upsampling.
     """
 
     epsilon: Float64[ndarray, " groups"]
@@ -66,7 +68,7 @@ class Upsampling:
     scale: float
 
     def budgets(self, delta: float) -> Budgets:
-        """One seat a group of records."""
+        """One seat per group of records."""
         names = tuple(f"records-at-{value:g}" for value in self.epsilon)
         return Budgets(names, self.epsilon, np.full(len(names), delta))
 
@@ -74,7 +76,7 @@ class Upsampling:
         """The group of each record, drawn from the seed by the shares."""
         sizes = largest_remainder(self.shares, records)
         if (sizes == 0).any():
-            raise InvalidInput(f"{records} records leave a budget without any; allowed: at least one a budget")
+            raise InvalidInput(f"{records} records leave a budget without any; allowed: at least one per budget")
         return simulation_rng(seed, "groups").permutation(np.repeat(np.arange(len(sizes)), sizes))
 
     def shards(self, records: int, *, seed: int) -> list[Int64[ndarray, " shard"]]:

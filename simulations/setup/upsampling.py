@@ -13,7 +13,7 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_budget
 from protocols.errors import InvalidInput
 
-# Default of how many teachers may learn one record.
+# The default for how many teachers may learn one record.
 LARGEST = 12
 
 
@@ -37,7 +37,9 @@ def duplicates(epsilon: Float64[ndarray, " groups"], *, largest: int = LARGEST) 
 
 
 def relative_size(copies: Int64[ndarray, " groups"], shares: Float64[ndarray, " groups"]) -> float:
-    """How much larger upsampling makes the data: teachers, threshold and noise scale by it. shares: of the records."""
+    """The factor by which upsampling enlarges the data, and so teachers, threshold and noise. shares: of the
+    records.
+    """
     return float((copies * shares).sum() / shares.sum())
 
 
@@ -46,7 +48,7 @@ def deal(
 ) -> list[Int64[ndarray, " shard"]]:
     """Shards of equal size (within one), record r in copies[r] different ones.
 
-    Copies of a record follow each other and are dealt in turn, so that no teacher gets two. Raises InvalidInput when
+    The copies of a record are consecutive and dealt in turn, so no teacher gets two. Raises InvalidInput when
     a record has more copies than there are teachers, or a teacher would get none.
     """
     if copies.min() < 1 or copies.max() > teachers:

@@ -15,7 +15,7 @@ from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.accountants import cast_weights
 from simulations.stages.label import SeedResult
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] held at a time.
 _CELLS = 20_000_000
@@ -48,7 +48,7 @@ class AskedVotes:
             raise InvalidInput(
                 f"batches hold {sum(sizes)} queries and {len(self.positions)} were asked; allowed: as many"
             )
-        # Whoever voted in a batch was charged for it.
+        # Every party that voted in a batch was charged for it.
         paid = np.diff(result.spent_after, axis=0, prepend=0)[: len(sizes)] > 0
         self.entering: Bool[ndarray, "parties queries"] = np.repeat(paid, sizes, axis=0).T
         if not study.participation.everyone:
@@ -64,7 +64,9 @@ class AskedVotes:
 
     @property
     def evidence(self) -> QueryVotes:
-        """The same for a data-dependent accountant; one threshold: differences to it are part of the offsets."""
+        """The same as input for a data-dependent accountant, with one threshold: differences from it go into the
+        offsets.
+        """
         student = None
         if self.study.mechanism.interactive:
             above = (self.thresholds - (self.study.mechanism.needed(second_round=False) or 0.0))[:, None]
@@ -79,9 +81,9 @@ class AskedVotes:
 
     @property
     def units(self) -> Units:
-        """The study's protected units, one a seat, with their own votes where each has one a query."""
+        """The study's protected units, one per seat, with their own votes if each has one per query."""
         study, own = self.study, None
-        if self._stored.votes is not None and study.teachers == 1 and study.pooled_teachers is None:
+        if isinstance(self._stored, TeacherVotes) and study.teachers == 1 and study.pooled_teachers is None:
             own = np.where(self.entering, self._stored.votes[:, 0, self.positions], ABSTAIN).astype(np.int64)
         return Units(
             sensitivity=study.votes_per_unit * study.weights,
@@ -92,9 +94,9 @@ class AskedVotes:
         )
 
     def _abstentions(self) -> bool:
-        """Whether some vote that entered is for no class, so that the histogram lacks its weight."""
+        """Whether some vote that entered is an abstention, so that the histogram lacks its weight."""
         study = self.study
-        if self._stored.votes is None or study.pooled_teachers is not None:
+        if isinstance(self._stored, VoteCounts) or study.pooled_teachers is not None:
             entered = np.full(len(self.counts), study.largest_weight)
         else:
             entered = study.teachers * (study.weights @ self.entering)
@@ -102,10 +104,10 @@ class AskedVotes:
         return bool((self.counts.sum(axis=1) < entered).any())
 
     def _count(self) -> Float64[ndarray, "queries classes"]:
-        study, votes = self.study, self._stored.votes
-        if votes is None:
-            assert self._stored.counts is not None
+        study = self.study
+        if isinstance(self._stored, VoteCounts):
             return self._stored.counts[self.positions] * study.weights[0]
+        votes = self._stored.votes
         weights = np.ones(len(votes)) if study.pooled_teachers is not None else study.weights
         counts = np.zeros((len(self.positions), study.classes))
         step = max(1, _CELLS // max(1, votes.shape[0] * votes.shape[1]))

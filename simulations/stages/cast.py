@@ -7,20 +7,17 @@ seed, and the source code of teachers. An interrupted run finds its finished tea
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Int64, Integer
 from numpy import ndarray
 
-import party.teachers
-from party.teachers import teacher_kind
+from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.array_files import parse_array, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
@@ -28,10 +25,11 @@ from protocols.reading import parse_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
+from simulations.source import source_digest
 
-# Queries that one vote message covers at most, so that progress is seen on a large pool.
+# The most queries in one vote message, so that progress is visible on a large pool.
 VOTE_ROUND = 20_000
-# Parties whose teachers are trained at once where a kind stacks them on a GPU.
+# Parties whose teachers are trained at once if their kind stacks them on a GPU.
 _STACKED_PARTIES = 250
 
 Shard = Int64[ndarray, " records"]
@@ -64,9 +62,10 @@ def cast_votes(
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
     """
+    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", __name__)
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],
-        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {_source()}",
+        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",
     )
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
@@ -116,7 +115,7 @@ def vote_rounds(
 
 
 class CastHost:
-    """The parties of one worker in the casting stages; everything it keeps lies in the folder or can be reread."""
+    """The parties of one worker in the casting stages; all of its state is in the folder or can be read again."""
 
     def __init__(self, *, folder: Path, teacher: str, classes: int, seed: int, pool: str) -> None:
         self._folder = folder
@@ -182,23 +181,13 @@ class CastHost:
 
 
 def teacher_seed(seed: int, party: int, teacher: int) -> int:
-    """A teacher's training seed: a function of (seed, party, teacher) alone."""
+    """A teacher's training seed: a function of only (seed, party, teacher)."""
     return int(np.random.SeedSequence((seed, party, teacher)).generate_state(1, np.uint32)[0])
 
 
 def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) -> CastHost:
     """The factory that engines call in a worker."""
     return CastHost(folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool)
-
-
-@cache
-def _source() -> str:
-    """The hash of the source of teachers and of this file: another code version trains anew."""
-    assert party.teachers.__file__ is not None
-    digest = hashlib.sha256()
-    for path in sorted(Path(party.teachers.__file__).parent.glob("*.py")) + [Path(__file__)]:
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _all(
@@ -213,7 +202,7 @@ def _all(
 
 
 def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], pool: str) -> None:
-    """What the workers read: written once, named by content, and memory-mapped, never sent in messages."""
+    """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
     flat = [shard for of_party in shards for shard in of_party]
     ends = np.cumsum([len(shard) for shard in flat])
     bounds = np.stack([ends - [len(shard) for shard in flat], ends], axis=1).reshape(len(shards), -1, 2)
@@ -231,7 +220,7 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
 
 
 def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
-    """A cached array; None if there is no readable one, so that it is made again."""
+    """A cached array; None if there is no readable one, so that it is computed again."""
     try:
         return read_array(path, mapped=mmap)
     except (DataUnavailable, DataCorrupt):

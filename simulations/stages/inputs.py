@@ -19,16 +19,16 @@ from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.setup.partition import parse_partition, partition, teacher_shards
+from simulations.setup.partition import BySite, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, VoteCounts
 from simulations.stages.students import check_student
 from simulations.stages.votes_file import read_labels, read_votes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a run uses without being part of its settings: paths of data and caches, engine and workers."""
+    """What a run uses that is not part of its settings: paths of data and caches, engine and workers."""
 
     data_dir: Path | None
     cache_dir: Path
@@ -37,51 +37,71 @@ class Host:
 
 
 @dataclass(frozen=True, eq=False)
-class Inputs:
-    """What a run starts from, read and checked: a data set cut into shards, or stored votes.
+class DatasetInputs:
+    """What a run that trains teachers starts from: a data set cut into shards.
 
     shards: for each seat (a party, or one of its privacy groups), the private records of each of its teachers; with
     upsampling, for each teacher of the pooled data.
     """
 
     settings: Experiment
-    dataset: Dataset | None
-    shards: list[list[Int64[ndarray, " records"]]] | None
-    stored: StoredVotes | None
-    truth: Int64[ndarray, " queries"] | None
+    dataset: Dataset
+    shards: list[list[Int64[ndarray, " records"]]]
 
     @property
     def party_names(self) -> tuple[str, ...] | None:
-        """The sites' names where each party is one site of the data set."""
-        if self.dataset is None or parse_partition(self.settings.partition).name != "by-site":
+        """The names of the sites if each party is one site of the data set, otherwise None."""
+        if not isinstance(parse_partition(self.settings.partition), BySite):
             return None
         sites = self.dataset.site_names
         return sites if len(sites) == self.settings.parties else None
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the data or votes that the run starts from."""
-        if self.dataset is not None:
-            return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest}")
-        assert self.stored is not None
-        arrays = [a for a in (self.stored.votes, self.stored.counts, self.truth) if a is not None]
-        return content_digest(*arrays)
+        """A digest of the data that the run starts from."""
+        return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest}")
 
     @property
     def classes(self) -> int:
         """The number of classes."""
-        if self.stored is not None:
-            return self.stored.classes
-        assert self.dataset is not None
         return self.dataset.classes
 
     @property
     def queries(self) -> int:
         """The size of the public pool."""
-        if self.stored is not None:
-            return self.stored.queries
-        assert self.dataset is not None
         return len(self.dataset.public_labels)
+
+
+@dataclass(frozen=True, eq=False)
+class VoteInputs:
+    """What a replay starts from: stored votes, and the true labels where they are known."""
+
+    settings: Experiment
+    stored: StoredVotes
+    truth: Int64[ndarray, " queries"] | None
+
+    @property
+    def party_names(self) -> None:
+        """Stored votes name no parties."""
+        return
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the votes that the run starts from."""
+        return content_digest(*self.stored.arrays, *(() if self.truth is None else (self.truth,)))
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return self.stored.classes
+
+    @property
+    def queries(self) -> int:
+        """How many queries were voted on."""
+        return self.stored.queries
+
+
+Inputs = DatasetInputs | VoteInputs
 
 
 def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
@@ -91,7 +111,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     """
     check_student(settings.student)
     if settings.votes is not None:
-        return _stored_inputs(settings)
+        return _stored_inputs(settings, Path(settings.votes))
     if settings.student == "none" and MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
     if settings.individualization == "upsampling" and settings.partition != "iid":
@@ -101,7 +121,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     scheme = parse_partition(settings.partition)
     kind = teacher_kind(settings.teacher)
     check_engine(host.engine)
-    if scheme.name != "by-site":
+    if not isinstance(scheme, BySite):
         # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
         # the data may determine, matter little for that.
         trial = make_study(
@@ -124,7 +144,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
     settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
-    return Inputs(settings, dataset, _shards(settings, dataset), None, dataset.public_labels)
+    return DatasetInputs(settings, dataset, _shards(settings, dataset))
 
 
 def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:
@@ -147,14 +167,14 @@ def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
     """The number of parties: as given, or one per site if parties are sites and no number was given."""
-    by_site = parse_partition(settings.partition).name == "by-site"
+    by_site = isinstance(parse_partition(settings.partition), BySite)
     if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
         return len(dataset.site_names)
     return settings.parties
 
 
 def load_dataset(settings: Experiment, host: Host) -> Dataset:
-    """The data set of an experiment; private part as large as asked."""
+    """The data set of an experiment, with a private part of the requested size."""
     request = DatasetRequest(
         seed=settings.data_seed,
         data_dir=host.data_dir,
@@ -170,22 +190,15 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
     return datasets.load(settings.dataset, request)
 
 
-def _stored_inputs(settings: Experiment) -> Inputs:
-    """Votes from a file; the number of parties is what the file holds."""
-    assert settings.votes is not None
+def _stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
+    """Inputs with votes from a file, which determines the number of parties."""
     given = settings.parties if "parties" in settings.model_fields_set else None
-    stored, parties = read_votes(
-        Path(settings.votes), kind=settings.votes_kind, classes=settings.classes, parties=given
-    )
+    stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)
     queries = settings.queries or stored.queries
     if queries > stored.queries:
-        raise InvalidInput(f"queries is {queries}; allowed: at most the {stored.queries} of {settings.votes}")
+        raise InvalidInput(f"queries is {queries}; allowed: at most the {stored.queries} of {path}")
     if queries < stored.queries:
-        stored = StoredVotes(
-            stored.classes,
-            None if stored.votes is None else stored.votes[:, :, :queries],
-            None if stored.counts is None else stored.counts[:queries],
-        )
+        stored = stored.first(queries)
     truth = None
     if settings.labels is not None:
         truth = read_labels(settings.labels, queries=queries, classes=stored.classes)
@@ -194,17 +207,21 @@ def _stored_inputs(settings: Experiment) -> Inputs:
 
 def inputs_of_votes(
     settings: Experiment, stored: StoredVotes, *, parties: int, truth: Int64[ndarray, " queries"] | None
-) -> Inputs:
-    """What a replay starts from: votes of so many parties, and the true labels where they are known.
+) -> VoteInputs:
+    """What a replay starts from: votes of `parties` parties, and the true labels if they are known.
 
     Raises InvalidInput for settings that need teachers.
     """
     if settings.individualization == "upsampling":
-        raise InvalidInput("individualization is 'upsampling', which trains teachers of its own; not with stored votes")
+        raise InvalidInput(
+            "individualization is 'upsampling', which trains its own teachers; it cannot replay stored votes"
+        )
     if MECHANISMS[settings.mechanism].interactive:
-        raise InvalidInput(f"mechanism is {settings.mechanism!r}, which trains a student; not with stored votes")
-    teachers = 1 if stored.votes is None else stored.votes.shape[1]
+        raise InvalidInput(
+            f"mechanism is {settings.mechanism!r}, which trains a student; it cannot replay stored votes"
+        )
+    teachers = 1 if isinstance(stored, VoteCounts) else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
-    if "weights" not in settings.model_fields_set and stored.votes is None:
+    if "weights" not in settings.model_fields_set and isinstance(stored, VoteCounts):
         changes["weights"] = "uniform"
-    return Inputs(settings.model_copy(update=changes), None, None, stored, truth)
+    return VoteInputs(settings.model_copy(update=changes), stored, truth)

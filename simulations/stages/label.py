@@ -23,13 +23,12 @@ from protocols.wire.messages import Request, VoteRequest
 from simulations.setup.levels import batch_noise, simulated_aggregation, simulated_ballot
 from simulations.stages.replay import (
     Presence,
-    Replay,
-    StoredVotes,
     coin_source,
     dropout_presence,
     replay,
     secret_coins,
 )
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes
 
 # Above this many parties only the replay is run: one ledger per party takes too long.
 LIVE_PARTIES = 1000
@@ -51,7 +50,7 @@ class SeedResult:
 
     @property
     def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
-        """Positions and labels for training a student: what was released, and what was reinforced for free."""
+        """Positions and labels for training a student: those released, and those reinforced for free."""
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
@@ -74,10 +73,10 @@ def label_seed(
 ) -> SeedResult:
     """Replays the study with the noise (and drop-outs and secret coins) of one seed. train: see Coordinator.label."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    result: Replay = replay(
+    result = replay(
         study,
         stored,
-        batch_noise=batch_noise(study, seed=seed),
+        noise=batch_noise(study, seed=seed),
         presence=presence,
         entering=secret_coins(study, seed=seed),
         train=train,
@@ -90,18 +89,16 @@ def label_seed(
 
 def live_study(
     study: Study,
-    stored: StoredVotes,
+    stored: TeacherVotes,
     *,
     seed: int,
     dropout: float,
     train: TrainStudent | None = None,
-    on_batch: Callable[[int, int], None] | None = None,
 ) -> Labelling:
     """The same study between real Party objects, each with its own ledger, and a Coordinator with its own.
 
     The parties' teachers are the votes that were cast. The replay is compared with it: see `check_live`.
     """
-    assert stored.votes is not None
     votes = stored.votes
 
     def voter(position: int) -> Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]:
@@ -133,7 +130,7 @@ def live_study(
             run=simulation_rng(seed, "run").bytes(16),
         )
         pool = np.zeros((stored.queries, 1), dtype=np.float32)
-        labelling = coordinator.label(pool, train=train, on_batch=on_batch)
+        labelling = coordinator.label(pool, train=train)
     own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
     for party_ledger in ledgers:
         party_ledger.close()
@@ -164,7 +161,7 @@ def _absent(study: Study, presence: Presence) -> Callable[[Mapping[str, Request]
 
 
 def mean_and_interval(values: Float64[ndarray, " seeds"]) -> tuple[float, float | None]:
-    """The mean and the half-width of its 95 % confidence interval (Student's t); None for one value."""
+    """The mean and the half-width of its 95 % confidence interval (Student's t); no half-width for one value."""
     if len(values) < 2:
         return float(values.mean()), None
     half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))

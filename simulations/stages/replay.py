@@ -1,33 +1,29 @@
 """Replay: aggregate stored votes under a study, without parties, data or training.
 
 Follows the same schedule as a live study (protocols.labelling.schedule), draws its noise in the same order, and so
-gives the same labels and the same ledgers; vectorised over queries, parties and orders, it takes milliseconds a
+gives the same labels and the same ledgers; vectorised over queries, parties and orders, it takes milliseconds per
 setting."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Integer
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
-from protocols.labelling.schedule import Batch, Stop, next_batch
+from protocols.labelling.schedule import Stop, next_batch
 from protocols.mechanisms import InteractiveGNMax
-from protocols.noise import Noise
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.levels import BatchNoise
-
-# Histograms of groups of equal weight are kept where they have at most this many cells (8 bytes each).
-_GROUP_CELLS = 20_000_000
-_GROUPS = 64
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
 _MASKED_CELLS = 20_000_000
@@ -39,49 +35,7 @@ Coins = Callable[[Bool[ndarray, " parties"], int], Entering]
 
 
 @dataclass(frozen=True, eq=False)
-class StoredVotes:
-    """Votes that were cast once: of teachers, or (counts) only their unweighted histogram.
-
-    votes: class ids or ABSTAIN; counts: votes per class, each row summing to the number of voters.
-    """
-
-    classes: int
-    votes: Integer[ndarray, "parties teachers queries"] | None
-    counts: Float64[ndarray, "queries classes"] | None
-    _groups: dict[bytes, Float64[ndarray, "groups cells"]] = field(default_factory=dict, repr=False)
-
-    @property
-    def queries(self) -> int:
-        """The number of queries that were voted on."""
-        if self.votes is not None:
-            return self.votes.shape[2]
-        assert self.counts is not None
-        return len(self.counts)
-
-    def group_counts(self, member: Int64[ndarray, " parties"], groups: int) -> Float64[ndarray, "groups cells"] | None:
-        """Unweighted histograms of each group of parties, flattened; None where that would take too much memory.
-
-        Kept between calls, so that a sweep over budgets, weights and noise counts the votes once.
-        """
-        if self.votes is None:
-            assert self.counts is not None
-            return self.counts.reshape(1, -1)
-        cells = self.queries * self.classes
-        if groups > _GROUPS or groups * cells > _GROUP_CELLS:
-            return None
-        key = member.astype(np.int32).tobytes()
-        if key not in self._groups:
-            rows = [
-                count_votes(self.votes, (member == group).astype(float), classes=self.classes).ravel()
-                for group in range(groups)
-            ]
-            self._groups.clear()
-            self._groups[key] = np.stack(rows)
-        return self._groups[key]
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
+class ReplayedLabelling:
     """A labelling and the parties' ledgers after each batch, for plots."""
 
     labelling: Labelling
@@ -92,21 +46,22 @@ def replay(
     study: Study,
     stored: StoredVotes,
     *,
-    noise: Noise | None = None,
-    batch_noise: BatchNoise | None = None,
+    noise: BatchNoise,
     presence: Presence | None,
     entering: Coins | None = None,
     train: TrainStudent | None = None,
-) -> Replay:
-    """What the study would have released had these votes been cast live.
+) -> ReplayedLabelling:
+    """The labels and charges that the study would have released had these votes been cast live.
 
-    noise: of all batches in order; batch_noise: of each batch, given who voted, for levels where that matters. Exactly
-    one is given. presence(batch number) says which parties answer that batch (None: all); entering: the secret coins,
-    for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when votes do not fit the study.
+    noise(voting parties): that of the next batch; presence(batch number): which parties answer that batch (None: all);
+    entering: the secret coins, for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when
+    votes or arguments do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.participation_name == "secret"):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
+    if train is None and study.mechanism.interactive:
+        raise InvalidInput(f"mechanism is {study.mechanism.name!r}, which needs a student trained between its rounds")
     budgets, taking, queries = study.budgets, study.participation, stored.queries
     round_one = study.mechanism.round_one
     labels = np.full(queries, NOT_ASKED, dtype=np.int64)
@@ -115,10 +70,10 @@ def replay(
     batches: list[tuple[int, int]] = []
     history: list[Int64[ndarray, " parties"]] = []
     predictions: Float64[ndarray, "queries classes"] | None = None
-    count = _counter(study, stored, by_group=presence is None and entering is None and taking.everyone)
+    count = _counter(study, stored, alike=presence is None and entering is None and taking.everyone)
     asked = 0
-    while isinstance(
-        step := next_batch(
+    while True:
+        step = next_batch(
             budgets,
             spent,
             participation=taking,
@@ -127,25 +82,23 @@ def replay(
             batch_limit=study.batch_limit,
             stop=check_stop(study.stop),
             quorum=study.quorum,
-        ),
-        Batch,
-    ):
+        )
+        if isinstance(step, Stop):
+            stop = step
+            break
         often = taking.among(asked, asked + step.size)
         voting = step.active if presence is None else step.active & presence(len(batches))
         if voting.sum() < study.quorum:
-            # As a coordinator does: nothing is released, the reservations stand.
+            # As with a coordinator, nothing is released and the reservations stand.
             spent = spent + np.where(step.active, budgets.amount(often, often), 0)
-            step = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
+            stop = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
         batch = slice(asked, asked + step.size)
-        if round_one is not None and asked >= round_one and predictions is None:
-            assert train is not None
+        if train is not None and predictions is None and round_one is not None and asked >= round_one:
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
         enters = None if entering is None else entering(voting, step.size)
-        drawn = noise if batch_noise is None else batch_noise(voting)
-        assert drawn is not None  # one of them is given
-        released = study.release(count(voting, batch, enters), drawn, predictions=of_batch)
+        released = study.release(count(voting, batch, enters), noise(voting), predictions=of_batch)
         labels[batch] = released
         if of_batch is not None and isinstance(study.mechanism, InteractiveGNMax):
             reinforced[batch] = study.mechanism.reinforced(released, of_batch)
@@ -158,15 +111,14 @@ def replay(
         batches.append((step.size, int(answered.sum())))
         history.append(spent)
         asked += step.size
-    assert isinstance(step, Stop)
-    labelling = Labelling(labels, batches, step, spent, reinforced)
-    return Replay(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
+    labelling = Labelling(labels, batches, stop, spent, reinforced)
+    return ReplayedLabelling(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 
 
 def secret_coins(study: Study, *, seed: int) -> Coins | None:
-    """The coins that the parties of `live_study` throw, batch by batch in order; None where there are none.
+    """The coins that the parties of `live_study` toss, batch by batch in order; None if there are none.
 
-    A party that misses a batch throws none for it, so each has its own stream, advanced only by its own votes.
+    A party that misses a batch tosses none for it, so each has its own stream, advanced only by its own votes.
     """
     if study.participation_name != "secret":
         return None
@@ -187,7 +139,7 @@ def coin_source(seed: int, seat: int) -> RandomSource:
 
 
 def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
-    """Each party is absent from each batch with probability `rate`, as a function of (seed, batch) alone."""
+    """Each party is absent from each batch with probability `rate`, as a function of only (seed, batch)."""
 
     def present(number: int) -> Bool[ndarray, " parties"]:
         return simulation_rng(seed, "dropout", number).random(parties) >= rate
@@ -196,7 +148,7 @@ def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
 
 
 def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries"]) -> Int64[ndarray, " parties"]:
-    """In how many of the answered queries of a batch each party takes part; in chunks of queries."""
+    """The number of answered queries of a batch in which each party takes part; computed in chunks of queries."""
     ids = batch.start + np.flatnonzero(answered)
     step = max(1, _MASKED_CELLS // len(study.roster))
     parts = [study.participation.votes(ids[at : at + step]).sum(axis=1) for at in range(0, len(ids), step)]
@@ -206,46 +158,52 @@ def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries
 Counter = Callable[[Bool[ndarray, " parties"], slice, "Entering | None"], Float64[ndarray, "queries classes"]]
 
 
-def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
-    """count(voting parties, queries, coins) -> weighted histograms, by groups of like parties where possible."""
-    budgets, classes = study.budgets, stored.classes
+def _counter(study: Study, stored: StoredVotes, *, alike: bool) -> Counter:
+    """count(voting parties, queries, coins) -> weighted histograms, by groups of like parties where possible.
+
+    alike: whether parties of the same terms vote in the same queries.
+    """
+    budgets = study.budgets
     if study.pooled_teachers is not None:
         # Seats are groups of records; every teacher of the pooled data has one vote.
-        everything = stored.group_counts(np.zeros(study.pooled_teachers, dtype=np.int64), 1)
-        assert everything is not None
-
-        def pooled(
-            voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
-        ) -> Float64[ndarray, "queries classes"]:
-            return everything[0, batch.start * classes : batch.stop * classes].reshape(-1, classes)
-
-        return pooled
-    if by_group:
+        everything = stored.histogram()
+        return lambda voting, batch, entering: everything[batch]
+    if isinstance(stored, VoteCounts):
+        # All vote, with the same weight: check_fit.
+        return lambda voting, batch, entering: study.weights[0] * stored.counts[batch]
+    if alike:
         # Parties equal in all of these stay or leave together, so a group is active as a whole or not.
-        alike = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
-        _, first, member = np.unique(alike, axis=1, return_index=True, return_inverse=True)
-        if stored.votes is None:
-            first, member = first[:1], np.zeros_like(member)
+        terms = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
+        _, first, member = np.unique(terms, axis=1, return_index=True, return_inverse=True)
         groups = stored.group_counts(member, len(first))
         if groups is not None:
-            group_weights = study.weights[first]
+            return _by_groups(study, groups, first)
+    return _by_party(study, stored)
 
-            def by_groups(
-                voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
-            ) -> Float64[ndarray, "queries classes"]:
-                cells = groups[:, batch.start * classes : batch.stop * classes]
-                return ((group_weights * voting[first]) @ cells).reshape(-1, classes)
 
-            return by_groups
+def _by_groups(study: Study, groups: Float64[ndarray, "groups cells"], first: Int64[ndarray, " groups"]) -> Counter:
+    """Counts by groups; first: the position in the roster of one party of each."""
+    weights = study.weights[first]
+
+    def count(
+        voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
+    ) -> Float64[ndarray, "queries classes"]:
+        cells = groups[:, batch.start * study.classes : batch.stop * study.classes]
+        return ((weights * voting[first]) @ cells).reshape(-1, study.classes)
+
+    return count
+
+
+def _by_party(study: Study, stored: TeacherVotes) -> Counter:
+    """Counts vote by vote."""
     votes = stored.votes
-    assert votes is not None
 
-    def by_party(
+    def count(
         voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
     ) -> Float64[ndarray, "queries classes"]:
         weights = study.weights * voting
         if study.participation.everyone and entering is None:
-            return count_votes(votes[:, :, batch], weights, classes=classes)
+            return count_votes(votes[:, :, batch], weights, classes=study.classes)
         parts = []
         step = max(1, _MASKED_CELLS // (votes.shape[0] * votes.shape[1]))
         for start in range(batch.start, batch.stop, step):
@@ -254,10 +212,10 @@ def _counter(study: Study, stored: StoredVotes, *, by_group: bool) -> Counter:
             if entering is not None:
                 enters = enters & entering[:, :, part.start - batch.start : part.stop - batch.start]
             cast = np.where(enters, votes[:, :, part], ABSTAIN)
-            parts.append(count_votes(cast, weights, classes=classes))
+            parts.append(count_votes(cast, weights, classes=study.classes))
         return np.concatenate(parts)
 
-    return by_party
+    return count
 
 
 def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
@@ -269,10 +227,10 @@ def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
     if study.pooled_teachers is not None:
         if drops:
             raise InvalidInput("upsampling pools all data, so no party can miss a batch; allowed: dropout 0")
-        if stored.votes is None or stored.votes.shape[:2] != (study.pooled_teachers, 1):
+        if isinstance(stored, VoteCounts) or stored.votes.shape[:2] != (study.pooled_teachers, 1):
             raise InvalidInput(f"upsampling needs the votes of {study.pooled_teachers} teachers of pooled data")
         return
-    if stored.votes is not None:
+    if isinstance(stored, TeacherVotes):
         wanted = (len(study.roster), study.teachers)
         if stored.votes.shape[:2] != wanted:
             raise InvalidInput(f"votes of shape {stored.votes.shape}; allowed: {wanted} parties and teachers")
@@ -280,7 +238,9 @@ def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
     if study.participation_name != "all":
         raise InvalidInput("vote counts hold no parties, so all must take part; give votes as class ids instead")
     if len(np.unique(study.weights)) > 1:
-        raise InvalidInput("vote counts hold no parties, so weights must be uniform; give votes as class ids instead")
+        raise InvalidInput(
+            "vote counts do not show parties, so weights must be uniform; give votes as class ids instead"
+        )
     uneven = len(np.unique(study.budgets.cap)) > 1 or len(np.unique(study.budgets.order)) > 1
     if drops or (study.stop == "drop-exhausted" and uneven):
-        raise InvalidInput("vote counts hold no parties, so none can drop out; give votes as class ids instead")
+        raise InvalidInput("vote counts do not show parties, so none can drop out; give votes as class ids instead")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-import coordinator.students
-from coordinator.students import student_kind
+from coordinator.students import STUDENTS, student_kind
 from coordinator.students.student import Student
 from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -22,6 +20,7 @@ from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
+from simulations.source import source_digest
 
 
 class ReleasedStudent:
@@ -41,7 +40,8 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {_source()}"
+        source = source_digest(STUDENTS[student].__module__, "coordinator.students")
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, labels, text=about)
         self._dataset, self._positions, self._labels = dataset, positions, labels
         self._kind, self._seed, self._cache_dir = student, seed, cache_dir
@@ -68,7 +68,7 @@ class ReleasedStudent:
             if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
                 return known
         except (DataUnavailable, DataCorrupt):
-            # None there, or none that can be read: it is made again.
+            # Missing or unreadable: it is computed again.
             pass
         made = self._trained.predict_proba(inputs)
         buffer = io.BytesIO()
@@ -90,7 +90,7 @@ class ReleasedStudent:
 
 
 def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
-    """Trains the student of round one and predicts the pool, for Interactive-GNMax.
+    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
 
     If round one released no label, its predictions are uniform, and round two works as a plain threshold.
     """
@@ -127,18 +127,9 @@ def check_student(name: str | None) -> None:
 
 
 def _read_accuracy(path: Path) -> float | None:
-    """A cached accuracy; None if there is no readable one, so that it is made again."""
+    """A cached accuracy; None if there is no readable one, so that it is measured again."""
     try:
         accuracy = float(read_json(path)["accuracy"])
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
         return None
     return accuracy if 0 <= accuracy <= 1 else None
-
-
-@cache
-def _source() -> str:
-    assert coordinator.students.__file__ is not None
-    digest = hashlib.sha256()
-    for path in sorted(Path(coordinator.students.__file__).parent.glob("*.py")):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()

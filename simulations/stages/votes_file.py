@@ -1,4 +1,4 @@
-"""Stored votes and labels, from arrays or .npy and .npz files, so that a study is replayed without data or training."""
+"""Stored votes and labels, from arrays or .npy and .npz files, to replay a study without data or training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocols.array_files import FILE_BYTES, array_names, read_array, read_arra
 from protocols.errors import InvalidInput
 from protocols.reading import open_file
 from protocols.votes import check_votes
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
 
 _MOST_CLASSES = 10_000
 _LARGEST_COUNT = 10_000_000
@@ -42,7 +42,7 @@ def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: in
 def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str) -> tuple[StoredVotes, int]:
     """The votes in an array, checked, and the number of parties that cast them; the arguments are as in read_votes.
 
-    called: what messages call the array. Raises InvalidInput.
+    called: the array's name in messages. Raises InvalidInput.
     """
     return (_counts if kind == "counts" else _ids)(called, array, classes)
 
@@ -69,7 +69,7 @@ def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray,
     return check_labels(_load(path, key=key or None), queries=queries, classes=classes, called=path_text)
 
 
-def _counts(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts, int]:
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
         raise InvalidInput(
             f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]"
@@ -86,10 +86,10 @@ def _counts(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes
         )
     if classes is not None and classes != counts.shape[1]:
         raise InvalidInput(f"--classes is {classes}; {path} has {counts.shape[1]}")
-    return StoredVotes(counts.shape[1], None, counts), int(sums[0])
+    return VoteCounts(counts.shape[1], counts), int(sums[0])
 
 
-def _ids(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, int]:
+def _ids(path: str, array: ndarray, classes: int | None) -> tuple[TeacherVotes, int]:
     if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"votes in {path} are {array.dtype} {array.shape}; allowed: integers [parties, queries] or "
@@ -100,7 +100,7 @@ def _ids(path: str, array: ndarray, classes: int | None) -> tuple[StoredVotes, i
     if found > _MOST_CLASSES:
         raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
     check_votes(votes, classes=found if classes is None else classes)
-    return StoredVotes(found if classes is None else classes, votes, None), len(votes)
+    return TeacherVotes(found if classes is None else classes, votes), len(votes)
 
 
 def _load(path: Path, *, key: str | None = None) -> ndarray:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.hidden_queries import querier as private_queries
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
@@ -27,6 +26,7 @@ from tests.harness.private_models import (
     hidden_study,
     private_models,
 )
+from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
 COUNT = np.array([8], dtype=np.int64)

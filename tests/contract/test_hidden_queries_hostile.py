@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import sign
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.hidden_queries.dealing import DEAL, Offer, serve_deals
 from protocols.levels.hidden_queries.inference.announced import announced
@@ -20,6 +19,7 @@ from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY
 from tests.harness.private_models import PrivateParties, hidden_study, private_models
+from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
 PARTIES = PrivateParties(STUDY)

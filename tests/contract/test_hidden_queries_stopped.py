@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from protocols.crypto.prg import expanded_source
-from protocols.crypto.randomness import seeded_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
 from protocols.levels.two_server.conversation import server_noise
@@ -17,6 +16,7 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.wire.messages import Outcome
 from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, private_models
+from tests.harness.seeded import seeded_source
 
 # The quorum is all, so that none may be lost on the way.
 STUDY = hidden_study(mechanism="gnmax", sigma_threshold=None, threshold=None, sigma=4.0, batch_limit=4, quorum=6)

@@ -10,11 +10,10 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.opening import open_sum
@@ -26,6 +25,7 @@ from protocols.noise import LatticeNoise
 from protocols.study.levels import Clear
 from protocols.votes import count_votes
 from tests.harness.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
+from tests.harness.seeded import seeded_source
 
 POOL = np.zeros((40, 2), np.float32)
 ROUND_TWO = {

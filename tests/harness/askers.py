@@ -24,7 +24,7 @@ from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Study
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import Guarded
+from protocols.wire.guardian.greeting import GuardedStudy
 from tests.harness.consortium import Consortium
 from tests.harness.homes import FEATURES
 from tests.harness.levels import SEALING_KEY, SIGNING_KEY
@@ -105,7 +105,7 @@ class AskedConsortium(Consortium):
             certificate=self.certify(key, name, role="guardian"),
             authority=self.authority,
             denied=lambda identity: self.denied.get(identity.name),
-            find=lambda digest: Guarded(self.study, guardian, busy),
+            find=lambda digest: GuardedStudy(self.study, guardian, busy),
             on_event=lambda event, fields: self.events.append((event, fields)),
         )
         self.guardian = f"127.0.0.1:{self.port.start(listen)}"

@@ -20,7 +20,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.table import Means, ballot_of
 from protocols.noise import simulated
 from protocols.study.deployed import DeployedStudy

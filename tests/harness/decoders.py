@@ -39,7 +39,6 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
-from protocols.crypto.randomness import seeded_source
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer
@@ -90,6 +89,7 @@ from protocols.wire.messages import (
 from protocols.wire.relay import passed_back, read_passed_back
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.private_models import PrivateParties, hidden_study
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -185,7 +185,6 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "arrays": decode_arrays,
     "step": step,
     "private step": private_step,
-    "request to a party": SUMMED.handle_bytes,
     "conversation": conversation,
     "submission": lambda data: Submission.read(decode_arrays(data)),
     "offer": lambda data: Offer.read(decode_arrays(data), HIDDEN),

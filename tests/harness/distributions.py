@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
+from typing import TypeVar
 
+from protocols.plugins import Parts
 from tests.harness.pages import ROOT, blocks
 
+T = TypeVar("T")
 PAGE = ROOT / "docs" / "how-to" / "add-a-part.md"
 
 
@@ -33,3 +37,11 @@ def install_gumbel(folder: Path) -> Path:
     key, _, value = line.replace('"', "").partition(" = ")
     source = example("Gumbel noisy-max")
     return install(folder, name="gumbel_noisy_max", group="conclave.mechanisms", entries={key: value}, source=source)
+
+
+def refreshed(parts: Parts[T]) -> Parts[T]:
+    """The same table, which has not looked yet at what is installed."""
+    table = copy.copy(parts)
+    for found in ("_plugins", "_loaded"):
+        table.__dict__.pop(found, None)
+    return table

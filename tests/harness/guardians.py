@@ -34,7 +34,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation, SharedBal
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
-from protocols.wire.guardian.greeting import Guarded
+from protocols.wire.guardian.greeting import GuardedStudy
 from tests.harness.certifying import Certifying
 from tests.harness.operators import make_home
 from tests.harness.studies import NOW, deployed_study, pool_of, voter
@@ -122,10 +122,10 @@ class Guardianship(Certifying):
         )
         return replace(line, **more)
 
-    def find(self, digest: bytes) -> Guarded:
+    def find(self, digest: bytes) -> GuardedStudy:
         if digest != self.study.digest:
             raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved here")
-        return Guarded(self.study, self.guardian, self.busy)
+        return GuardedStudy(self.study, self.guardian, self.busy)
 
     def codes(self) -> list[str]:
         """What happened at the port, in order."""

@@ -3,13 +3,13 @@
 import numpy as np
 
 from protocols.crypto.field import P
-from protocols.crypto.randomness import seeded_source
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.dealer import deal
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.levels.hidden_queries.inference.querier import Querier
 from protocols.levels.two_server.shares import expand_guardian
+from tests.harness.seeded import seeded_source
 
 CONTEXT = b"a batch"
 

@@ -20,7 +20,6 @@ from party.party import Party
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
 from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -32,6 +31,7 @@ from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, 
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
 from tests.harness.levels import SEALING_KEY, GuardianHere, two_server
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
 
 PARTIES, CLASSES, KINDS, COPIES = 4, 3, 3, 96

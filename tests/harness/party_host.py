@@ -61,7 +61,7 @@ class PartyHost:
                 party = Party(
                     name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source, ballot=ballot
                 )
-                yield name, party.handle_bytes(request)
+                yield name, encode(party.handle(decode(request)))
 
     def _key(self, name: str) -> ec.EllipticCurvePrivateKey:
         return key_from_pem(read_bytes(self._folder / "keys" / f"{self._study.seats[name]}.pem", most=PEM_BYTES))

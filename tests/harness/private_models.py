@@ -6,7 +6,6 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import precision_of
@@ -16,6 +15,7 @@ from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.levels.table import Means, ballot_of
 from protocols.study.levels import HiddenQueries
 from tests.harness.levels import SEAT_KEYS, lattice_study, two_server
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import seat_keys
 
 SIDE, CLASSES, QUERIES = 6, 3, 24

@@ -14,22 +14,40 @@ import numpy as np
 from coordinator.in_process import InProcessTransport
 from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 from coordinator.release.release import make_release
+from coordinator.release.verify import verify_release
 from coordinator.store.labelled import LabelledStudy
 from party.party import Party
 from protocols.crypto.identity import new_key
-from protocols.crypto.randomness import seeded_source
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal
 from protocols.wire.messages import Outcome, Settled, encode
 from tests.harness.certifying import Certifying
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study, pool_of
 
 POOL = pool_of(36, 4)
 small_study = partial(deployed_study, name="left-or-right", epsilon=5.0, pool=len(POOL), batch_limit=12)
+
+# The files of a release, sorted.
+FILES = [
+    "authority.pem",
+    "coordinator.pem",
+    "evidence/audit.jsonl",
+    "evidence/frames.jsonl",
+    "evidence/ledger.json",
+    "labels.csv",
+    "manifest.json",
+    "manifest.sig",
+    "model_card.md",
+    "privacy.html",
+    "privacy.json",
+    "report.html",
+    "study.toml",
+]
 
 
 @dataclass
@@ -142,3 +160,8 @@ class Consortium(Certifying):
         for name in (MANIFEST_FILE, SIGNATURE_FILE):
             (folder / name).unlink()
         write_manifest(folder, study=study, created=created, key=self.key)
+
+
+def failed(folder: Path, authority: Path | None = None) -> dict[str, str]:
+    """The checks of verification that a release does not pass, with what each of them says."""
+    return {check.name: check.message for check in verify_release(folder, authority) if not check.passed}

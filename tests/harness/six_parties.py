@@ -9,7 +9,6 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -18,6 +17,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.wire.messages import HiddenVotes
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
+from tests.harness.seeded import seeded_source
 
 SIZE, POOL = 10, np.zeros((40, 2), np.float32)
 SUMMED = lattice_study(secure_sum(colluders=1), batch_limit=SIZE, sigma=10.0)

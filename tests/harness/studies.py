@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
+from protocols.budgets.planned import Planned
 from protocols.crypto.identity import encoded_point
 from protocols.mechanisms import make_mechanism
 from protocols.study.deployed import DeployedStudy, deployed
@@ -62,8 +63,7 @@ def make_study(
     budgets = np.array(epsilon, dtype=float)
     noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
     made = make_mechanism(mechanism, **noise, view=view)
-    weight = weights(
-        rule,
+    planned = Planned(
         accountant=accountant(account),
         mechanism=made,
         epsilon=budgets,
@@ -74,8 +74,8 @@ def make_study(
         classes=classes,
         query_limit=queries,
         answer_rate=1.0,
-        units=confidentiality.units or LATTICE,
     )
+    weight = weights(rule, planned, units=confidentiality.units or LATTICE)
     return Study(
         name="test",
         classes=classes,

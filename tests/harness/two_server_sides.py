@@ -8,9 +8,15 @@ import numpy as np
 
 from protocols.crypto.channel import pair
 from protocols.crypto.field import P, from_integers, minus
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+from tests.harness.seeded import seeded_source
+
+
+def centred(elements):
+    """The integers from -(p-1)/2 to (p-1)/2 that elements of the field stand for."""
+    values = elements.astype(np.int64)
+    return np.where(values > P // 2, values - P, values)
 
 
 class Unbuffered:

@@ -17,19 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.connection.open_study import OpenStudy, check_standing
+from coordinator.connection.open_study import OpenStudy, check_heads
 from coordinator.connection.receipts import record
 from coordinator.connection.session import Session, SessionEnded
 from coordinator.connection.sessions import Sessions
 from party.connection.node import Node, _Session
-from party.connection.seat import ServedSeat
-from party.connection.seat import standing as standing_of
+from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.wire.frames import Answer, Ask, seal, unseal
@@ -215,14 +214,14 @@ class World:
         if name in self.away or name in self.sessions.open:
             return
         try:
-            standing = standing_of(self.seats[name])
+            heads = seat_heads(self.seats[name])
         except Crash:
             self.open_party(name)
             return await self.connect(name, opened)
         except StorageFailed:  # the node ends, and says so; somebody starts it again
             self.away.add(name)
             return None
-        node_session = _Session(welcomed=True)
+        node_session = _Session(welcomed_at=0.0)
         identity = identify(CERTIFICATES[name], authority=AUTHORITY, now=NOW, role="party")
 
         async def send(frame: bytes) -> None:
@@ -231,14 +230,14 @@ class World:
         session = Session(identity, node_session.nonce, send, "", "", 1)
         session.told.set()
         try:
-            check_standing(opened, name, standing)
+            check_heads(opened, name, heads)
         except Refused as error:
             self.refusals.append(error.code)
-            session.refused.add((standing.study, standing.seat))
+            session.refused.add((heads.study, heads.seat))
             self.away.add(name)
             return None
         await self.sessions.add(session)
-        for digest in standing.unsettled:
+        for digest in heads.unsettled:
             outcome = self.coordinator.outcome_for(name, digest)
             if outcome is not None:
                 try:

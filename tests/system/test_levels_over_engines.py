@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from protocols.crypto.randomness import seeded_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations.engines import ENGINES, open_engine
 from tests.contract.test_level_contract import Opened, TotalNoise, in_clear, labelled
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.party_host import EngineTransport, party_host
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_votes
 
 

@@ -7,12 +7,14 @@ from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
 from simulations.engines import ENGINES, open_engine
-from simulations.stages.replay import StoredVotes, replay
+from simulations.setup.levels import one_stream
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import TeacherVotes
 from tests.harness.party_host import EngineTransport, party_host
 from tests.harness.studies import make_study, make_votes
 
@@ -83,7 +85,7 @@ def test_every_transport_gives_the_labels_and_ledgers_of_the_replay(name, tmp_pa
     got = with_transport(name, tmp_path, exercise)
     labelling = got["labelling"]
     expected = replay(
-        STUDY, StoredVotes(10, VOTES, None), noise=simulated(np.random.default_rng(3)), presence=None
+        STUDY, TeacherVotes(10, VOTES), noise=one_stream(simulated(np.random.default_rng(3))), presence=None
     ).labelling
     assert labelling.ledger_differences == {}
     assert labelling.refusals == {}

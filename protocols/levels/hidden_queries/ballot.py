@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from protocols.crypto.identity import sign
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
-from protocols.levels.clear.level import Votes
 from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, check_architecture, opened_part
 from protocols.levels.hidden_queries.inference.announced import announced
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
+from protocols.levels.level import Votes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.aggregation import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes, seal
@@ -46,10 +46,10 @@ NO_INFERENCE = Code.NO_INFERENCE
 
 @dataclass(frozen=True, eq=False)
 class PrivateModel:
-    """What a seat answers hidden queries with.
+    """The private model of a seat and the conditions under which it answers.
 
-    load: returns its model, or raises Refused; admit: called before the votes of a batch are charged, and raises
-    Refused if the seat may not vote; key: the private half of the key that the study names for the seat.
+    load: returns the model, or raises Refused; admit: called before the votes of a batch are charged, raises Refused if
+    the seat may not vote; key: the private half of the key that the study names for the seat.
     """
 
     load: Callable[[], QuantisedModel]
@@ -59,7 +59,7 @@ class PrivateModel:
 
 @dataclass(eq=False)
 class _Computation:
-    """One batch under way: a fresh key, then an Answerer; the last step, and its reply."""
+    """One batch under way: a fresh key, then an Answerer; the last step and its reply."""
 
     request: bytes
     queries: int
@@ -92,10 +92,10 @@ class PrivateBallot(SharedBallot):
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
         """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
         if request.batch.inputs.shape[1:] != (0,):
-            raise Refused(Code.OTHER_SHAPE, "queries came in the clear; allowed: none, as the study hides them")
+            raise Refused(Code.OTHER_SHAPE, "queries were sent in the clear; allowed: none, as the study hides them")
         known = self._of(request.digest)
         if known.answerer is None or known.queries != len(request.batch.ids):
-            raise Refused(NO_INFERENCE, "the batch has other queries, or none that were computed")
+            raise Refused(NO_INFERENCE, "the batch has other queries than were computed, or none were")
         self._private.admit(request.batch)
         self._under_way = None
         last = known.answerer.step(LAST_REQUEST, request.relayed)
@@ -127,7 +127,7 @@ class PrivateBallot(SharedBallot):
     def _begin(self, request: StepRequest) -> _Computation:
         study = self._study
         if len(request.arrays) != 1:
-            raise MalformedMessage("the question for an architecture is malformed; allowed: the number of queries")
+            raise MalformedMessage("the request for an architecture is malformed; allowed: the number of queries")
         queries = integer("StepRequest architecture", "queries", request.arrays[0])
         if queries > study.batch_limit:
             raise Refused(Code.BATCH_TOO_LARGE, f"{queries} queries; allowed: 1 to {study.batch_limit} in a batch")
@@ -169,5 +169,5 @@ class PrivateBallot(SharedBallot):
 
     def _of(self, request: bytes) -> _Computation:
         if self._under_way is None or self._under_way.request != request:
-            raise Refused(NO_INFERENCE, "nothing was computed of this batch; allowed: begin it again")
+            raise Refused(NO_INFERENCE, "nothing was computed for this batch; begin it again")
         return self._under_way

@@ -57,12 +57,14 @@ class Offer:
     signature: bytes = field(repr=False)
 
     def arrays(self) -> Arrays:
-        """As they travel."""
+        """The offer as arrays for a message."""
         return tuple(np.frombuffer(each, dtype=np.uint8) for each in (self.text, self.key, self.signature))
 
     @classmethod
     def read(cls, arrays: Arrays, study: Study) -> Offer:
-        """Raises MalformedMessage unless the arrays are an offer with an architecture that fits the study."""
+        """The offer in a message's arrays. Raises MalformedMessage unless they hold an architecture that fits the
+        study.
+        """
         if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= _LARGEST_SIGNATURE:
             raise MalformedMessage("an offer has other arrays; allowed: an architecture, a key and a signature")
         text, key, signature = arrays
@@ -71,12 +73,12 @@ class Offer:
         return offer
 
     def architecture(self, study: Study) -> Architecture:
-        """Of the study's features and classes. Raises MalformedMessage."""
+        """The architecture offered, for the study's features and classes. Raises MalformedMessage."""
         try:
             architecture = read_announced(self.text.decode())
             check_architecture(architecture, study)
         except UnicodeDecodeError:
-            raise MalformedMessage("an architecture is no text") from None
+            raise MalformedMessage("an architecture is not text") from None
         except InvalidInput as error:
             raise MalformedMessage(str(error)) from None
         return architecture
@@ -109,8 +111,7 @@ def check_architecture(architecture: Architecture, study: Study) -> None:
         raise InvalidInput(f"the model has {architecture.classes} classes; allowed: the study's {study.classes}")
     if isinstance(study, DeployedStudy) and architecture.features != prod(study.terms.input_shape):
         raise InvalidInput(
-            f"the model takes {architecture.features} values; allowed: those of {study.terms.input_shape}, as the "
-            "terms say"
+            f"the model takes {architecture.features} values; allowed: those of {study.terms.input_shape}, by the terms"
         )
     check_sizes(architecture, study.batch_limit)
 
@@ -167,7 +168,7 @@ def _part(
     key: Ed25519PrivateKey,
     source: RandomSource,
 ) -> Arrays:
-    """One seat's parts; none for an offer that is malformed or not signed by the seat's party."""
+    """One seat's parts; empty for an offer that is malformed or not signed by the seat's party."""
     if not arrays:
         raise MalformedMessage("an offer names no seat; allowed: its position on the roster")
     position = integer("offer", "seat", arrays[0])

@@ -5,11 +5,15 @@ talks to the guardian, and reaches the parties through the operator's hub. For e
 model that it does not see, under randomness that the guardian deals (dealing.py), and ends with its share of the
 party's vote; the guardian gets the other. From there on a batch goes as at `two_server`.
 
-Who sees what. The querying party: architectures, who answered, and the noisy labels; no weight and no vote. A party:
-how many queries it was asked, and which were answered. The guardian: the same, and architectures. Whoever relays:
+Who sees what. The querying party: architectures, who answered, and the noisy labels, but no weight and no vote. A
+party:
+how many queries it was asked, and which were answered. The guardian: the same, and architectures. The relaying
+operator:
 masked values, and the querying party's shares. Querying party, guardian and answering parties are semi-honest and no
-two of them collude: querying party and guardian together see votes, querying or answering party and guardian together
-see models or queries. Whoever relays must not collude with the guardian either.
+two
+of them collude: querying party and guardian together see votes, and either kind of party together with the guardian
+sees
+models or queries. The relaying operator must not collude with the guardian either.
 """
 
 from __future__ import annotations
@@ -27,13 +31,13 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE
 from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import check_inputs
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
+from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
@@ -74,7 +78,7 @@ class PrivateQueries(SharedAggregation):
         super().__init__(dial, source=source)
         precision, shape = precision_of(study), queries.shape[1:]
         if isinstance(study, DeployedStudy) and shape != study.terms.input_shape:
-            raise InvalidInput(f"queries have shape {shape}; allowed: {study.terms.input_shape}, as the terms say")
+            raise InvalidInput(f"queries have shape {shape}; allowed: {study.terms.input_shape}, by the terms")
         check_inputs(queries, precision)
         self._queries = queries
 
@@ -93,7 +97,7 @@ class PrivateQueries(SharedAggregation):
         ids = asked.request.batch.ids
         mark = _mark(self._queries[ids])
         if ledger.note(digest, _QUERIES, mark) != mark:
-            raise InvalidInput("the batch was asked about other records before; allowed: those of that time")
+            raise InvalidInput("the batch was asked about other records before; allowed: the same records")
         received: dict[str, tuple[bytes, CoordinatorShare]] = {}
         waiting = asked.seats
         for _ in range(_ATTEMPTS):
@@ -201,5 +205,5 @@ def _stepped(asked: ReservedBatch, steps: Mapping[str, StepRequest], left_out: d
 def _finished(reply: object, unfinished: Arrays) -> tuple[bytes, CoordinatorShare]:
     """The guardian's sealed share and the querying party's own. Raises MalformedMessage."""
     if not isinstance(reply, HiddenVotes) or not reply.arrays:
-        raise MalformedMessage("votes of another level")
+        raise MalformedMessage("the votes are of another level")
     return check_bytes(reply.arrays[0], reply.arrays[0].size), finish(unfinished, reply.arrays[1:])

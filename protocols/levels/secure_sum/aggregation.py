@@ -15,7 +15,7 @@ import numpy as np
 from numpy import ndarray
 
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Counted, ReservedBatch, code_of
+from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.secure_sum.authenticator import Verify
 from protocols.levels.secure_sum.collecting import (
     Keys,
@@ -157,6 +157,6 @@ def openers(ledger: Ledger, digest: bytes) -> list[int] | None:
 
 
 def _add_missing(left_out: dict[str, str], codes: Mapping[str, str]) -> None:
-    """Adds codes for parties that have none yet: a refusal says more than a missing reply."""
+    """Adds codes for parties that have none yet: a refusal is more informative than a missing reply."""
     for name, code in codes.items():
         left_out.setdefault(name, code)

@@ -39,7 +39,7 @@ Verify = Callable[[str, bytes, bytes], bool]
 
 @runtime_checkable
 class Authenticator(Protocol):
-    """One member's side: what it tells others, and what it accepts from them."""
+    """One member's side: it authenticates its own statements, and checks others'."""
 
     def sign(self, statement: bytes) -> bytes:
         """This member's signature, which everybody can check."""
@@ -48,7 +48,7 @@ class Authenticator(Protocol):
         """Whether a signature is the member's."""
 
     def tag(self, receiver: str, statement: bytes) -> bytes:
-        """TAG_BYTES that prove to one other member that the statement is this member's."""
+        """TAG_BYTES that prove to one other member that the statement comes from this member."""
 
     def holds(self, sender: str, statement: bytes, tag: bytes) -> bool:
         """Whether a tag is the one that the sender, another member, makes for this member."""

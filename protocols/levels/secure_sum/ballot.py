@@ -12,7 +12,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Ballot, Votes
+from protocols.levels.level import Ballot, Votes
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import PairwiseAuthenticator
 from protocols.levels.secure_sum.context import Context
@@ -25,10 +25,10 @@ from protocols.votes import count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
 
 _SECRET_BYTES = 32
-# Of batches whose keys were asked for but which were never charged, the newest are kept.
+# The number of newest batches to keep whose keys were asked for but which were never charged.
 _OPEN_SUMS = 8
 _SECRET, _MASKING, _SURVIVORS, _CELLS = "sum_secret", "sum_masking", "sum_survivors", "sum_cells"
-# All that a party keeps of a batch: its masks are fixed as long as it has the secret.
+# All that a party keeps of a batch: as long as it has the secret, its masks are fixed.
 _NOTES = (_SECRET, _MASKING, _SURVIVORS, _CELLS)
 
 
@@ -91,7 +91,7 @@ class SummedBallot(Ballot):
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
     def settle(self, outcome: Outcome) -> None:
-        """The histogram is charged whatever was answered: the outcome lowers nothing. Forgets the secrets."""
+        """Forgets the secrets. The histogram is charged whatever was answered, so the outcome lowers nothing."""
         for kind in _NOTES:
             self._ledger.forget(outcome.batch_digest, kind)
 

@@ -38,7 +38,7 @@ Replies = Mapping[int, Arrays | None]
 class QuorumLost(ConclaveError):
     """Too few parties answered a step; the sum is masked. `left_out`: why, by name.
 
-    To continue, ask the absent ones again with the same request, and collect all replies again. Without them the sum
+    To continue, ask the absent parties again with the same request, and collect all replies again. Without them the sum
     stays masked for ever.
     """
 
@@ -64,7 +64,7 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class Advertised:
-    """Also after step 1: what proves to others whose keys these are. tags: of each party, for its neighbours."""
+    """Also after step 1: the proofs of whose keys these are. tags: of each party, for its neighbours."""
 
     keys: Keys
     signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
@@ -165,7 +165,7 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
 
 
 def collect_shares(keys: Keys, replies: Replies) -> Shared:
-    """Step 2's replies. What is sealed in them shows at step 5. Raises QuorumLost."""
+    """Collects step 2's replies. What is sealed in them is only opened at step 5. Raises QuorumLost."""
     context = keys.context
     sealed = np.zeros((context.parties, context.graph.degree, SEALED_BYTES), dtype=np.uint8)
     kept = receipt_bytes(context.graph.degree)
@@ -183,7 +183,7 @@ def collect_shares(keys: Keys, replies: Replies) -> Shared:
 
 
 def collect_masked(shared: Shared, replies: Replies) -> Masked:
-    """Step 3's replies. Raises QuorumLost."""
+    """Collects step 3's replies. Raises QuorumLost."""
     context = shared.keys.context
     total = np.zeros(context.cells, dtype=context.dtype)
 
@@ -198,7 +198,7 @@ def collect_masked(shared: Shared, replies: Replies) -> Masked:
 
 
 def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
-    """Step 4's replies. Whoever is left out here stays in the sum. Raises QuorumLost."""
+    """Collects step 4's replies. A party that is left out here stays in the sum. Raises QuorumLost."""
     context = masked.shared.keys.context
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
     tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
@@ -225,7 +225,7 @@ def _collect(
     what: str,
     fewest: int,
 ) -> tuple[Bool[ndarray, " parties"], dict[str, str]]:
-    """Who of those asked gave a reply that `take` accepts, and the code of everyone who did not."""
+    """Which of the parties asked gave a reply that `take` accepts, and the code of each that did not."""
     present, left_out = np.zeros(context.parties, dtype=bool), dict(left_out)
     for index in np.flatnonzero(asked).tolist():
         fault = reply_fault(replies.get(index), index, take)

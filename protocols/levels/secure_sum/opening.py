@@ -47,7 +47,7 @@ class Opened:
 
 
 def open_sum(agreement: Agreed, replies: Replies) -> Opened:
-    """Step 5's replies, and the sum. Raises QuorumLost, naming whose secret cannot be opened."""
+    """Collects step 5's replies and opens the sum. Raises QuorumLost, naming whose secret cannot be opened."""
     masked = agreement.masked
     gathered = _Gathered(masked, dict(agreement.left_out))
     for index in np.flatnonzero(masked.present).tolist():

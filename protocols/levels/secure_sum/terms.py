@@ -1,4 +1,4 @@
-"""What a masked sum takes from its study: what it is bound to, a party's share of the noise, the roster's keys."""
+"""What a masked sum takes from its study: its context, a party's share of the noise, the roster's keys."""
 
 from __future__ import annotations
 

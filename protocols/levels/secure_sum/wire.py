@@ -40,7 +40,7 @@ def checked(arrays: Arrays, *expected: Expected) -> Arrays:
 
 
 def receipt_bytes(neighbours: int) -> int:
-    """Of what a party seals to itself: a key for each neighbour, and a Poly1305 tag."""
+    """The size of what a party seals to itself: a key for each neighbour, and a Poly1305 tag."""
     return KEY_BYTES * neighbours + 16
 
 
@@ -76,7 +76,7 @@ def octets(value: bytes) -> UInt8[ndarray, " bytes"]:
 
 
 def rows_of(table: UInt8[ndarray, "rows width"]) -> list[bytes]:
-    """Each row of a table as bytes: far cheaper than to ask NumPy row by row."""
+    """Each row of a table as bytes: far cheaper than asking NumPy row by row."""
     content, width = table.tobytes(), table.shape[1]
     return [content[start : start + width] for start in range(0, len(content), width)]
 

@@ -19,7 +19,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
@@ -74,7 +74,7 @@ class SharedBallot(Ballot):
         study, cast = self._study, votes(None)
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
         if not self._level.abstains and (cast[:, takes_part] == ABSTAIN).any():
-            raise CannotVote("a teacher abstains; allowed: a class in every query, as the study says")
+            raise CannotVote("a teacher abstains; allowed: a class in every query, as the study requires")
         coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
         sealed = seal(
             guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=self._seat
@@ -116,7 +116,7 @@ class SharedAggregation(Aggregation):
         seats, shares, sealed, offsets = _unpack(noted, asked)
         seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
         names = [asked.study.roster[seat].party for seat in seats.tolist()]
-        # Whoever answered before a restart is not asked again, and must not be left out.
+        # A seat that answered before a restart is not asked again, and must not be left out.
         left_out |= {seat: Code.ABSENT for seat in asked.seats if seat not in names and seat not in left_out}
         with self._dial() as channel:
             return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
@@ -128,7 +128,7 @@ class SharedAggregation(Aggregation):
             try:
                 reply = given(replies.get(seat), asked.request)
                 if not isinstance(reply, HiddenVotes) or not reply.arrays:
-                    raise MalformedMessage("votes of another level")
+                    raise MalformedMessage("the votes are of another level")
                 if reply.arrays[0].size != sealed_bytes(asked.study):
                     raise LeftOut(Code.BAD_SEAL)
                 received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
@@ -170,7 +170,7 @@ class SharedAggregation(Aggregation):
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
         if len(seats) < study.quorum:
-            return self._give_up(asked, left_out)
+            return self._below_quorum(asked, left_out)
         ballots = ballots_of(study, request.digest, asked.takes_part[seats])
         share = CoordinatorShare.of_all(shares)
         coin_seed = asked.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
@@ -180,7 +180,7 @@ class SharedAggregation(Aggregation):
         valid = whole_seats(study, voters)
         left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
         if valid.sum() < study.quorum:
-            return self._give_up(asked, left_out)
+            return self._below_quorum(asked, left_out)
         sums = coordinator_sums(
             share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
         )
@@ -204,7 +204,7 @@ class SharedAggregation(Aggregation):
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
 
-    def _give_up(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
+    def _below_quorum(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         asked.ledger.forget(asked.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)

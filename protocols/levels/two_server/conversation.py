@@ -67,7 +67,7 @@ def unseal(
     try:
         return decode_arrays(_HPKE.decrypt(sealed, key, info=purpose + study + request + seat.encode()))
     except (InvalidTag, ValueError):
-        raise MalformedMessage("this is not sealed to this key for this seat and request") from None
+        raise MalformedMessage("the share is not sealed to this key for this seat and request") from None
 
 
 def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " queries"]) -> bytes:
@@ -110,16 +110,16 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
 
 
 def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
-    """Keeps the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
+    """Stores the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
 
-    Opened under two coins, what the servers exchange would reveal the votes (sketch.py).
+    Under two coins, what the servers open would reveal the votes (sketch.py).
     """
     if ledger.note(request, _COIN, coin) != coin:
         raise Refused(Code.OTHER_COIN, "the batch was checked before, under another coin")
 
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
-    """Which seats' votes enter: those whose teachers' votes are all well formed."""
+    """Which seats' votes are counted: those whose teachers' votes are all well formed."""
     valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.teachers).min(axis=1)
     return valid
 
@@ -210,9 +210,9 @@ class Submission:
         for what, array in {"ids": ids, "members": members, "seats": seats}.items():
             positions("submission", what, array)
         if not np.isin(seats, members).all():
-            raise MalformedMessage("a seat answered that was not asked; allowed: members alone")
+            raise MalformedMessage("a seat answered that was not asked; allowed: only members")
         if integers("submission", "lengths", lengths).shape != seats.shape:
-            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one a seat")
+            raise MalformedMessage(f"{len(lengths)} lengths of sealed shares; allowed: one per seat")
         if sealed.dtype != np.uint8 or sealed.ndim != 1 or int(lengths.sum()) != len(sealed):
             raise MalformedMessage(f"sealed shares have {sealed.size} bytes; allowed: {int(lengths.sum())}")
         ends = np.cumsum(lengths)

@@ -14,8 +14,8 @@ compute only the agreed outputs. Both servers are semi-honest and do not collude
 
 The guardian learns the pass bits from wire labels that only an evaluation gives, so the coordinator cannot claim
 others. A guardian that garbles another circuit could flip labels, or learn another bit per query in place of the pass
-bit; a server that shifts its share moves counts. Authenticated garbling over MAC'd shares would prevent both; this does
-not.
+bit; a server that shifts its share changes counts. Authenticated garbling over MAC'd shares would prevent both; this
+does not.
 
 The sides never send at the same time, so a channel without buffers cannot deadlock. `source` must give fresh bytes in
 every attempt, because they hide the inputs of one attempt only. A retry with the same shares and noise gives the same
@@ -69,8 +69,9 @@ def coordinator_side(
     """The labels: class ids, ABSTAIN where a query did not pass the threshold.
 
     share: of the counts in units; label_noise, threshold_noise: this server's full noise in units; threshold: T S, or
-    None for plain GNMax, where every query passes and threshold_noise is not looked at; offsets: what an interactive
-    mechanism takes off each count before the threshold, which only the coordinator need know; total_units: as given to
+    None for plain GNMax, where every query passes and threshold_noise is ignored; offsets: what an interactive
+    mechanism
+    subtracts from each count before the threshold, which only the coordinator needs to know; total_units: as given to
     `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing was
     released by this side.
     """
@@ -90,18 +91,19 @@ def coordinator_side(
     points, key, seed = np.split(np.frombuffer(answer, np.uint8), [-KEY_BYTES - SEED_BYTES, -SEED_BYTES])
     transfers = CorrelatedReceiver(base.keys(points.tobytes()))
     guardians = _ActiveLabels(seed.tobytes())
-    gates = Evaluator(LabelHash(key.tobytes()))
+    hashing, tweak = LabelHash(key.tobytes()), 0
     passed, labels = np.ones(sizes.queries, dtype=np.bool_), np.zeros(sizes.queries, dtype=np.int64)
     proofs = np.zeros((sizes.queries, 2), dtype=np.uint64)
     for at in sizes.chunks():
         bits = _bits(own[:, at])
         active, message = transfers.extend(bits.reshape(-1))
         channel.send(message)
-        gates.take_tables_from(TableReader(channel, sizes.conjunctions * bits.shape[-1]))
+        gates = Evaluator(hashing, TableReader(channel, sizes.conjunctions * bits.shape[-1]), tweak=tweak)
         found = noisy_argmax(
             gates, active.reshape(*bits.shape, 2), guardians.take(bits.shape), classes=sizes.classes,
             threshold=sizes.threshold,
         )  # fmt: skip
+        tweak = gates.tweak
         opened = _opened(found, receive(channel, sizes.mask_bytes(bits.shape[-1]), "the masks of the outputs"))
         if found.passed is not None:
             passed[at] = opened[-1]
@@ -109,7 +111,7 @@ def coordinator_side(
             opened = opened[:-1]
         labels[at] = (opened.astype(np.int64) << np.arange(len(opened))[:, None]).sum(axis=0)
     if (labels >= sizes.classes).any():
-        raise MalformedMessage(f"a label is no class; allowed: below {sizes.classes}")
+        raise MalformedMessage(f"a label is not a class; allowed: below {sizes.classes}")
     if sizes.threshold:
         channel.send(proofs.astype("<u8").tobytes())
     return np.where(passed, labels, ABSTAIN)
@@ -124,7 +126,7 @@ def guardian_side(
     threshold: bool,
     source: RandomSource,
 ) -> Bool[ndarray, " queries"]:
-    """Which queries passed: as `coordinator_side`, for the guardian, who learns no label."""
+    """Which queries passed; as `coordinator_side`, for the guardian, which learns no label."""
     above = _above(share, threshold_noise, np.zeros(share.shape, dtype=np.int64)) if threshold else None
     own = _inputs(share, label_noise, 0, above)
     sizes = _Sizes(share.shape, threshold)
@@ -212,7 +214,7 @@ def _above(
     threshold_noise: Int64[ndarray, " queries"] | None,
     needed: Int64[ndarray, "queries classes"],
 ) -> UInt32[ndarray, "queries classes"]:
-    """A server's shares of how far counts with the threshold's noise lie above what is needed."""
+    """A server's shares of how far counts with the threshold's noise exceed what is needed."""
     if threshold_noise is None or threshold_noise.shape != share.shape[:1] or needed.shape != share.shape:
         raise InvalidInput(f"a threshold needs noise for {len(share)} queries and offsets of shape {share.shape}")
     return plus(share, from_integers(threshold_noise[:, None] - needed))

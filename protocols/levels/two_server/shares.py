@@ -31,7 +31,7 @@ REPETITIONS = 3
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorShare:
-    """What the coordinator gets: shares of one-hot vectors, shares of a^2, and the seeds of shares of a."""
+    """What the coordinator gets: shares of one-hot vectors, shares of a^2, and the seeds of its shares of a."""
 
     votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
     squares: UInt32[ndarray, "voters queries repetitions"] = field(repr=False)
@@ -55,7 +55,7 @@ class CoordinatorShare:
 
 @dataclass(frozen=True, eq=False)
 class GuardianShare:
-    """What the guardian gets: a seed a voter, from which it expands shares of vectors, of a and of a^2."""
+    """What the guardian gets: one seed per voter, from which it expands shares of vectors, of a and of a^2."""
 
     seeds: UInt8[ndarray, "voters 16"] = field(repr=False)
 
@@ -76,7 +76,7 @@ def share_votes(
 ) -> tuple[CoordinatorShare, GuardianShare]:
     """Shares of the votes of one party's teachers, class ids or ABSTAIN.
 
-    source: fresh cryptographic randomness, 32 bytes a voter. Raises InvalidInput.
+    source: fresh cryptographic randomness, 32 bytes per voter. Raises InvalidInput.
     """
     if not 2 <= classes <= MAX_CLASSES:
         raise InvalidInput(f"classes = {classes}; allowed: 2 to {MAX_CLASSES}")
@@ -121,7 +121,7 @@ def expand_coordinator(
 def check_coordinator_share(
     arrays: tuple[ndarray, ...], *, voters: int, queries: int, classes: int
 ) -> CoordinatorShare:
-    """What a party sent to the coordinator. Raises MalformedMessage."""
+    """The share that a party sent to the coordinator. Raises MalformedMessage."""
     _check_count(arrays, 3)
     votes, squares, seeds = arrays
     _check_array(votes, "votes", np.uint32, (voters, queries, classes))
@@ -133,14 +133,14 @@ def check_coordinator_share(
 
 
 def check_guardian_share(arrays: tuple[ndarray, ...], *, voters: int) -> GuardianShare:
-    """What a party sent to the guardian. Raises MalformedMessage."""
+    """The share that a party sent to the guardian. Raises MalformedMessage."""
     _check_count(arrays, 1)
     _check_array(arrays[0], "seeds", np.uint8, (voters, SEED_BYTES))
     return GuardianShare(_native(arrays[0]))
 
 
 def _expanded(label: str, seeds: UInt8[ndarray, "voters 16"], count: int, context: bytes) -> UInt32[ndarray, "..."]:
-    # One cipher a voter, since each has a key of its own; what it gives is one array.
+    # One cipher per voter, since each has its own key; the result is one array.
     rows = np.empty((len(seeds), count), dtype=np.uint32)
     for row, seed in zip(rows, seeds, strict=True):
         row[:] = field_elements(derived_key(label, context, seed.tobytes()), count)

@@ -7,10 +7,10 @@ most 2/p (Schwartz-Zippel). Whether v is one-hot or zero does not show.
 
 Squaring a shared number uses up a shared square (a, a^2) of the party: d = <r,v> - a is opened, uniform since neither
 server knows a, and <r,v>^2 = d^2 + 2 d a + a^2 is then local. A malformed square a^2 + e only adds the constant e to
-the polynomial, because e was fixed before r was drawn: the polynomial stays non-zero, of degree two, so e helps no
-cheat; it only gets an honest vector refused.
+the polynomial, because e was fixed before r was drawn: the polynomial stays non-zero, of degree two, so e does not help
+a cheat; it only gets an honest vector refused.
 
-One coin a batch. Opened twice under two coins, d and d' would give <r - r', v>, and with it v. So r is derived from one
+One coin per batch. Opened under two coins, d and d' would give <r - r', v>, and with it v. So r is derived from one
 number of each server, the same in every attempt at a batch, whoever's votes are in it, and each server pins the coin
 before it sends anything that depends on votes: no other coin is ever used for the batch.
 
@@ -47,7 +47,7 @@ from protocols.levels.two_server.shares import (
     expand_guardian,
 )
 
-# Keeps the coin of a batch; raises Refused for any other than the first.
+# Stores the coin of a batch; raises Refused for any other than the first.
 Pin = Callable[[bytes], None]
 
 _COMBINATIONS = 2

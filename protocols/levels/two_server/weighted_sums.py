@@ -1,7 +1,7 @@
-"""Each server's share of the weighted vote counts, from its shares of the votes alone: no message is needed.
+"""Each server's share of the weighted vote counts, computed only from its shares of the votes: no message is needed.
 
 Weights are public whole numbers of lattice units, so that the sum of weighted shares is a share of the weighted sum. A
-voter that failed the check, and entries that take no part, count nothing.
+voter that failed the check, and entries that do not take part, count as zero.
 """
 
 from __future__ import annotations

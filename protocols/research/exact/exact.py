@@ -5,9 +5,9 @@ The label distributions before and after are integrals in one dimension (exact_l
 exact, in both directions. A mechanism with a threshold is one mechanism with m + 1 outcomes: the refusal, and each
 label together with the answer (docs/explanation/mathematics.md, section 10.3: threshold + p * label would be a mean).
 
-Per class of parties, any class with at least s votes may lose them; a party that knows its own vote need only consider
-the m - 1 moves out of its own class. The direction that is reported is the larger of the two totals. The figure belongs
-to these votes and to no others, so it is Private; a statement that holds for all data is the worst case.
+For an arbitrary unit, any class with at least s votes may lose them; for a unit whose own vote is known, only the m - 1
+moves out of its own class matter. The direction that is reported is the larger of the two totals. The figure belongs to
+these votes and no others, so it is Private; only the worst case holds for all data.
 
 A unit with several votes on a query is refused: only D(P || P') is convex in the move, so its vertices, which are
 moves of all votes at once, bound one direction and not the other.
@@ -34,7 +34,7 @@ from protocols.votes import ABSTAIN, check_votes
 # Distinct counts of one histogram, and moves in units of sigma, up to which the quadrature is tested.
 MOST_GROUPS = 150
 LARGEST_MOVE = 50.0
-# A unit's weight may be above the count that holds its vote by rounding of the count alone.
+# A unit's weight may exceed the count that contains its vote only by the rounding of that count.
 _ROUNDING = 1e-9
 # Cells [rows, outcomes, givers, getters] held at a time.
 _CHUNK = 400_000
@@ -44,11 +44,11 @@ _LARGE = 300.0
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuerySetting:
-    """What is released about a query: GNMax's label, behind a threshold if there is one.
+    """What is released about a query: GNMax's label, after a threshold test if there is one.
 
     sigma: of the label's noise, votes. threshold and sigma_threshold (votes): both None for GNMax. student_votes: for
-    Interactive-GNMax, M p_j of each query and class, which is taken off the counts before they are held against the
-    threshold (public). Raises InvalidInput.
+    Interactive-GNMax, M p_j of each query and class (public), which is subtracted from the counts before the threshold
+    test. Raises InvalidInput.
     """
 
     sigma: float
@@ -79,7 +79,7 @@ class Directions:
 
     @property
     def larger(self) -> Float64[ndarray, "..."]:
-        """The larger of the two at each place: what Renyi DP asks for."""
+        """The larger of the two at each position, as Renyi DP requires."""
         return np.maximum(self.forward, self.reverse)
 
 
@@ -149,7 +149,7 @@ def _checked_blocks(
     sensitivity: Float64[ndarray, " units"],
     own_votes: Int64[ndarray, "voters votes"] | None,
 ) -> list[Block]:
-    """The queries in blocks, after every check of the arguments."""
+    """The queries in blocks; checks all arguments first. Raises InvalidInput."""
     check_counts(counts)
     check_orders(orders)
     check_sensitivity(sensitivity)
@@ -230,7 +230,7 @@ def _outcomes(
     Float64[ndarray, "rows outcomes givers getters"],
     Float64[ndarray, "rows outcomes givers getters"],
 ]:
-    """Log-probabilities of every outcome before and after each move, and how many outcomes have them.
+    """Log-probabilities of every outcome before and after each move, and the number of outcomes that have them.
 
     Outcomes: a class of each group that takes no part in the move, the one that gives, the one that gets, the refusal.
     """
@@ -247,8 +247,7 @@ def _outcomes(
     same = np.eye(groups)
     left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
     often = [np.maximum(left, 0.0), np.ones(pair), np.ones(pair)]
-    if setting.threshold is not None:
-        assert setting.sigma_threshold is not None
+    if setting.threshold is not None and setting.sigma_threshold is not None:
         top = histograms.compared.max(axis=1)[:, None, None]
         gap = [(np.broadcast_to(x, (rows, groups, groups)) - setting.threshold) / setting.sigma_threshold
                for x in (top, _largest_after(histograms, s))]  # fmt: skip
@@ -260,7 +259,7 @@ def _outcomes(
 
 
 def _largest_after(histograms: GroupedHistograms, s: float) -> Float64[ndarray, "rows givers getters"]:
-    """The largest value that is held against the threshold after each move."""
+    """The largest value that is compared with the threshold after each move."""
     held, groups = histograms.compared, histograms.compared.shape[1]
     same = np.eye(groups, dtype=np.int64)
     left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
@@ -303,7 +302,7 @@ def _large_divergence(
     often: Float64[ndarray, "rows outcomes givers getters"],
     order: float,
 ) -> Float64[ndarray, "rows givers getters"]:
-    """The same from the logarithms of the terms."""
+    """The divergence, computed from the logarithms of the terms."""
     with np.errstate(divide="ignore"):
         logs = np.where(often > 0, order * p + (1 - order) * q + np.log(often), -np.inf)
     top = logs.max(axis=1)

@@ -28,8 +28,9 @@ _NEWTON_STEPS = 7
 class GroupedHistograms:
     """Distinct histograms with as many groups of equal classes each.
 
-    counts: of each group in units of sigma, descending; compared: what is held against a threshold, in votes (classes
-    of one group have that in common too); sizes: how many classes a group has, >= 1.
+    counts: of each group in units of sigma, descending; compared: what is compared with a threshold, in votes (equal
+    for
+    the classes of a group); sizes: how many classes a group has, >= 1.
     """
 
     counts: Float64[ndarray, "rows groups"]
@@ -56,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Moves:
-    """Log-probabilities of one class of each group as it is, and after weight moves from group i to group j.
+    """Log-probabilities of one class of each group, before and after weight moves from group i to group j.
 
     before: [rows, groups]; others: of a class of group c that neither gave nor got, [rows, c, i, j]; giver, getter: of
     the class that gave and of the one that got, [rows, i, j].

@@ -1,9 +1,9 @@
-"""Bayesian differential privacy: what a TYPICAL pair of neighbours costs (Triastcyn & Faltings, ICML 2020).
+"""Bayesian differential privacy: the cost of a TYPICAL pair of neighbours (Triastcyn & Faltings, ICML 2020).
 
 Unit: one record. Adjacency: whatever the sampled pairs are; with and without one record for the subsampled Gaussian of
 the paper, one record replaced for PATE (simulations/retraining/retraining.py). View: that of the mechanism whose
 divergences are given. Only the record that moves is random, drawn from the data's own distribution: the figure says
-little of an outlier and nothing of a chosen worst case.
+little about an outlier and nothing about a chosen worst case.
 
 The figure is an ESTIMATE, not a bound. Theorem 4 puts Student's t around the mean of e^(T x), which is right for
 normal samples and in the limit of many. That variable is heavy-tailed: a rare pair that was not drawn may carry nearly
@@ -33,7 +33,7 @@ _SMALL = 30.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BayesianCurve:
-    """The Bayesian privacy cost of everything added up so far, at each power. Lives inside a Private.
+    """The Bayesian privacy cost of everything composed so far, at each power. Always wrapped in a Private.
 
     powers: l > 0, one less than the Renyi order; costs: sum over calls of c(l) (Theorem 2); log_confidence: sum of
     ln(confidence); calls: how many mechanisms were added up; total: the exponent T of Hoelder's inequality with which
@@ -134,7 +134,8 @@ def bounded_cost(
     *,
     confidence: Number,
 ) -> Private[BayesianCurve]:
-    """A cost that IS an upper bound, with the stated confidence, at all powers at once: what so few pairs can prove.
+    """A cost that IS an upper bound, with the stated confidence and at all powers at once: what the sampled pairs
+    prove.
 
     c(l) = ln[1 + p (e^ceiling(l) - 1)], p being the upper confidence limit of the probability that a typical pair
     differs at all (Clopper & Pearson 1934), `moved` of `pairs` independently drawn ones having done so; ceiling: l
@@ -167,7 +168,7 @@ def check_confidence(confidence: Number) -> None:
 
 
 def _curve(samples: Samples, powers: Float64[ndarray, " powers"], total: int, confidence: Number) -> BayesianCurve:
-    """`bayesian_cost` of bare samples."""
+    """`bayesian_cost` for samples that are not wrapped in a Private."""
     pairs = len(samples)
     if samples.shape[1] != len(powers):
         raise InvalidInput(f"samples of shape {samples.shape} for {len(powers)} powers; allowed: one column a power")

@@ -1,4 +1,4 @@
-"""The label's distribution under GNMax, and what one pair of histograms costs: exact, by quadrature in logarithms.
+"""The label's distribution under GNMax, and the cost of one pair of histograms: exact, by quadrature in logarithms.
 
 p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma (docs/explanation/mathematics.md,
 section 10.3). The integrand is log-concave with curvature of at least one, so its mass lies within nine standard
@@ -36,7 +36,7 @@ _AGREE = 1e-8
 _HALVINGS = 12
 _NEWTON_STEPS = 100
 _PEAK_WITHIN = 0.02
-# Above this many distinct counts, rivals are put together in bins of a hundredth of their depth to find peaks.
+# With more distinct counts than this, rivals are binned, by a hundredth of their depth, to find peaks.
 _MANY = 200
 _BINS = 100.0
 # Numbers held at a time.
@@ -121,7 +121,7 @@ def log_answered(
 def _alike(
     log_p: Float64[ndarray, "rows outcomes"], log_q: Float64[ndarray, "rows outcomes"]
 ) -> tuple[Float64[ndarray, "rows some"], Float64[ndarray, "rows some"], Float64[ndarray, "rows some"]]:
-    """Outcomes that are alike on both sides as one, and ln of how many each stands for (-inf: none).
+    """Outcomes that are equal on both sides merged into one, and ln of how many each represents (-inf: none).
 
     Of 10,000 classes most have no votes.
     """
@@ -278,7 +278,7 @@ def _trapezoid(
 def _peaks(
     v: Float64[ndarray, "rows groups"], sizes: Float64[ndarray, "rows groups"]
 ) -> Float64[ndarray, "rows groups"]:
-    """Where phi(t - v_c) prod Phi(t - v_k), k all classes but c, is largest, nearly."""
+    """Approximately where phi(t - v_c) prod Phi(t - v_k), k all classes but c, is largest."""
     rivals, weights, own = _rivals(v, sizes)
     peaks = np.empty_like(v)
     step = max(1, _CHUNK // rivals.size)
@@ -311,9 +311,9 @@ def _newton(
 def _rivals(
     v: Float64[ndarray, "rows groups"], sizes: Float64[ndarray, "rows groups"]
 ) -> tuple[Float64[ndarray, "rows rivals"], Float64[ndarray, "rows rivals"], Int64[ndarray, "rows groups"]]:
-    """Counts, how many classes have each, and which of them each group is: where there are many, put together.
+    """The counts, the number of classes with each, and the index of each group among them; binned if there are many.
 
-    Only for the search of peaks, which need not be exact: bins grow with the depth, and a mean stands for each.
+    Only for the search for peaks, which need not be exact: bins grow with the depth, and each is replaced by its mean.
     """
     rows, groups = v.shape
     own = np.tile(np.arange(groups), (rows, 1))

@@ -4,10 +4,9 @@ alpha(l) is the log of the l-th moment of e^(privacy loss); it adds over queries
 (alpha(l) + ln(1/delta))/l (Abadi et al. 2016, Thm 2). In RDP terms alpha(l)/l is the divergence of order l + 1. The
 data-independent part holds for every vote; the data-dependent one (Theorem 3) is Private.
 
-At individual sensitivity s: one unit of total weight s makes the mechanism (2 gamma s)-DP, because two independent
-counts move by s each under noise of scale 1/gamma. Theorem 3 uses the neighbour through that level alone, and q
-through the votes as they are; so 2 gamma becomes 2 gamma s there, while q keeps the noise and the counts that there
-are.
+At individual sensitivity s: for one unit of total weight s the mechanism is (2 gamma s)-DP, because two independent
+counts move by s each under noise of scale 1/gamma. Theorem 3 uses the neighbour only through that level, and the votes
+only through q; so 2 gamma becomes 2 gamma s there, while q keeps the actual noise and counts.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def total_log_moments(
     gamma: float,
     sensitivity: Float64[ndarray, " units"],
 ) -> Private[Float64[ndarray, "units moments"]]:
-    """Sum over queries of alpha(l): Theorem 3 where q < 1/(e^(2 gamma s) + 1) makes it valid, if it is the less.
+    """Sum over queries of alpha(l): Theorem 3 where q < 1/(e^(2 gamma s) + 1) makes it valid and it is smaller.
 
     counts: weighted votes, >= 0; the rest as in `data_independent`. Memory is bounded by chunks. Raises InvalidInput.
     """

@@ -124,7 +124,7 @@ def _check(
 
 
 def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64[ndarray, " queries"]:
-    """ln q of each query, in chunks: erfc summed as it is, and in logarithms for rows where all of it underflows."""
+    """ln q of each query, in chunks: erfc is summed directly, and in logarithms for rows where all terms underflow."""
     queries, classes = counts.shape
     logs = np.empty(queries)
     step = max(1, _CHUNK // classes)
@@ -166,7 +166,7 @@ def _label_rdp(
     order = orders[None, :]
     stays = order * log_1q[:, None] - (order - 1) * log_1w[:, None]
     leaves = logs[:, None] + (order - 1) * log_b[:, None]
-    # Far above the Gaussian bound neither counts; the cap keeps exp finite.
+    # Far above the Gaussian bound the value does not matter; the cap keeps exp finite.
     power = np.expm1(np.minimum(stays, 600.0)) + np.exp(np.minimum(leaves, 600.0))
     bound = np.log1p(np.maximum(power, 0.0)) / (order - 1)
     large = np.maximum(stays, leaves) > 500.0
@@ -179,7 +179,7 @@ def _label_rdp(
 def _conditions(
     logs: Float64[ndarray, " queries"], mu2: Float64[ndarray, " queries"], sigma: float
 ) -> Bool[ndarray, " queries"]:
-    """Theorem 6's conditions on q (Prop. 10), but for a < mu1: mu2 > 1, q e^e2 < 1, and q below the third bound."""
+    """Theorem 6's conditions on q (Prop. 10), except a < mu1: mu2 > 1, q e^e2 < 1, and q below the third bound."""
     possible = mu2 > 1
     safe = np.where(possible, mu2, 2.0)
     e2 = safe / sigma**2

@@ -2,7 +2,7 @@
 
 A data-dependent cost (Papernot et al. 2018, exact per-instance, smooth sensitivity, ...) may neither stop a study,
 nor enter a ledger, nor be published: the stop, or the figure, would leak votes (docs/explanation/mathematics.md,
-section 10). So every data-dependent accountant returns a Private, which is neither number nor array: it cannot be
+section 10). So every data-dependent accountant returns a Private, which is neither a number nor an array: it cannot be
 compared, converted, iterated, pickled, or written as JSON or text. `for_research` is the one way out;
 tests/unit/protocols/research/test_private.py lists who may call it, and reads the source of every package.
 """
@@ -20,7 +20,7 @@ WHY = "depends on private votes: for research reports; it must not stop a study,
 
 
 class Private(Generic[T]):
-    """A value that depends on private votes; see the module. Immutable.
+    """A value that depends on private votes; see the module's docstring. Immutable.
 
     `map`, `join`, `then` and `gather` compute with it, the result being Private too; `for_research` gives the bare
     value.
@@ -43,7 +43,7 @@ class Private(Generic[T]):
         return Private(function(self._value, other._value))
 
     def then(self, function: Callable[[T], Private[U]]) -> Private[U]:
-        """function(value), for a function whose result is Private already."""
+        """function(value), for a function that returns a Private."""
         return function(self._value)
 
     @staticmethod

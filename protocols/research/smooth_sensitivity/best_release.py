@@ -56,7 +56,7 @@ class BestRelease:
 def settings_that_hold(
     *, sigma: float, sensitivity: float, cast: Float64[ndarray, " votes"], classes: int
 ) -> list[VoteSetting]:
-    """The settings, one an order, at which conditions C5 and C6 hold, whatever the votes.
+    """The settings, one per order, at which conditions C5 and C6 hold, whatever the votes.
 
     sigma: of the label's noise, votes; sensitivity: of the unit, votes; cast: the weight of each vote that may be cast.
     Raises InvalidInput without any.

@@ -2,10 +2,10 @@
 
 Papernot et al. 2018, Appendix B.2, release f + N(0, (sigma_ss SS)^2). Their cost of doing so is too small
 in places; `corrected_cost` is the supremum over all pairs of neighbours, and the one that is charged here.
-Derivation: docs/explanation/smooth-sensitivity.md. Adversary: sees the released figure, beside everything else that
-was released; adjacency is replace-one, as for the smooth sensitivity.
+Derivation: docs/explanation/smooth-sensitivity.md. Adversary: sees the released figure, and everything else that was
+released; adjacency is replace-one, as for the smooth sensitivity.
 
-Nothing is released here: whoever chooses parameters with private votes in view gets them as a Private.
+Nothing is released here: parameters that are chosen from private votes are returned as a Private.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def best_sigma_ss(
 
 @dataclass(frozen=True, kw_only=True)
 class GnssParameters:
-    """How a figure will be released, fixed before the votes are looked at.
+    """The parameters of a release, fixed before anybody looks at the votes.
 
     beta: smoothness, > 0; sigma_ss: noise in units of SS, > 0; sigma_log: noise of ln SS in units of beta, > 0, if
     the standard deviation is to be released too, else None. Raises InvalidInput where the cost is not finite.

@@ -1,7 +1,7 @@
 """Smooth sensitivity of GNMax's data-dependent RDP (Papernot et al. 2018, Appendix B.4).
 
 f(n) = sum_i answered_i curve(q(n_i)) is the data-dependent cost of Theorem 6. It depends on votes, so publishing it
-takes noise (gnss.py), and the noise takes a bound of how much f moves when one unit's votes do, here and near here:
+takes noise (gnss.py), and the noise needs a bound on how much f changes when one unit's votes do, here and nearby:
 SS(beta) = max_d e^(-beta d) sum_i answered_i A_i(d), where A_i(d) bounds the change of query i's cost over all votes
 at distance d (Algorithms 3-5). The sum over queries comes first: one unit votes in all of them.
 
@@ -28,9 +28,9 @@ from protocols.research.smooth_sensitivity.vote_distance import WHOLE, SortedHis
 
 __all__ = ["VoteSetting", "critical_points", "distance_bounds", "gnmax_rdp", "smooth_sensitivity"]
 
-# From this distance on every query's bound is the plateau: looser, still smooth, and e^(-beta d) has long vanished.
+# From this distance on, every query's bound is the plateau: looser but still smooth, and e^(-beta d) is negligible.
 _FARTHEST = 20_000
-# Histogram entries held at a time: 16 MB of float64 an array.
+# Histogram entries held at a time: 16 MB of float64 per array.
 _CHUNK = 2_000_000
 
 

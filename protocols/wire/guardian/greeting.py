@@ -43,7 +43,7 @@ class ServesBatches(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Guarded:
+class GuardedStudy:
     """A study that a guardian approved, and who speaks in it. busy: held while a conversation is open."""
 
     study: DeployedStudy

@@ -164,8 +164,7 @@ class GuardianStream:
         with self._changed:
             if not self._changed.wait_for(lambda: self._unread or self._gone is not None, within_s):
                 raise ChannelClosed(f"the other side sent nothing in {within_s:g} s")
-            if not self._unread:
-                assert self._gone is not None  # one of the two was waited for
+            if self._gone is not None and not self._unread:
                 raise self._gone
             kind, payload = self._unread.popleft()
             self._unread_bytes -= _cost(payload)

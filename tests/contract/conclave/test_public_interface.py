@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import conclave
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from tests.harness.python_page import PAGE, page
 
 MODULES = ("accounting", "labelling", "studies")
@@ -150,7 +150,7 @@ def test_a_replay_gives_what_each_budget_gives_alone() -> None:
         ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
         ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
         ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),
-        ({"mechanism": "interactive_gnmax"}, "trains a student; not with stored votes"),
+        ({"mechanism": "interactive_gnmax"}, "trains a student; it cannot replay stored votes"),
     ],
 )
 def test_what_is_out_of_range_is_said_with_the_value_and_the_range(given: dict[str, object], says: str) -> None:

@@ -85,7 +85,7 @@ def test_a_guardian_goes_from_nothing_to_an_approved_study(run, tmp_path):
     assert code == 0
     assert json.loads(out) == {"study": "test", "digest": study.digest.hex(), "new": True}
     assert "You will see which seats answered" in err
-    assert "was approved before" in run("approve", "study.toml", "--yes")[1]
+    assert "was already approved" in run("approve", "study.toml", "--yes")[1]
     status = json.loads(run("status", "--json")[1])
     assert (status["guardian"], status["coordinator"]) == ("notary", "centre")
     assert [(each["study"], each["batches"]) for each in status["studies"]] == [("test", 0)]

@@ -83,8 +83,8 @@ def test_what_approving_means_is_said_in_words(home):
     assert study.digest.hex() in said
     assert "sigma 6 votes on each label and 12 on the threshold" in said
     for seat in study.roster:
-        assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 a vote; enough for " in said
-    assert "If you and the coordinator put together what you hold" in said
+        assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 per vote; enough for " in said
+    assert "If you and the coordinator combine what you hold" in said
 
 
 def test_a_study_without_a_threshold_is_described_without_one(home):

@@ -17,7 +17,6 @@ from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained,
 from coordinator.release.folder import Released, facts_of
 from coordinator.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import EMPTY, Entry, Head
@@ -43,6 +42,7 @@ from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, SeatHeads, We
 from protocols.wire.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.harness.private_models import PrivateParties, hidden_study
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -435,7 +435,8 @@ def test_a_study_with_a_number_too_long_to_be_written_down_is_refused(key, tmp_p
 
 def test_the_evidence_that_is_altered_above_is_read_when_it_is_not(tmp_path):
     read = evidence("evidence/ledger.json", "run")
-    with pytest.raises(DataCorrupt, match="not written as a release writes it"):  # spaces, where it was written anew
+    # Written anew with other spaces.
+    with pytest.raises(DataCorrupt, match="differs from the form in which a release is written"):
         read("00", tmp_path)
     for name, text in files_of(EVIDENCE).items():
         (tmp_path / name).write_text(text)

@@ -158,7 +158,7 @@ def test_what_is_allowed_does_not_sink_as_studies_of_float_noise_are_approved(tm
             except Refused as error:
                 refusal = str(error)
                 break
-            (standing,) = policy.standings()
+            (standing,) = policy.lifetime_uses()
             seen.append((standing.allowed, standing.noise_used))
             # The definition: what is allowed, converted, leaves delta for all float noise that was drawn.
             reached = epsilon_reached(

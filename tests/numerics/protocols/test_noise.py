@@ -4,9 +4,10 @@ from mpmath import mp, mpf
 from scipy import stats
 from scipy.special import ndtri
 
-from protocols.crypto.randomness import seeded_source, simulation_rng, system_source
+from protocols.crypto.randomness import simulation_rng, system_source
 from protocols.errors import InvalidInput
 from protocols.noise import check_sigma, cryptographic, float_noise_distance, simulated
+from tests.harness.seeded import seeded_source
 
 
 @pytest.mark.parametrize("source", [system_source, seeded_source(7)])

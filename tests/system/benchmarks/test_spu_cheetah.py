@@ -5,12 +5,12 @@ import pytest
 
 from benchmarks.spu.spu_files import asking_share, private_arrays, public_json
 from protocols.crypto.field import P, from_integers, plus
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.model import float_inference
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.votes import ABSTAIN
 from tests.harness.inference_parties import cnn, linear_model, mlp
+from tests.harness.seeded import seeded_source
 from tests.harness.spu_parties import needs_spu, run_both
 from tests.harness.two_server_sides import converse, split
 

@@ -144,7 +144,7 @@ def test_ctrl_c_while_a_hospital_is_silent_ends_it_without_its_answer(consortium
     frozen.send_signal(signal.SIGSTOP)
     try:
         process = started(consortium)
-        assert f"hospitals are asked about {MORE} records" in process.stderr.readline()
+        assert f"hospitals about {MORE} records" in process.stderr.readline()
         wait_until(lambda: has_asked(consortium), timeout_s=TIME_S)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=deadline - time.monotonic())

@@ -18,7 +18,7 @@ import pytest
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
-from simulations.command import run_command as run_simulate
+from simulations.commands.group import run_command as run_simulate
 from tests.harness.pages import BACKGROUND, COMMANDS, ROOT, Block, Call, RunPage, after, blocks, steps
 
 _PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")

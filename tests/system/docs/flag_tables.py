@@ -16,7 +16,7 @@ from party.commands.group import cli as party_cli
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import SECTIONS
-from simulations.command import cli
+from simulations.commands.group import cli as simulate_cli
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
 
@@ -28,7 +28,7 @@ ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli}
+_PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli, "simulate": simulate_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -36,7 +36,7 @@ _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 def options(command: str) -> list[click.Option]:
     """The options of a sub-command, in the order of its help."""
-    return [one for one in cli.commands[command].params if isinstance(one, click.Option)]
+    return [one for one in commands("simulate")[command].params if isinstance(one, click.Option)]
 
 
 def groups() -> dict[str, list[click.Option]]:
@@ -50,7 +50,7 @@ def groups() -> dict[str, list[click.Option]]:
         "host": [one for one in run if one.name in HOST],
     }
     shared = {*said, *HOST}
-    for name in cli.commands:
+    for name in commands("simulate"):
         common = shared if shared <= {one.name for one in options(name)} else set()
         tables[name] = [one for one in options(name) if one.name not in common]
     return tables

@@ -12,10 +12,8 @@ import pytest
 
 from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
-from runtime.exits import Exit
-from simulations.audit.command import EXIT_REFUTED
-from simulations.command import cli, run_command
-from simulations.exits import EXIT_CODES
+from runtime.exits import Exit, SimulationExit
+from simulations.commands.group import run_command
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
 from tests.harness.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
@@ -25,6 +23,7 @@ from tests.system.docs.flag_tables import (
     HOST,
     PAGE,
     WIRE_PAGE,
+    commands,
     options,
     page_with_accountants,
     page_with_codes,
@@ -39,7 +38,7 @@ SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
 def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert text == page_with_tables(text), "run: python tests/system/docs/flag_tables.py"
-    for command in cli.commands:
+    for command in commands("simulate"):
         assert f"`{command}" in text
         for option in options(command):
             for flag in (*option.opts, *option.secondary_opts):
@@ -77,7 +76,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
         int(code)
         for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
     }
-    assert codes == {0, EXIT_REFUTED, 130} | {code for _, code in EXIT_CODES}
+    assert codes == set(SimulationExit)
     of_programs = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
     assert {int(code) for code in re.findall(r"^\| (\d+) \|", of_programs, re.MULTILINE)} == set(Exit)
 

@@ -275,7 +275,7 @@ def test_a_port_that_stops_waits_for_a_conversation_that_computes():
 
 def test_a_port_that_is_taken_is_named(served):
     world, line = served
-    with pytest.raises(InvalidInput, match="cannot listen at"), world.open(listen=line.address):
+    with pytest.raises(InvalidInput, match="cannot listen on"), world.open(listen=line.address):
         pass
 
 

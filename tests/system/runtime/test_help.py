@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import click
 import pytest
+
+from simulations.commands.group import COMMANDS, cli
 
 # What computes, draws, talks to a network or reads keys. Flags of the simulator name the mechanisms that there are,
 # which need NumPy; those of the other programs need none of it.
@@ -17,7 +20,7 @@ _PROGRAMS = {
     "party.commands.group": [*_HEAVY, "numpy"],
     "coordinator.commands.group": [*_HEAVY, "numpy"],
     "guardian.commands": [*_HEAVY, "numpy"],
-    "simulations.command": _HEAVY,
+    "simulations.commands.group": _HEAVY,
 }
 _SHOW_EVERY_HELP = """
 import importlib, sys
@@ -35,6 +38,15 @@ def show(command, words):
 print(len(show(importlib.import_module(sys.argv[1]).cli, "program")))
 print(*[name for name in sys.argv[2:] if name in sys.modules])
 """
+_SHOW_THE_SIMULATORS = """
+import sys
+import click
+from simulations.commands.group import COMMANDS, cli
+
+shown = cli.get_help(click.Context(cli))
+heavy = [name for name in ("numpy", "simulations.options") if name in sys.modules]
+print(sum(name in shown for name in COMMANDS), heavy)
+"""
 
 
 @pytest.mark.parametrize("module", _PROGRAMS)
@@ -45,3 +57,15 @@ def test_no_help_imports_what_only_a_run_needs(module: str) -> None:
     commands, imported = done.stdout.split("\n")[:2]
     assert int(commands) > 7
     assert imported == ""
+
+
+def test_the_help_of_the_simulator_lists_its_commands_without_importing_them() -> None:
+    done = subprocess.run([sys.executable, "-c", _SHOW_THE_SIMULATORS], capture_output=True, text=True, check=True)
+    assert done.stdout == "7 []\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_the_simulator_says_of_a_command_is_how_its_own_help_begins(name: str) -> None:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert " ".join((command.help or "").split()).startswith(COMMANDS[name][1])

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from party.demo.demo import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from protocols.mechanisms import MECHANISMS
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from simulations.setup.budgets import parse_budgets
 from tests.harness.studies import make_votes
 
@@ -98,14 +99,14 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
         (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
         (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
-        (["--mechanism", "gnmax", "--threshold", "3"], 2, "gnmax has no use for it"),
+        (["--mechanism", "gnmax", "--threshold", "3"], 2, "which gnmax does not use"),
         (["--seeds", "3-1"], 2, "seeds are '3-1'"),
         (["--seeds", "0,0"], 2, "each seed once"),
         (["--workers", "0"], 2, "workers is 0; allowed: at least 1"),
         (["--quorum", "61"], 2, "quorum is 61; allowed: at most the 60 parties"),
         (["--dropout", "1"], 2, "dropout is 1.0; allowed: less than 1"),
         (["--votes", "absent.npy"], 3, "absent.npy does not exist"),
-        (["--votes", "broken.npy"], 4, "is no array of numbers"),
+        (["--votes", "broken.npy"], 4, "is not an array of numbers"),
         (["--budgets", "1", "--sigma", "0.5"], 5, "affords no query"),
         (["--surprise"], 2, "--surprise"),
     ],
@@ -221,6 +222,16 @@ def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(s
     assert list((tmp_path / "out" / "figures").glob("sweep.*"))
 
 
+def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
+    said = capsys.readouterr()
+    assert "budgets varied" in said.err
+    assert "2 settings were not run: gamma is 0.1, which gnmax does not use" in said.out
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -229,8 +240,8 @@ def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(s
         ("[grid]\nsigma = []\n", "a list of at least one value"),
         ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
         ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact is about private votes"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings is about private"),
+        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
+        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
         ("[grid\n", "is not TOML"),
     ],
 )
@@ -373,6 +384,11 @@ def test_faults_of_disk_and_engine_have_their_own_exit_codes(stored, monkeypatch
     monkeypatch.setattr("simulations.pipeline.run", raising(KeyboardInterrupt()))
     assert run(*stored, "--out", "c") == 130
     assert "--resume" in capsys.readouterr().err
+
+
+def test_the_plan_that_the_demo_advises_is_an_example_of_the_help(capsys):
+    assert run("plan", "--help") == 0
+    assert PLAN_OF_MANY in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_has_examples_and_exit_codes(capsys):

@@ -13,15 +13,44 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.harness.distributions import ROOT, install, install_gumbel
+from tests.harness.distributions import ROOT, example, install, install_gumbel
 
 # Words of other mechanisms, and of other accountants, that nothing may say of this one.
 OTHERS = re.compile("gauss|gnmax|lnmax|laplace", re.IGNORECASE)
 RUNNER = """
 import json, sys
-from simulations.command import run_command
+from simulations.commands.group import run_command
 for arguments in json.loads(sys.argv[1]):
     print("exit", run_command(arguments), flush=True)
+"""
+# A student that has learned which class was released most often.
+STUDENT = """
+from dataclasses import dataclass
+
+import numpy as np
+
+from coordinator.students.student import Student, StudentKind
+
+
+@dataclass(frozen=True)
+class MostReleased(Student):
+    answer: int
+    classes: int
+
+    def predict(self, inputs):
+        return np.full(len(inputs), self.answer, dtype=np.int64)
+
+    def predict_proba(self, inputs):
+        return np.eye(self.classes, dtype=np.float32)[self.predict(inputs)]
+
+
+class MostReleasedKind(StudentKind):
+    def fit(self, inputs, labels, *, unlabelled, classes, seed):
+        return MostReleased(int(np.bincount(labels).argmax()), classes)
+
+
+def student(*, device):
+    return MostReleasedKind()
 """
 
 
@@ -107,6 +136,37 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
 
 
 @pytest.mark.slow
+def test_a_teacher_a_student_and_a_weight_rule_of_other_distributions_run_and_are_named(tmp_path: Path) -> None:
+    for kind, name, source in (
+        ("teachers", "majority:majority", example("The most frequent class")),
+        ("students", "most_released:student", STUDENT),
+        ("weight_rules", "halfway:HALFWAY", example("Halfway between")),
+    ):
+        module = name.partition(":")[0]
+        install(tmp_path, name=module, group=f"conclave.{kind}", entries={module: name}, source=source)
+    run = ["run", "--dataset", "digits", "--parties", "20", "--engine", "in_process", "--no-attack", "--no-baselines"]
+    run += ["--teacher", "majority", "--student", "most_released", "--weights", "halfway", "--budgets", "2:0.5,6:0.5"]
+    run += ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]
+    printed, errors = simulate(tmp_path, run, [*run[:-1], str(tmp_path / "none"), "--weights", "quarter"])
+    assert [one[-1] for one in printed] == ["0", "2"]
+    assert "'quarter' is not one of 'uniform', 'proportional', 'exhaustive', 'halfway'" in errors
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["answered"] > 0
+    assert summary["weights"] == "halfway"
+    assert [group["weight"] for group in summary["groups"]] == [0.75, 1.25]
+    page = text_of(tmp_path / "run" / "report.html")
+    assert "halfway: a vote weighs half of 1 and half in proportion to its party's ε" in page
+    assert "majority, one a party" in page
+    assert "most_released" in page
+    # Another version of the teacher is trained anew, not read from the cache.
+    code = tmp_path / "majority.py"
+    code.write_text(code.read_text().replace("argmax()", "argmin()"))
+    rerun = [*run[:-1], str(tmp_path / "changed")]
+    assert [one[-1] for one in simulate(tmp_path, rerun)[0]] == ["0"]
+    assert len(list((tmp_path / "cache" / "teachers").iterdir())) == 2
+
+
+@pytest.mark.slow
 def test_what_a_plugin_has_no_bound_for_and_a_plugin_that_is_broken_are_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
@@ -130,7 +190,7 @@ def test_what_a_plugin_has_no_bound_for_and_a_plugin_that_is_broken_are_refused_
         "accountant 'gaussian' does not hold for view 'label' of gumbel_max; allowed: renyi",
         "no accountant holds for view 'label' of gumbel_max with secret coins",
         "gumbel_max has no integer noise",
-        "sigma is 3.0; gumbel_max has no use for it; allowed: scale",
+        "sigma is 3.0, which gumbel_max does not use; allowed: scale",
         "mechanism 'torn', which the distribution torn registers as torn:Torn, cannot be loaded: ZeroDivisionError",
     ]
     assert len(lines) == len(wanted)

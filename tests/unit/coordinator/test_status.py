@@ -71,4 +71,4 @@ def test_a_job_is_told_in_one_line(home, tmp_path):
     add_study(home, tmp_path)
     with Store(home) as store:
         job = store.ask_job("test", student=None)
-    assert job_line(job, 60) == ("test: waiting, 0 of 60 queries asked in 0 batches, 0 answered (waits for serve)")
+    assert job_line(job, 60) == ("test: waiting, 0 of 60 queries asked in 0 batches, 0 answered (waiting for serve)")

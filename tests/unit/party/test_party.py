@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import CannotVote, InvalidInput
 from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN
-from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, encode
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study, make_votes
 
 VOTES, _ = make_votes(1, 1000)
@@ -149,15 +149,6 @@ def test_teachers_that_fail_cost_nothing_and_nobody_else_hears_why(error):
         assert party.handle(VoteRequest(study_of(party), RUN, batch(0))) == NO_VOTE
         assert told in (["class 3 is missing"], ["record 17 is 4.5; allowed: 0 to 1"])
         assert ledger.balance("p0").spent == 0
-
-
-def test_malformed_bytes_and_replies_sent_as_requests_are_refused():
-    with Ledger(":memory:") as ledger:
-        party = open_party(ledger)
-        for data in (b"", b"\xff\xff", encode(Settled(bytes(32), 0))):
-            assert decode(party.handle_bytes(data)).code == "malformed"
-        reply = decode(party.handle_bytes(encode(VoteRequest(study_of(party), RUN, batch(0)))))
-        assert isinstance(reply, VoteReply)
 
 
 def test_a_party_that_is_not_on_the_roster_cannot_be_opened():

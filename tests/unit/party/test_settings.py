@@ -55,7 +55,7 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
     [
         ('name = "ward"', "", r"data\.name is missing"),
         ('name = "ward"', 'name = ""', "data.name is empty"),
-        ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a text"),
+        ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a string"),
         ("seed = 5", "seed = -1", r"teachers\.seed is -1; allowed: from 0"),
         ("seed = 5", "seed = true", r"teachers\.seed is 'True'"),
         ("epsilon = 3", "epsilon = 0", "epsilon is 0"),
@@ -123,7 +123,7 @@ def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_pa
     home, study = PartyHome(tmp_path), deployed_study(1)
     home.keep_study(study)
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
-    with pytest.raises(InvalidInput, match="0 studies are called 'other'"):
+    with pytest.raises(InvalidInput, match="0 studies match 'other'"):
         home.find_study("other")
     for absent in ("nowhere/study.toml", "study.toml", f"{tmp_path}/study"):
         with pytest.raises(DataUnavailable, match=f"{absent} does not exist"):

@@ -86,8 +86,8 @@ def test_no_sentence_claims_more_than_unit_and_view_give(study):
     assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
     one_by_one = "elsewhere each of the records is, one by one"
     assert (one_by_one in said) == (study.unit == "record")
-    assert ("Whoever sees the released labels" in said) == (study.view == "label")
-    assert ("Whoever sees the noisy counts" in said) == (study.view == "histogram")
+    assert ("Anyone who sees the released labels" in said) == (study.view == "label")
+    assert ("Anyone who sees the noisy counts" in said) == (study.view == "histogram")
     assert ("It holds against whoever sees the labels" in said) == (study.view == "label")
 
 

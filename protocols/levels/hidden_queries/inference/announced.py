@@ -47,13 +47,13 @@ def read_announced(text: str) -> Architecture:
         raise MalformedMessage("an architecture is not JSON") from None
     top = _fields(content, {"features", "layers", "precision"}, "an architecture")
     if not isinstance(top["layers"], list):
-        raise MalformedMessage("layers are no list")
+        raise MalformedMessage("layers are not a list")
     try:
         precision = _precision(top["precision"])
         layers = tuple(_layer(number, each) for number, each in enumerate(top["layers"], 1))
         return Architecture(whole("architecture", "features", top["features"]), layers, precision)
     except InvalidInput as error:
-        raise MalformedMessage(f"an architecture that is not allowed: {error}") from None
+        raise MalformedMessage(f"the architecture is not allowed: {error}") from None
 
 
 def _layer(number: int, content: object) -> LayerShape:
@@ -81,7 +81,7 @@ def _precision(content: object) -> Precision:
     found = _fields(content, {each.name for each in fields(Precision)}, "precision")
     bound = found.pop("input_bound")
     if type(bound) is not float and type(bound) is not int:
-        raise MalformedMessage("input_bound is no number")
+        raise MalformedMessage("input_bound is not a number")
     return Precision(
         input_bound=bound, **{name: whole("architecture", f"precision.{name}", value) for name, value in found.items()}
     )

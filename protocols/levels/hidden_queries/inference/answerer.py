@@ -17,7 +17,7 @@ from protocols.crypto.prg_aes import Stream
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import PoolShape
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, Weights
 from protocols.levels.hidden_queries.inference.material import Arrays, drawn, received
 from protocols.levels.hidden_queries.inference.plan import SEED, InferencePlan, LinearGate
 from protocols.levels.hidden_queries.inference.relu import ReLUSide
@@ -28,7 +28,7 @@ from protocols.votes import ABSTAIN
 
 
 class Answerer:
-    """Answers one batch, as one voter. At the end the guardian is sent `guardian_share` and nothing else."""
+    """Answers one batch, as one voter. At the end, only `guardian_share` is sent to the guardian."""
 
     def __init__(
         self, model: QuantisedModel, queries: int, dealt: Arrays, *, context: bytes, source: RandomSource
@@ -79,20 +79,19 @@ class Answerer:
         plan, stream = self._plan, Stream(self._dealt[0].tobytes())
         free = [drawn(stream, plan.answerers(step)) for step in (*plan.steps, plan.vote)]
         dealt = iter(self._dealt[1:])
-        multiply = [None if weights is None else by_small(weights.matrix) for weights in self._model.weights]
+        linear = [(layer, by_small(layer.matrix)) for layer in self._model.layers if isinstance(layer, Weights)]
         yield ()
-        opened = iter((yield self._masked_weights(free)))
+        opened, following = iter((yield self._masked_weights(free))), iter(linear)
 
         # The querying party's input: all of it is its own share.
         share: UInt32[ndarray, "queries values"] = np.zeros(
             (plan.queries, self._model.architecture.features), np.uint32
         )
-        for step, weights, masks, product in zip(plan.steps, self._model.weights, free, multiply, strict=False):
+        for step, masks in zip(plan.steps, free, strict=False):
             if isinstance(step, PoolShape):
                 share = step.sums(share)
             elif isinstance(step, LinearGate):
-                assert weights is not None
-                assert product is not None
+                weights, product = next(following)
                 bias = np.repeat(weights.bias.astype(np.uint32), step.shape.bias_copies)
                 share = step.applied(next(opened) + share, product) + next(dealt) + bias
             else:
@@ -116,7 +115,7 @@ class Answerer:
 
     def _masked_weights(self, free: list[Arrays]) -> Arrays:
         return tuple(
-            weights.matrix.astype(np.uint32) - masks[0]
-            for weights, masks in zip(self._model.weights, free, strict=False)
-            if weights is not None
+            layer.matrix.astype(np.uint32) - masks[0]
+            for layer, masks in zip(self._model.layers, free, strict=False)
+            if isinstance(layer, Weights)
         )

@@ -1,6 +1,6 @@
-"""What everybody knows of a private model: its layers' shapes and its precision, never a weight.
+"""What is public about a private model: its layers' shapes and its precision, never a weight.
 
-All values between layers are flat rows, one a query; convolutions and pools see them as channels x height x width.
+All values between layers are flat rows, one per query; convolutions and pools see them as channels x height x width.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Precision:
     """Fixed point, public: x -> round(x 2^bits).
 
     input_bits: fraction bits of inputs and of what leaves a ReLU; weight_bits: of weights; accumulator_bits: sums and
-    differences of scores fit in so many bits with sign, or the model is refused; input_bound: no input is larger in
-    size. All four are public, so they are chosen without looking at weights.
+    differences of scores fit in this many bits with sign, or the model is refused; input_bound: the largest absolute
+    value
+    of an input. All four are public, so they are chosen without looking at weights.
     """
 
     input_bits: int = 8
@@ -243,16 +244,6 @@ class Architecture:
     def classes(self) -> int:
         """Scores that the last layer gives."""
         return self.layers[-1].outputs
-
-    @property
-    def relus(self) -> int:
-        """Layers of ReLUs."""
-        return sum(isinstance(layer, ReLUShape) for layer in self.layers)
-
-    @property
-    def round_trips(self) -> int:
-        """Requests and replies of one batch: one for the masked weights, two for each ReLU layer, two for the vote."""
-        return 3 + 2 * self.relus
 
 
 def _check_sizes(*sizes: int) -> None:

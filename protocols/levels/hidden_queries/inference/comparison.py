@@ -41,12 +41,12 @@ class Digits:
 
     @property
     def lookups(self) -> int:
-        """Tables a number: l for each digit, e for each but the lowest."""
+        """Tables per number: l for each digit, e for each but the lowest."""
         return 2 * self.count - 1
 
     @property
     def products(self) -> int:
-        """Dealt products a number: those of the e, and for each l its own with those of the e above it."""
+        """Dealt products per number: those of the e, and for each l its own with those of the e above it."""
         return 2 ** (self.count - 1) + 2**self.count - 1
 
     def split(self, values: UInt32[ndarray, " numbers"]) -> UInt64[ndarray, "digits numbers"]:
@@ -84,7 +84,7 @@ def tables(digits: Digits, masks: UInt32[ndarray, " numbers"]) -> UInt64[ndarray
 def looked_up(
     digits: Digits, shares: UInt64[ndarray, "lookups numbers"], opened: UInt32[ndarray, " numbers"]
 ) -> UInt8[ndarray, "lookups octets"]:
-    """A party's bits of the tables at M, packed eight numbers a byte."""
+    """A party's bits of the tables at M, packed eight numbers per byte."""
     at = digits.split(opened)
     bits = (shares >> np.concatenate([at, at[1:]])) & _ONE
     return np.packbits(bits.astype(np.uint8), axis=1)
@@ -143,7 +143,7 @@ def sign_shares(
     digits: Digits, shares: UInt8[ndarray, "products numbers"], opened: UInt8[ndarray, "lookups octets"],
     masked: UInt32[ndarray, " numbers"], *, leads: bool,
 ) -> UInt8[ndarray, " numbers"]:  # fmt: skip
-    """A party's integer shares, modulo 256, of [y < 0]. leads: it adds the public constants (the other does not)."""
+    """A party's integer shares, modulo 256, of [y < 0]. leads: whether it adds the public constants."""
     numbers = shares.shape[1]
     # 0 or 255: np.where is several times slower than arithmetic on these.
     public = np.uint8(0) - np.unpackbits(opened, axis=1, count=numbers)

@@ -16,7 +16,7 @@ from protocols.levels.hidden_queries.inference.ring import by_uniform
 
 
 def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> tuple[Arrays, Arrays]:
-    """(for the querying party: a seed; for the answering party: a seed and its corrections). For one batch only.
+    """The randomness for one batch: (the querying party's seed, the answering party's seed and corrections).
 
     Raises InvalidInput for a number of queries outside the limits.
     """

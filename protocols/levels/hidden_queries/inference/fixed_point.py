@@ -3,7 +3,7 @@
 Weights are rounded to multiples of 2^-weight_bits, inputs to multiples of 2^-input_bits; sums are exact; a ReLU drops
 the fraction bits that the weights brought, rounding half up. A pool sums, and the weights after it are divided by the
 size of its squares before they are rounded. Nothing overflows: intervals (Moore 1966) for every sum,
-over all inputs of size input_bound, are held against accumulator_bits before anything is shared.
+over all inputs up to input_bound, are checked against accumulator_bits before anything is shared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import (
     Architecture,
-    LayerShape,
     LinearShape,
     PoolShape,
     Precision,
@@ -29,15 +28,15 @@ from protocols.levels.hidden_queries.inference.model import Convolution, Dense, 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """One layer's integers. bias: one a output or filter, at the scale of the sums."""
+    """One layer with weights, in integers. bias: one per output or filter, at the scale of the sums."""
 
+    shape: LinearShape
     matrix: Int64[ndarray, "outputs terms"] = field(repr=False)
     bias: Int64[ndarray, " outputs"] = field(repr=False)
 
-    def applied(
-        self, shape: LinearShape, values: Int64[ndarray, "queries inputs"]
-    ) -> Int64[ndarray, "queries outputs"]:
+    def applied(self, values: Int64[ndarray, "queries inputs"]) -> Int64[ndarray, "queries outputs"]:
         """matrix @ values + bias, exactly, if no sum reaches 2^63."""
+        shape = self.shape
         sums = [
             shape.gathered(shape.columns(values[start : start + shape.chunk]) @ self.matrix.T + self.bias)
             for start in range(0, len(values), shape.chunk)
@@ -47,10 +46,10 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedModel:
-    """A model in fixed point: its public architecture, and its private weights (None for layers without any)."""
+    """A model in fixed point: its public architecture, and the same layers with their private weights."""
 
     architecture: Architecture
-    weights: tuple[Weights | None, ...] = field(repr=False)
+    layers: tuple[Weights | PoolShape | ReLUShape, ...] = field(repr=False)
 
 
 def quantise(model: Model, precision: Precision) -> QuantisedModel:
@@ -59,24 +58,23 @@ def quantise(model: Model, precision: Precision) -> QuantisedModel:
     Raises InvalidInput, naming the layer and how large its sums can become, if some input would overflow the
     accumulators; nothing was shared then.
     """
-    shapes: list[LayerShape] = []
-    weights: list[Weights | None] = []
-    # What a number stands for: number * factor / 2^bits.
+    layers: list[Weights | PoolShape | ReLUShape] = []
+    # A number represents the value number * factor / 2^bits.
     bits, factor = precision.input_bits, 1.0
     for layer, shape in zip(model.layers, model.shapes(), strict=True):
-        if isinstance(layer, Dense | Convolution):
+        if isinstance(layer, Dense | Convolution) and isinstance(shape, LinearShape):
             bits += precision.weight_bits
-            weights.append(_rounded(layer, factor * 2.0**precision.weight_bits, 2.0**bits))
+            layers.append(_rounded(shape, layer, factor * 2.0**precision.weight_bits, 2.0**bits))
             factor = 1.0
-        else:
-            weights.append(None)
-        if isinstance(shape, PoolShape):
+        elif isinstance(shape, PoolShape):
             factor /= shape.size**2
+            layers.append(shape)
         elif isinstance(shape, ReLUShape):
-            shape = replace(shape, shift=min(bits - precision.input_bits, precision.accumulator_bits - 2))
-            bits -= shape.shift
-        shapes.append(shape)
-    quantised = QuantisedModel(Architecture(model.features, tuple(shapes), precision), tuple(weights))
+            dropped = min(bits - precision.input_bits, precision.accumulator_bits - 2)
+            layers.append(replace(shape, shift=dropped))
+            bits -= dropped
+    shapes = tuple(layer.shape if isinstance(layer, Weights) else layer for layer in layers)
+    quantised = QuantisedModel(Architecture(model.features, shapes, precision), tuple(layers))
     _check_no_overflow(quantised)
     return quantised
 
@@ -84,7 +82,7 @@ def quantise(model: Model, precision: Precision) -> QuantisedModel:
 def quantised_inputs(
     architecture: Architecture, inputs: Float[ndarray, "queries ..."]
 ) -> Int64[ndarray, "queries features"]:
-    """Inputs in fixed point, one row a query. Raises InvalidInput above input_bound, without giving the value."""
+    """Inputs in fixed point, one row per query. Raises InvalidInput above input_bound, without giving the value."""
     values = inputs.reshape(len(inputs), -1).astype(np.float64)
     if values.shape[1] != architecture.features:
         raise InvalidInput(f"queries have {values.shape[1]} values; the model takes {architecture.features}")
@@ -104,14 +102,8 @@ def check_inputs(inputs: Float[ndarray, "queries ..."], precision: Precision) ->
 def plain_inference(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
     """The quantised model's labels, by integer arithmetic in the clear; ties go to the lowest class."""
     values = quantised_inputs(model.architecture, inputs)
-    for shape, weights in zip(model.architecture.layers, model.weights, strict=True):
-        if isinstance(shape, ReLUShape):
-            values = shape.applied(values)
-        elif isinstance(shape, PoolShape):
-            values = shape.sums(values)
-        else:
-            assert weights is not None
-            values = weights.applied(shape, values)
+    for layer in model.layers:
+        values = layer.sums(values) if isinstance(layer, PoolShape) else layer.applied(values)
     return values.argmax(axis=1)
 
 
@@ -120,11 +112,13 @@ def agreement(model: Model, quantised: QuantisedModel, inputs: Float[ndarray, "q
     return float(np.mean(float_inference(model, inputs) == plain_inference(quantised, inputs)))
 
 
-def _rounded(layer: Dense | Convolution, scale: float, bias_scale: float) -> Weights:
+def _rounded(shape: LinearShape, layer: Dense | Convolution, scale: float, bias_scale: float) -> Weights:
     weights, bias = np.rint(matrix(layer) * scale), np.rint(layer.bias.astype(np.float64) * bias_scale)
     # Above 2^32 the layer overflows for any input; clipped so that the check below can say so.
     return Weights(
-        np.clip(weights, -(2.0**32), 2.0**32).astype(np.int64), np.clip(bias, -(2.0**40), 2.0**40).astype(np.int64)
+        shape,
+        np.clip(weights, -(2.0**32), 2.0**32).astype(np.int64),
+        np.clip(bias, -(2.0**40), 2.0**40).astype(np.int64),
     )
 
 
@@ -135,28 +129,22 @@ def _check_no_overflow(model: QuantisedModel) -> None:
     top = int(np.rint(precision.input_bound * 2.0**precision.input_bits))
     high = np.full((1, model.architecture.features), top, dtype=np.int64)
     low = -high
-    for number, (shape, weights) in enumerate(zip(model.architecture.layers, model.weights, strict=True), 1):
-        if isinstance(shape, ReLUShape):
-            low, high = shape.applied(low), shape.applied(high)
-        elif isinstance(shape, PoolShape):
-            low, high = shape.sums(low), shape.sums(high)
+    for number, (shape, layer) in enumerate(zip(model.architecture.layers, model.layers, strict=True), 1):
+        if isinstance(layer, ReLUShape):
+            low, high = layer.applied(low), layer.applied(high)
+        elif isinstance(layer, PoolShape):
+            low, high = layer.sums(low), layer.sums(high)
         else:
-            assert weights is not None
             # Floats first: what they cannot hold exactly is far above the limit, and integers might wrap.
-            sizes = np.abs(weights.matrix).astype(np.float64).sum(axis=1).max() * float(
+            sizes = np.abs(layer.matrix).astype(np.float64).sum(axis=1).max() * float(
                 max(np.abs(low).max(), high.max())
             )
             if sizes < 2.0**60:
-                up, down = (
-                    Weights(np.maximum(weights.matrix, 0), weights.bias),
-                    Weights(np.minimum(weights.matrix, 0), 0 * weights.bias),
-                )
-                low, high = (
-                    up.applied(shape, low) + down.applied(shape, high),
-                    up.applied(shape, high) + down.applied(shape, low),
-                )
+                up = replace(layer, matrix=np.maximum(layer.matrix, 0))
+                down = replace(layer, matrix=np.minimum(layer.matrix, 0), bias=0 * layer.bias)
+                low, high = up.applied(low) + down.applied(high), up.applied(high) + down.applied(low)
             else:
-                high = np.full((1, shape.outputs), 2**62, dtype=np.int64)
+                high = np.full((1, layer.shape.outputs), 2**62, dtype=np.int64)
                 low = -high
         following = model.architecture.layers[number : number + 1]
         added = following[0].half if following and isinstance(following[0], ReLUShape) else 0
@@ -170,7 +158,7 @@ def _check_no_overflow(model: QuantisedModel) -> None:
     spread = int(high.max() - low.min())
     if spread >= limit:
         raise InvalidInput(
-            f"scores of layer {len(model.weights)} can differ by {_power(spread)}; allowed: below "
+            f"scores of layer {len(model.layers)} can differ by {_power(spread)}; allowed: below "
             f"2**{precision.accumulator_bits - 1}: use fewer bits"
         )
 

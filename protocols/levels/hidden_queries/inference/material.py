@@ -39,7 +39,7 @@ def drawn(stream: Stream, pieces: tuple[Piece, ...]) -> Arrays:
 
 
 def joined(pieces: tuple[Piece, ...], left: Arrays, right: Arrays) -> Arrays:
-    """What two shares make together."""
+    """The secrets that two shares add up to."""
     return tuple(_sum(piece, a, b) for piece, a, b in zip(pieces, left, right, strict=True))
 
 
@@ -49,7 +49,7 @@ def corrections(pieces: tuple[Piece, ...], secrets: Arrays, drawn_share: Arrays)
 
 
 def received(step: str, arrays: Arrays, pieces: tuple[Piece, ...]) -> Arrays:
-    """`arrays`, if they are what `step` must bring; MalformedMessage naming the fault otherwise."""
+    """Returns `arrays` if they are what `step` must bring. Raises MalformedMessage naming the fault."""
     if not isinstance(arrays, tuple) or len(arrays) != len(pieces):
         count = len(arrays) if isinstance(arrays, tuple) else type(arrays).__name__
         raise MalformedMessage(f"{step} has {count} arrays; expected {len(pieces)}")

@@ -1,4 +1,4 @@
-"""How much a private inference sends, checked against the hub's limits before anything is computed."""
+"""The sizes of a private inference's messages, checked against the hub's limits before anything is computed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPLY_BYTES = 7 * 2**20
 
 
 def check_sizes(architecture: Architecture, queries: int) -> None:
-    """Raises InvalidInput unless all messages of a batch of so many queries are within the limits."""
+    """Raises InvalidInput unless all messages of a batch of `queries` queries are within the limits."""
     plan = InferencePlan.of(architecture, queries)
     reply = max(_bytes(exchange.reply) for exchange in plan.exchanges)
     request = max(_bytes(plan.corrections), *(_bytes(exchange.request) for exchange in plan.exchanges))

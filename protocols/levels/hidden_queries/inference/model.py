@@ -1,4 +1,4 @@
-"""A private model as plain arrays: dense layers, convolutions, ReLU and average pools; and what they give in floats.
+"""A private model as plain arrays: dense layers, convolutions, ReLU and average pools; and its inference in floats.
 
 Weights may come from any framework. Dense weights are [outputs, inputs]; kernels are [filters, channels, height,
 width]; an image is flattened as channels x height x width.
@@ -36,7 +36,7 @@ class Dense:
 
 @dataclass(frozen=True, eq=False)
 class Convolution:
-    """A cross-correlation with kernels and a bias a filter."""
+    """A cross-correlation with kernels, and one bias per filter."""
 
     kernels: Float[ndarray, "filters channels height width"] = field(repr=False)
     bias: Float[ndarray, " biases"] = field(repr=False)
@@ -97,7 +97,7 @@ def fold_batch_norm(
 ) -> Dense | Convolution:  # fmt: skip
     """The layer followed by batch norm with fixed statistics (Ioffe & Szegedy 2015, Algorithm 2), as one layer.
 
-    floor: what batch norm adds to the variance.
+    floor: the constant that batch norm adds to the variance.
     """
     if not (np.isfinite(variance).all() and (variance + floor > 0).all()):
         raise InvalidInput("variance + floor is not above 0 everywhere; allowed: positive and finite")
@@ -109,7 +109,7 @@ def fold_batch_norm(
 
 
 def matrix(layer: Dense | Convolution) -> Float64[ndarray, "outputs terms"]:
-    """A layer's weights, one row an output or filter."""
+    """A layer's weights, one row per output or filter."""
     weights = layer.weights if isinstance(layer, Dense) else layer.kernels
     return weights.reshape(len(weights), -1).astype(np.float64)
 

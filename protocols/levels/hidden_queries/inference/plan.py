@@ -23,7 +23,7 @@ from protocols.levels.hidden_queries.inference.vote import VoteGate
 from protocols.levels.two_server.shares import REPETITIONS
 
 MAX_QUERIES = 2**16
-# How much one batch may be dealt, so that it fits a message; the guardian needs a few times as much memory.
+# The most randomness dealt for one batch, so that it fits a message; the guardian needs a few times as much memory.
 MAX_DEALT_BYTES = 250 * 2**20
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
 # The request whose reply brings the votes: they are charged before it is answered.
@@ -89,7 +89,7 @@ class InferencePlan:
 
     @classmethod
     def of(cls, architecture: Architecture, queries: int) -> InferencePlan:
-        """Raises InvalidInput for a batch that is empty or too large; nothing large is allocated before."""
+        """The plan of a batch. Raises InvalidInput if it is empty or too large, before anything large is allocated."""
         if not 1 <= queries <= MAX_QUERIES:
             raise InvalidInput(f"a batch has {queries} queries; allowed: 1 to {MAX_QUERIES}")
         bits = architecture.precision.accumulator_bits
@@ -169,7 +169,9 @@ class InferencePlan:
 
 
 def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
-    """What brings the votes: masked wins, and the querying party's share with its squares and seeds."""
+    """The arrays of the reply with the votes: masked wins, and the querying party's share with its squares and
+    seeds.
+    """
     return (
         Piece("ring", "<u1", (queries, classes)),
         Piece("field", "<u4", (1, queries, classes)),

@@ -1,12 +1,12 @@
 """The querying party: private inputs, and one batch that one other party answers without seeing them.
 
 start() gives the first request; step(reply) gives the next one, or None when `share` is there. The querying party
-relays requests as it likes: `converse` drives many parties at once.
+relays requests as it likes, those of many parties at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 
 import numpy as np
 from jaxtyping import Float
@@ -51,13 +51,13 @@ class Querier:
 
     @property
     def unfinished(self) -> Arrays:
-        """After the last request: all that `finish` needs besides its reply, to be stored against a crash."""
+        """After the last request: all that `finish` needs besides its reply, to be stored in case of a crash."""
         if self._unfinished is None:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
         return self._unfinished
 
     def start(self) -> Request:
-        """The first request; it carries nothing, and could be made before there are inputs."""
+        """The first request; it is empty, and could be made before there are inputs."""
         return self._waiting[0].name, ()
 
     def step(self, reply: Arrays) -> Request | None:
@@ -117,33 +117,3 @@ def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
     wins, table = unfinished
     their_wins, their_share, squares, seeds = received(LAST_REQUEST, reply, last_reply(*wins.shape))
     return CoordinatorShare(plus(votes_at(table, wins, their_wins)[None], their_share), squares, seeds)
-
-
-def converse(
-    queriers: Mapping[str, Querier], exchange: Callable[[dict[str, Request]], Mapping[str, Arrays | None]]
-) -> tuple[dict[str, CoordinatorShare], dict[str, str]]:
-    """Asks many parties at once, whatever their architectures: (shares by party, faults by party).
-
-    exchange: one round, {party: request} -> {party: reply, or None if it gave none}. A party that is silent or sends
-    something malformed is left out; the others continue.
-    """
-    shares: dict[str, CoordinatorShare] = {}
-    faults: dict[str, str] = {}
-    requests = {party: querier.start() for party, querier in queriers.items()}
-    while requests:
-        replies, requests = exchange(requests), {}
-        for party in sorted(set(replies) & (set(queriers) - set(shares) - set(faults))):
-            reply = replies[party]
-            if reply is None:
-                faults[party] = "gave no reply"
-                continue
-            try:
-                request = queriers[party].step(reply)
-            except MalformedMessage as fault:
-                faults[party] = str(fault)
-                continue
-            if request is None:
-                shares[party] = queriers[party].share
-            else:
-                requests[party] = request
-    return shares, faults

@@ -30,7 +30,7 @@ class ReLUGate:
 
     @property
     def octets(self) -> int:
-        """Bytes of one packed bit a number."""
+        """Bytes of one packed bit per number."""
         return -(-self.numbers // 8)
 
     @property

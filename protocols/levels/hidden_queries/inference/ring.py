@@ -14,7 +14,7 @@ from numpy import ndarray
 
 Multiply = Callable[[UInt32[ndarray, "rows inner"]], UInt32[ndarray, "rows outputs"]]
 
-# Above so many terms, a sum of products of 16-bit halves might pass 2^53.
+# With more terms, a sum of products of 16-bit halves might exceed 2^53.
 MAX_INNER = 2**20
 _EXACT = 2.0**53
 

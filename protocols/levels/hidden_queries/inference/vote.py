@@ -28,7 +28,7 @@ class VoteGate:
 
     @property
     def pairs(self) -> int:
-        """Differences a query."""
+        """Differences per query."""
         return self.classes * (self.classes - 1) // 2
 
     @property

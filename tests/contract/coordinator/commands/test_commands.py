@@ -12,7 +12,7 @@ from party.party import Party
 from protocols.crypto.identity import to_pem
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from tests.harness.operators import add_study, make_home
 from tests.harness.studies import pool_of, voter
@@ -61,7 +61,7 @@ def test_charges_without_receipts_are_released_only_where_it_is_stated(home, tmp
     assert run_command([*arguments, *UNPROVEN]) == 0
     assert run_command(["verify", str(out)]) == 0
     said = capsys.readouterr()
-    assert "receipts cover every charge: all but those that the coordinator states as unproven" in said.out
+    assert "receipts cover every charge: all except those that the coordinator states as unproven" in said.out
     assert "next: do not rely on the figures of these seats" in said.err
     assert "but see the next step" in said.out
 

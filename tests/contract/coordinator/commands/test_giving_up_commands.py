@@ -78,7 +78,7 @@ def test_it_says_what_it_costs_and_the_study_goes_on(bench):
     assert "batch 0 of test: " in out
     assert "asked of 3 seats, not released" in out
     assert "stays charged" in out
-    assert "nobody gets back what it was charged" in out
+    assert "its charges are not refunded" in out
     assert "next: conclave-coordinator resume test, or release test as it is" in out
     assert bench.balances() == charged
     assert bench.hub.ledgers["hospital-0"].unsettled() == [0]
@@ -97,7 +97,7 @@ def test_status_says_so(bench):
     assert json.loads(bench.run("status", "--json")[1])["studies"][0]["given_up"] == []
     bench.run("give-up", "test", "--yes")
     assert json.loads(bench.run("status", "--json")[1])["studies"][0]["given_up"] == [0]
-    assert "given up, charged as it was reserved, without labels: batch 0" in bench.run("status")[1]
+    assert "given up without labels, charged as reserved: batch 0" in bench.run("status")[1]
 
 
 def test_in_json_it_gives_the_figures_alone_on_standard_output_and_again_is_the_same(bench):
@@ -118,11 +118,11 @@ def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may
     bench.label()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     out = bench.run("give-up", "test")[1]
-    assert "its labelling stopped: hospital-2 did not come; when they are back, run resume test" in out
+    assert "its labelling stopped: hospital-2 did not connect; when they are back, run resume test" in out
     assert "guardian" not in out
     level = TwoServer(units=1024, guardian="notary", sealing_key="ab" * 32, signing_key="cd" * 32, abstention=False)
-    said = _why("test", "the guardian notary did not come", level)
-    assert "If it waited for the guardian notary and that is back, run resume test: that is free." in said
+    said = _why("test", "the guardian notary did not answer", level)
+    assert "If it waited for the guardian notary, and that is back, run resume test: it costs nothing." in said
 
 
 def test_it_asks_first_and_a_no_changes_nothing(bench, monkeypatch):
@@ -144,11 +144,11 @@ def test_without_an_open_batch_it_is_refused(bench):
     assert bench.label().state == "finished"
     code, _, err = bench.run("give-up", "test", "--yes")
     assert code == 4
-    assert err.startswith("error [no_open_batch]: all batches of 'test' that were asked were released or given up\n")
+    assert err.startswith("error [no_open_batch]: every batch of 'test' that was asked was released or given up\n")
     assert "next: there is nothing to give up" in err
 
 
-@pytest.mark.parametrize(("serves", "how"), [(True, "wait until it stops"), (False, "start serve, which goes on")])
+@pytest.mark.parametrize(("serves", "how"), [(True, "wait until it stops"), (False, "start serve, which continues it")])
 def test_while_a_labelling_runs_it_is_refused(bench, serves, how):
     bench.label()
     bench.store.ask_job("test", student=None)

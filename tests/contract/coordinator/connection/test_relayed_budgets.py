@@ -141,11 +141,11 @@ def test_it_is_never_below_what_the_party_spent(batches):
             tick = count_request(relay, STUDY, SEAT, request(number, *ids))
             if there:
                 own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids), limit=2000)
-            assert relayed_budgets.standing(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
+            assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
             if there and told:
                 own.settle(number, bytes([number]) * 32, {SEAT: cost(size, min(answered, size))})
                 receipt(relay, number, own.balance(SEAT).spent, entries=own.log.head().count, before_tick=tick + 1)
-                assert relayed_budgets.standing(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
+                assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
     out = capsys.readouterr().out
     assert "study heart: relayed; 8 of 20 queries asked in 1 rounds, asked by asker; quorum 2" in out
     assert (
-        "asker's ledger has these budgets: here they are counted at their worst case, until a receipt says less" in out
+        "asker's ledger holds these budgets: they are shown here at their worst case, until a receipt says less" in out
     )
     assert run_command(["status", "--json", "--home", str(home.folder)]) == 0
     assert json.loads(capsys.readouterr().out)["studies"][0]["asked_by"] == "asker"

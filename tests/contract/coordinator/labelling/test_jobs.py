@@ -16,7 +16,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Refusal, VoteRequest
@@ -158,7 +158,7 @@ def test_a_job_waits_for_its_quorum_and_asks_the_very_same_again(bench):
     thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
     thread.start()
     wait_until(lambda: len(made.hub.asked) >= 3)
-    assert "waits for hospital-2" in made.store.job("test").message
+    assert "waiting for hospital-2" in made.store.job("test").message
     assert len(set(made.hub.asked)) == 1
     reserved = made.own("hospital-0")
     assert reserved > 0
@@ -223,7 +223,7 @@ def test_a_round_that_waits_for_late_teachers_says_so(bench):
     job = made.store.ask_job("test", student=None)
     thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
     thread.start()
-    said = "waits for late seats: hospital-1 (25 s so far)"
+    said = "waiting for late seats: hospital-1 (25 s so far)"
     wait_until(lambda: study_status(made.store, "test", set())["message"] == said)
     made.stop.set()
     thread.join()
@@ -249,7 +249,7 @@ def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.run(patience_s=0.0)
     assert job.state == "stopped"
-    assert "hospital-2 did not come" in job.message
+    assert "hospital-2 did not connect" in job.message
     assert made.store.labelled("test").stop == "quorum_lost"
     reserved = made.own("hospital-0")
     made.hub.present.add("hospital-2")
@@ -438,7 +438,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
     opened.close()
     job = made.store.job("test")
     assert job.state == "stopped"
-    assert "did not come; when it is back, run resume test; if never, give-up test" in job.message
+    assert "did not answer; when it is back, run resume test; if that never happens, give-up test" in job.message
     assert len(made.hub.asked) == asked
     found = made.store.labelled("test")
     assert found.stop == "guardian_lost"

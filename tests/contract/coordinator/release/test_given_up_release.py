@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.release.charges import check_charges, check_receipts, standings, uncovered
+from coordinator.release.charges import charges_by_seat, check_charges, check_receipts, uncovered
 from coordinator.release.evidence import collect, evidence_in, receipts
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
@@ -110,7 +110,7 @@ def test_without_the_log_saying_so_a_batch_in_the_middle_may_not_be_open(made):
     study, labels, evidence, _ = open_evidence(made)
     check_charges(study, labels, evidence)
     silent = replace(evidence, entries=tuple(each for each in evidence.entries if each.event != "given_up"))
-    with pytest.raises(DataCorrupt, match="batch 0 is neither settled nor given up, and later ones are asked"):
+    with pytest.raises(DataCorrupt, match="batch 0 is neither settled nor given up, but later ones were asked"):
         check_charges(study, labels, silent)
 
 
@@ -120,7 +120,7 @@ def test_a_label_of_it_is_refused_and_so_is_its_settlement(made):
         check_charges(study, np.where(np.arange(len(labels)) == 3, 0, labels), evidence)
     first = replace(evidence.charges[0], settled=evidence.charges[0].reserved)
     both = replace(evidence, charges=(first, *evidence.charges[1:]))
-    with pytest.raises(DataCorrupt, match="batch 0 is settled, and the log says that it was given up"):
+    with pytest.raises(DataCorrupt, match="batch 0 is settled, but the log says that it was given up"):
         check_charges(study, labels, both)
 
 
@@ -137,7 +137,7 @@ def test_a_party_that_was_told_another_outcome_of_it_is_found(made):
     check_receipts(study, labels, evidence, opened)
     at = next(position for position, each in enumerate(opened) if each.number == 0)
     lie = replace(opened[at].outcome, answered=np.ones(SIZE, dtype=bool))
-    with pytest.raises(DataCorrupt, match="the party was told another outcome than the labels"):
+    with pytest.raises(DataCorrupt, match="the party was told an outcome that differs from the released labels"):
         check_receipts(study, labels, evidence, [*opened[:at], replace(opened[at], outcome=lie), *opened[at + 1 :]])
 
 
@@ -147,7 +147,7 @@ def test_a_receipt_of_it_below_what_it_cost_is_found(made):
     low = replace(opened[at], spent=evidence.charges[0].reserved[opened[at].seat] - 1)
     lied = [*opened[:at], low, *opened[at + 1 :]]
     check_receipts(study, labels, evidence, lied)
-    assert "below the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
+    assert "less than the" in refused_receipts(study, evidence, lied)[opened[at].seat][0]
     assert len(confirmed(study, evidence, lied)) == len(opened) - 1
 
 
@@ -155,7 +155,7 @@ def test_receipts_tell_who_was_charged_for_it(made):
     study, _, evidence, opened = open_evidence(made)
     assert {each.seat for each in opened if each.number == 0} == {"hospital-0", "hospital-1"}
     assert uncovered(study, evidence, opened) == {}
-    assert {seat: row["difference_nano"] for seat, row in standings(study, evidence, opened).items()} == {
+    assert {seat: row["difference_nano"] for seat, row in charges_by_seat(study, evidence, opened).items()} == {
         "hospital-0": 0,
         "hospital-1": 0,
         "hospital-2": None,

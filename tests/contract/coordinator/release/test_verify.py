@@ -1,42 +1,16 @@
-"""What verification catches: every altered byte, and what a coordinator forged and signed."""
+"""What verification catches: what was left out or dated otherwise, and what a coordinator forged and signed."""
 
 import csv
 import datetime
 import json
-import shutil
-from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from coordinator.release.evidence import files_of
 from coordinator.release.verify import verify_release
 from protocols.crypto.identity import BACKDATED, issue, new_authority, new_key, to_pem
-from protocols.ledger.ledger import Ledger
-from tests.harness.released import Consortium, small_study
+from tests.harness.released import FILES, failed, small_study
 from tests.harness.studies import NOW
-
-FILES = [
-    "authority.pem",
-    "coordinator.pem",
-    "evidence/audit.jsonl",
-    "evidence/frames.jsonl",
-    "evidence/ledger.json",
-    "labels.csv",
-    "manifest.json",
-    "manifest.sig",
-    "model_card.md",
-    "privacy.html",
-    "privacy.json",
-    "report.html",
-    "study.toml",
-]
-
-
-def failed(folder, authority=None):
-    return {check.name: check.message for check in verify_release(folder, authority) if not check.passed}
 
 
 def test_an_honest_release_passes_every_check(signed, tmp_path):
@@ -45,30 +19,6 @@ def test_an_honest_release_passes_every_check(signed, tmp_path):
     assert failed(folder) == {}
     assert failed(folder, tmp_path / "authority.pem") == {}
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()) == FILES
-
-
-@settings(max_examples=150)
-@given(data=st.data())
-def test_one_altered_byte_anywhere_fails(signed, tmp_path_factory, data):
-    name = data.draw(st.sampled_from(FILES))
-    content = bytearray((signed[2] / name).read_bytes())
-    position = data.draw(st.integers(0, len(content) - 1))
-    content[position] ^= data.draw(st.integers(1, 255))
-    altered = tmp_path_factory.mktemp("altered") / "release"
-    shutil.copytree(signed[2], altered)
-    (altered / name).write_bytes(bytes(content))
-    assert failed(altered)
-    shutil.rmtree(altered)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_matters(copy, name):
-    content = bytearray((copy / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (copy / name).write_bytes(bytes(content))
-    assert failed(copy)
-    (copy / name).unlink()
-    assert failed(copy)
 
 
 def test_a_file_that_was_added_or_linked_fails(copy):
@@ -119,7 +69,7 @@ def test_a_release_dated_before_its_last_log_entry_fails(signed, copy):
     early = (NOW - datetime.timedelta(minutes=4)).isoformat()
     rewrite(copy / "manifest.json", lambda made: made.update(created=early))
     signed[0].sign_again(copy)
-    assert "another time" in failed(copy)["statement"]
+    assert "different times" in failed(copy)["statement"]
 
 
 def test_a_release_of_the_future_fails(signed):
@@ -258,68 +208,6 @@ def test_what_the_coordinator_forged_and_signed_again_is_caught(signed, copy, fo
     assert next(iter(found)) == caught_by, found
 
 
-@pytest.fixture
-def unchecked(monkeypatch):
-    """A coordinator's software that signs whatever it has."""
-    monkeypatch.setattr("coordinator.release.release.verify_release", lambda *_, **__: [])
-    monkeypatch.setattr("coordinator.release.release.check_covered", lambda *_, **__: {})
-
-
-def told_that_all_were_refused(seat, outcome):
-    return replace(outcome, answered=np.zeros_like(outcome.answered)) if seat == "hospital-1" else outcome
-
-
-def test_a_coordinator_that_lied_to_one_party_about_an_outcome_is_caught(signed, tmp_path, unchecked):
-    consortium = signed[0]
-    labelled = consortium.label(small_study(name="liar"), tell=told_that_all_were_refused)
-    found = failed(consortium.release(labelled, tmp_path / "lie"))
-    assert "another outcome" in found["receipts"]
-    assert "hospital-1" in found["receipts"]
-
-
-def test_it_is_shown_by_a_later_receipt_where_it_hides_the_outcome_itself(signed, tmp_path, unchecked):
-    consortium, lies = signed[0], []
-
-    def lie_once(seat, outcome):
-        told = told_that_all_were_refused(seat, outcome)
-        lies.append(told is not outcome)
-        return told if sum(lies) == 1 else outcome
-
-    labelled = consortium.label(small_study(name="once"), tell=lie_once)
-    assert sum(lies) > 1
-    with Ledger(labelled.ledger) as ledger:
-        ledger._database.execute("DELETE FROM evidence WHERE number = 0 AND name = 'hospital-1'")
-    folder = consortium.release(labelled, tmp_path / "hidden")
-    check = next(each for each in verify_release(folder, None) if each.name == "receipts")
-    assert "hospital-1" in check.message
-    assert "below the" in check.message
-    assert "told another outcome" in check.next_step
-
-
-def told_that_nothing_was_answered(_, outcome):
-    return replace(outcome, answered=np.zeros_like(outcome.answered))
-
-
-@pytest.mark.parametrize("seats", [["hospital-0", "hospital-1", "hospital-2"], ["hospital-1"]])
-def test_a_coordinator_that_lied_and_kept_no_receipts_of_it_is_caught(signed, tmp_path, unchecked, monkeypatch, seats):
-    consortium, keep = signed[0], Consortium.keep
-    monkeypatch.setattr(
-        Consortium, "keep", lambda self, ledger, own, seat, *rest: seat in seats or keep(self, ledger, own, seat, *rest)
-    )
-    tell = {seat: told_that_nothing_was_answered for seat in seats}
-    labelled = consortium.label(
-        small_study(name="silent"), tell=lambda seat, outcome: tell.get(seat, lambda _, told: told)(seat, outcome)
-    )
-    folder = consortium.release(labelled, tmp_path / "silent")
-    for seat in json.loads((folder / "privacy.json").read_text())["seats"]:
-        own = consortium.ledgers["silent"][seat["seat"]].balance(seat["seat"]).spent
-        assert (own < seat["ledger"]["charged_nano"]) == (seat["seat"] in seats)
-    found = {check.name: check for check in verify_release(folder, None) if not check.passed}
-    assert list(found) == ["receipts cover every charge"]
-    assert all(seat in found["receipts cover every charge"].message for seat in seats)
-    assert "audit verify" in found["receipts cover every charge"].next_step
-
-
 def test_dropping_the_last_receipts_is_caught(signed, copy):
     last = max(json.loads(line)["number"] for line in (copy / "evidence/frames.jsonl").read_text().splitlines())
     frames_without(copy, lambda frame: (frame["number"], frame["seat"]) == (last, "hospital-1"))
@@ -337,75 +225,16 @@ def test_a_seat_that_is_stated_as_unproven_without_need_fails(signed, copy):
     assert "allowed" in failed(copy)["receipts cover every charge"]
 
 
-def test_our_own_software_does_not_write_such_a_release(signed, tmp_path):
-    consortium = signed[0]
-    labelled = consortium.label(small_study(name="liar-2"), tell=told_that_all_were_refused)
-    with pytest.raises(Exception, match="another outcome"):
-        consortium.release(labelled, tmp_path / "none")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_party_that_lets_reservations_stand_is_stated_and_passes(signed, tmp_path):
     consortium = signed[0]
     labelled = consortium.label(small_study(name="standing"), settles=False)
     folder = consortium.release(labelled, tmp_path / "standing")
     checks = {check.name: check for check in verify_release(folder, None)}
     assert all(check.passed for check in checks.values())
-    assert "stand higher" in checks["receipts"].message
+    assert "that are higher" in checks["receipts"].message
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     assert set(events["ledgers_that_differ_nano"]) == {"hospital-0", "hospital-1", "hospital-2"}
     assert min(events["ledgers_that_differ_nano"].values()) > 0
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000, b"a = " + b"[" * 100_000, b"1" * 10_000]
-)
-@pytest.mark.parametrize("name", [name for name in FILES if name not in ("report.html", "authority.pem")])
-def test_a_file_of_any_content_is_a_failed_check_and_never_an_error(signed, copy, name, content):
-    (copy / name).write_bytes(content)
-    if not name.startswith("manifest"):
-        signed[0].sign_again(copy)
-    assert failed(copy)
-
-
-LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=4))
-VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner))
-
-
-def places(value, path=()):
-    """Every path into a JSON value."""
-    yield path
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(inner, (*path, key))
-
-
-@settings(max_examples=150)
-@given(data=st.data())
-def test_any_value_anywhere_in_its_json_is_a_failed_check_and_never_an_error(signed, tmp_path_factory, data):
-    name = data.draw(
-        st.sampled_from(["evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl", "privacy.json"])
-    )
-    lines = (signed[2] / name).read_text().splitlines() if name.endswith("l") else [(signed[2] / name).read_text()]
-    chosen = data.draw(st.integers(0, len(lines) - 1))
-    value = json.loads(lines[chosen])
-    path = data.draw(st.sampled_from(list(places(value))))
-    new, at = data.draw(VALUES), value
-    if path:
-        for key in path[:-1]:
-            at = at[key]
-        at[path[-1]] = new
-    else:
-        value = new
-    layout = {"indent": 2} if name == "privacy.json" else {"sort_keys": True} if name[-1] == "l" else {"indent": 1}
-    changed = json.dumps(value, **layout)
-    same = lines[chosen].rstrip() == changed
-    lines[chosen] = changed
-    altered = tmp_path_factory.mktemp("altered") / "release"
-    shutil.copytree(signed[2], altered)
-    (altered / name).write_text("\n".join(lines) + "\n")
-    signed[0].sign_again(altered)
-    assert bool(failed(altered)) != same
-    shutil.rmtree(altered)
 
 
 def test_evidence_is_read_back_as_it_was_written(signed):

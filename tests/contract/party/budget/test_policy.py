@@ -82,7 +82,7 @@ class Lifetimes(RuleBasedStateMachine):
 
     @invariant()
     def the_cap_holds(self):
-        for standing in self.policy.standings():
+        for standing in self.policy.lifetime_uses():
             assert standing.reserved <= standing.allowed
             assert standing.epsilon_reserved <= 3.0 * (1 + 1e-8)
             costs = [cost(STUDIES.index(study), spent) for study, spent in self.spent.values()]
@@ -126,22 +126,22 @@ def test_a_study_that_does_not_fit_reserves_nothing_and_one_that_was_withdrawn_m
 def test_a_withdrawal_never_raises_a_reservation_and_happens_once():
     with Policy(":memory:") as policy:
         approve(policy, STUDIES[0])
-        before = policy.standings()[0].reserved
+        before = policy.lifetime_uses()[0].reserved
         with pytest.raises(Refused, match="not_withdrawn"):
             policy.release(STUDIES[0], data_set="ward", home=HOME, spent={"p0": 0})
         withdraw(policy, STUDIES[0], int(STUDIES[0].budgets.cap[0]) // 3)
-        third = policy.standings()[0].reserved
+        third = policy.lifetime_uses()[0].reserved
         assert third < before
         withdraw(policy, STUDIES[0], int(STUDIES[0].budgets.cap[0]))
-        assert policy.standings()[0].reserved == third
+        assert policy.lifetime_uses()[0].reserved == third
 
 
 def test_approving_again_changes_nothing_and_another_home_may_not_answer_too():
     with Policy(":memory:") as policy:
         approve(policy, STUDIES[0])
-        reserved = policy.standings()[0].reserved
+        reserved = policy.lifetime_uses()[0].reserved
         assert approve(policy, STUDIES[0]) == []
-        assert policy.standings()[0].reserved == reserved
+        assert policy.lifetime_uses()[0].reserved == reserved
         with pytest.raises(Refused, match="approved_elsewhere"):
             approve(policy, STUDIES[0], home=Place("2" * 32))
 
@@ -157,7 +157,7 @@ def test_a_cap_stands_once_a_study_is_approved():
             with pytest.raises(Refused, match="lifetime_cap_changed"):
                 approve(policy, STUDIES[3], caps=caps)
         approve(policy, STUDIES[3], caps={"record": LifetimeCap(9.0, 1e-5)}, data_set="another")
-        assert len(policy.standings()) == 2
+        assert len(policy.lifetime_uses()) == 2
 
 
 def test_a_study_of_a_unit_without_a_cap_is_refused():
@@ -167,7 +167,7 @@ def test_a_study_of_a_unit_without_a_cap_is_refused():
     with Policy(":memory:") as policy:
         caps = CAPS | {"party": LifetimeCap(1.0, 1e-5)}
         approve(policy, study, caps=caps)
-        assert {each.unit: each.share for each in policy.standings()}["party"] == 1.0
+        assert {each.unit: each.share for each in policy.lifetime_uses()}["party"] == 1.0
 
 
 def test_what_was_approved_outlives_the_process_and_a_crash_inside_an_approval_leaves_nothing(tmp_path):
@@ -179,7 +179,7 @@ def test_what_was_approved_outlives_the_process_and_a_crash_inside_an_approval_l
             approve(policy, STUDIES[1])
     with Policy(path) as policy:
         assert [each.study for each in policy.approvals()] == [STUDIES[0].digest]
-        assert policy.standings()[0].reserved > 0
+        assert policy.lifetime_uses()[0].reserved > 0
 
 
 def test_a_file_that_is_no_policy_is_refused(tmp_path):

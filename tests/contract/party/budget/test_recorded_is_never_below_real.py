@@ -300,7 +300,7 @@ class Hospital(RuleBasedStateMachine):
     def no_more_was_spent_than_is_recorded_and_allowed(self):
         for number, study in enumerate(STUDIES):
             assert self.real(number) <= int(study.budgets.cap[0])
-        standings = self.policy.standings()
+        standings = self.policy.lifetime_uses()
         if not standings:
             assert not self.left
             return

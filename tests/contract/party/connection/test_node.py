@@ -12,7 +12,7 @@ from party.connection import node as node_module
 from party.connection import outgoing as outgoing_module
 from party.connection.node import Node, _Session
 from party.connection.outgoing import Outgoing
-from party.connection.seat import ServedSeat, standing
+from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key, to_pem
 from protocols.errors import Refused
@@ -57,7 +57,7 @@ class At:
             on_event=lambda event, fields: self.events.append((event, fields)),
             renew_days_left=0,
         )
-        self.session = _Session(welcomed=True)
+        self.session = _Session(welcomed_at=0.0)
 
     def ask(self, *, number=0, round=None, session=None, own=None, seen=EMPTY, study=None, envelope=None):
         ids = np.arange(number * 5, number * 5 + 5)
@@ -160,9 +160,9 @@ def test_a_coordinator_that_only_sends_what_must_be_refused_is_left_in_whatever_
     monkeypatch.setattr(node_module, "_REFUSALS", 3)
     at = At()
     for _ in range(3):
-        at.session = _Session(welcomed=True)
+        at.session = _Session(welcomed_at=0.0)
         at.ask(envelope=b"")
-    at.session = _Session(welcomed=True)
+    at.session = _Session(welcomed_at=0.0)
     with pytest.raises(Refused, match="too_many_refusals"):
         at.ask(envelope=b"")
     at.ledger.close()
@@ -173,7 +173,7 @@ def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at,
     votes = at.seats[STUDY.digest, NAME].party._voter
 
     def late(batch):
-        raise Refused("teachers_late", "predicting 5 queries has taken 25 s and goes on")
+        raise Refused("teachers_late", "predicting 5 queries has taken 25 s and continues")
 
     at.seats[STUDY.digest, NAME].party._voter = late
     for _ in range(10):
@@ -240,7 +240,7 @@ def test_a_goodbye_that_comes_again_and_again_is_logged_ever_more_seldom_with_it
 
 @pytest.mark.parametrize(("served", "longest"), [(True, 0.2), (False, 60.0)])
 def test_a_coordinator_that_welcomes_and_parts_at_once_is_dialled_ever_more_seldom(at, monkeypatch, served, longest):
-    session, waits = _Session(welcomed=True, welcomed_at=time.monotonic(), round=int(served)), []
+    session, waits = _Session(welcomed_at=time.monotonic(), round=int(served)), []
     monkeypatch.setattr(at.node, "_connect", lambda stop: session.served())
     at.node.run(SimpleNamespace(is_set=lambda: len(waits) == 12, wait=waits.append))
     assert longest / 2 <= max(waits) <= longest
@@ -255,10 +255,10 @@ def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(set
         at.ledger, seat = ledger, ServedSeat(STUDY, party, ledger, anchor=lambda: None)
         at.seats = {(STUDY.digest, NAME): seat}
         at.ask()
-        assert len(standing(seat).unsettled) == 1
-        outcome = Outcome(STUDY.digest, standing(seat).unsettled[0], np.ones(5, dtype=bool))
+        assert len(seat_heads(seat).unsettled) == 1
+        outcome = Outcome(STUDY.digest, seat_heads(seat).unsettled[0], np.ones(5, dtype=bool))
         assert isinstance(at.ask(own=Head(2, b"o" * 32), envelope=encode(outcome)), Settled)
-        assert standing(seat).unsettled == ()
+        assert seat_heads(seat).unsettled == ()
         assert len(ledger.unsettled()) == (not settles)
 
 

@@ -18,7 +18,6 @@ from party.voting.answering import Answering
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.training import train
 from protocols.crypto.identity import key_to_pem
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -28,6 +27,7 @@ from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.harness.askers import KEYS, asked_study
 from tests.harness.homes import write_records
 from tests.harness.levels import GuardianHere
+from tests.harness.seeded import seeded_source
 
 SEAT = "hospital-0"
 STUDY = asked_study(quorum=1)
@@ -51,7 +51,7 @@ def place(tmp_path):
     home.keep_study(STUDY)
     said: list[str] = []
     train(home, settings, STUDY, SEAT, say=said.append)
-    assert any("in fixed point the model says the same as the teacher of" in line for line in said)
+    assert any("in fixed point the model gives the teacher's label to" in line for line in said)
     with Policy(settings.policy) as policy:
         policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         remember_approval(home, STUDY, SEAT, policy.log)

@@ -130,6 +130,6 @@ def test_a_policys_file_itself_lets_nobody_lower_or_delete_a_reservation_or_a_ma
         policy.withdraw(study, data_set="ward", home=HOME)
         refused(policy._database, "UPDATE approval SET withdrawn_ns = NULL")
         refused(policy._database, "UPDATE reservation SET nano = nano + 1")
-        before = policy.standings()[0].reserved
+        before = policy.lifetime_uses()[0].reserved
         policy.release(study, data_set="ward", home=HOME, spent={"hospital-0": 7})
-        assert 0 < policy.standings()[0].reserved < before
+        assert 0 < policy.lifetime_uses()[0].reserved < before

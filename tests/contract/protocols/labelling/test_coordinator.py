@@ -3,15 +3,15 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import cryptographic, simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest
 from tests.harness.reference import run_batch
+from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study, make_votes
 
 BUDGETS = [1.0] * 10 + [2.0] * 10 + [3.0] * 10

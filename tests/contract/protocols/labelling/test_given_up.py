@@ -10,7 +10,7 @@ from party.party import Party
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.noise import simulated
 from protocols.study.levels import Clear

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, MalformedMessage, Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.audit_log import EMPTY, Head
@@ -25,6 +24,7 @@ from protocols.levels.two_server.conversation import Submission, check_outcome, 
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
 from tests.harness.levels import SEALING_KEY, SIGNING_KEY, GuardianHere, lattice_study, rng_votes, two_server
+from tests.harness.seeded import seeded_source
 
 STUDY = lattice_study(two_server(), batch_limit=40)
 NAMES = [seat.party for seat in STUDY.roster]

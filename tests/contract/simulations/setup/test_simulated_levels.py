@@ -9,7 +9,7 @@ from protocols.errors import InvalidInput
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.levels import batch_noise
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.replay import StoredVotes
+from simulations.stages.stored_votes import TeacherVotes
 from tests.harness.studies import make_votes
 
 VOTES, TRUTH = make_votes(20, 120, teachers=1)
@@ -29,7 +29,7 @@ def study_of(level, **more):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(level, dropout):
     study = study_of(level)
-    stored = StoredVotes(10, VOTES, None)
+    stored = TeacherVotes(10, VOTES)
     replayed = label_seed(study, stored, seed=3, dropout=dropout, truth=TRUTH).labelling
     check_live(live_study(study, stored, seed=3, dropout=dropout), replayed)
     assert (replayed.labels >= 0).any()
@@ -50,7 +50,7 @@ def test_noise_of_two_servers_is_twice_the_variance_of_one():
         ("secure_sum", {"stop": "drop-exhausted"}, "first-exhausted"),
         ("secure_sum", {"quorum": 8}, "allowed: at least"),
         ("secure_sum", {"colluders": 14}, "below the quorum"),
-        ("two_server", {"colluders": 3}, "has no use for it"),
+        ("two_server", {"colluders": 3}, "does not use it"),
         ("two_server", {"mechanism": "lnmax"}, "no integer noise"),
         ("two_server", {"units": 100}, "power of two"),
         ("two_server", {"units": 2}, "allowed"),

@@ -11,8 +11,8 @@ from scipy.special import logsumexp
 
 from protocols.bounds.distributed_noise import distributed_gaussian_rdp, share_sigma
 from protocols.crypto.discrete_gaussian import discrete_gaussian
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
+from tests.harness.seeded import seeded_source
 
 
 @given(

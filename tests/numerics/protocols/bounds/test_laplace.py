@@ -9,8 +9,8 @@ from scipy import stats
 from scipy.special import log_ndtr
 
 from protocols.bounds.laplace import float_laplace_distance, laplace_histogram_rdp, laplace_noise
-from protocols.crypto.randomness import seeded_source
 from protocols.noise import cryptographic, simulated
+from tests.harness.seeded import seeded_source
 
 
 def quadrature(t, order):

@@ -102,7 +102,7 @@ def test_shifts_and_costs_are_those_of_their_formulas() -> None:
 
 @pytest.mark.parametrize("sigma", [63.9, 0.0, float("nan"), float("inf")])
 def test_too_little_noise_for_a_lattice_is_refused_with_what_to_do(sigma: float) -> None:
-    with pytest.raises(InvalidInput, match="at least 64: more units a vote, or more noise"):
+    with pytest.raises(InvalidInput, match="at least 64: use more units per vote, or more noise"):
         check_lattice(np.array([1]), ORDERS, sigma_units=sigma)
 
 

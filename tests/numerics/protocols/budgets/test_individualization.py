@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import on_lattice, weights
+from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.votes import LATTICE
@@ -15,8 +16,7 @@ GROUPS = [1.0] * 85 + [2.0] * 107 + [3.0] * 58
 
 def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view="label", units=LATTICE):
     epsilon = np.array(epsilon, float)
-    return weights(
-        rule,
+    planned = Planned(
         accountant=accountant(account),
         mechanism=make_mechanism("gnmax", sigma=sigma, sigma_threshold=None, threshold=None, view=view),
         epsilon=epsilon,
@@ -27,8 +27,8 @@ def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view
         classes=10,
         query_limit=9000,
         answer_rate=1.0,
-        units=units,
     )
+    return weights(rule, planned, units=units)
 
 
 @pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.budgets.accountant import accountant
+from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
@@ -13,18 +14,19 @@ CONFIDENT = make_mechanism("confident_gnmax", view="label", sigma=8.0, sigma_thr
 
 def solved(pattern, epsilon, *, account="label_only", view="label", mechanism=CONFIDENT):
     budgets = np.array(epsilon, dtype=float)
-    return vanishing(
-        pattern,
+    planned = Planned(
         accountant=accountant(account),
         mechanism=mechanism,
         epsilon=budgets,
         delta=np.full(len(budgets), 1e-5),
         sensitivity_per_weight=1,
+        sigma=mechanism.label_sigma,
         view=view,
         classes=10,
         query_limit=500,
         answer_rate=1.0,
     )
+    return vanishing(pattern, planned)
 
 
 @pytest.mark.parametrize("pattern", ["periodic", "secret"])

@@ -19,8 +19,8 @@ from scipy.stats import binom, chi2, chi2_contingency
 from protocols.crypto import discrete_gaussian as module
 from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
 from protocols.crypto.prg import expanded_source
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
+from tests.harness.seeded import seeded_source
 
 FALSE_ALARM = 1e-6
 SIGMAS = [Fraction(3, 10), Fraction(1), Fraction(47, 10), Fraction(64), Fraction(1000)]

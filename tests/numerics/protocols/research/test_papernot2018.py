@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
+from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
 from protocols.research.published.papernot2018 import (
     answer_probability,
@@ -19,6 +19,7 @@ from protocols.research.published.papernot2018 import (
     threshold_rdp,
     total_label_rdp,
 )
+from tests.harness.published import rdp_to_epsilon_mironov
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 GNMAX = json.loads((VECTORS / "gnmax.json").read_text())

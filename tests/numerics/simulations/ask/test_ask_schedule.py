@@ -12,7 +12,9 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.ask.schedule import Round, ask_all, next_round
 from simulations.ask.settings import ask_settings
 from simulations.ask.study import ask_study, noise_of_both
-from simulations.stages.replay import StoredVotes, replay
+from simulations.setup.levels import one_stream
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import TeacherVotes
 from tests.harness.studies import make_votes
 
 CLASSES = 10
@@ -82,8 +84,8 @@ def test_one_party_that_asks_gets_what_a_replay_without_its_vote_releases() -> N
     others = np.arange(40) != 5
     replayed = replay(
         study,
-        StoredVotes(CLASSES, votes, None),
-        noise=noise_of_both(study, seed=3),  # type: ignore[arg-type]  # a replay takes any noise that a study does
+        TeacherVotes(CLASSES, votes),
+        noise=one_stream(noise_of_both(study, seed=3)),
         presence=lambda number: others,
     )
     assert np.array_equal(asked.labels[0], replayed.labelling.labels)

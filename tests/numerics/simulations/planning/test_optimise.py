@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
-from simulations.command import cli, run_command
+from simulations.commands.group import run_command
+from simulations.commands.run import run_flags
 from simulations.options import settings_from
 from simulations.planning.batch_costs import batch_costs
 from simulations.planning.frontier_plot import frontier_figure
@@ -26,7 +27,9 @@ from simulations.planning.planned_votes import AssumedVotes, PilotVotes
 from simulations.planning.predictions import Noise, Planner, asked_more_than
 from simulations.planning.search import GAIN, climb, neighbours, nondominated, optimise
 from simulations.setup.experiment import experiment, make_study
-from simulations.stages.replay import StoredVotes, replay
+from simulations.setup.levels import one_stream
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import TeacherVotes, VoteCounts
 from simulations.stages.votes_file import read_labels, read_votes
 from tests.harness.studies import make_study as study_with
 
@@ -40,7 +43,7 @@ needs_votes = pytest.mark.skipif(
 def planner(*, objective="information", accuracy=0.75, concentration=4.0, classes=4, **changes) -> Planner:
     wanted = {"parties": 40, "budgets": "4", "queries": 400, "weights": "uniform", **changes}
     votes = AssumedVotes(classes=classes, accuracy=accuracy, concentration=concentration)
-    return Planner.of(experiment(**wanted), votes, OBJECTIVES[objective], bank=400)
+    return Planner.of(experiment(**wanted), votes, OBJECTIVES[objective], pool=wanted["queries"], bank=400)
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +133,8 @@ def test_predictions_are_what_replays_of_the_planned_votes_release(changes, nois
     figures = []
     for seed in range(40):
         order = np.random.default_rng(seed).integers(plan.stored.queries, size=plan.pool)
-        stored = StoredVotes(plan.stored.classes, plan.stored.votes[:, :, order], None)
-        result = replay(study, stored, noise=simulated(simulation_rng(seed, "noise")), presence=None)
+        stored = TeacherVotes(plan.stored.classes, plan.stored.votes[:, :, order])
+        result = replay(study, stored, noise=one_stream(simulated(simulation_rng(seed, "noise"))), presence=None)
         labels = result.labelling.labels
         released = labels >= 0
         figures.append([(labels != -2).sum(), released.sum(), (labels == plan.truth[order])[released].sum()])
@@ -216,8 +219,8 @@ def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small,
     for cost in batch_costs(study, predicted):
         result = replay(
             replace(study, batch_limit=cost.size),
-            StoredVotes(4, small.stored.votes, None),
-            noise=simulated(simulation_rng(0, "noise")),
+            TeacherVotes(4, small.stored.votes),
+            noise=one_stream(simulated(simulation_rng(0, "noise"))),
             presence=None,
         )
         assert abs(len(result.labelling.batches) - cost.batches_shrinking) <= 1
@@ -233,9 +236,7 @@ def test_every_objective_chooses_best_by_its_own_measure(objective, found):
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
-    with pytest.raises(
-        InvalidInput, match=r"labels of accuracy 0.9999 cannot be had from budgets '4' \(at best 0\.\d+"
-    ):
+    with pytest.raises(InvalidInput, match=r"budgets '4' cannot give labels of accuracy 0.9999 \(at best 0\.\d+"):
         optimise(planner(accuracy=0.4), min_accuracy=0.9999)
     with pytest.raises(InvalidInput, match=r"epsilon 0.001 cannot be guaranteed at delta 1e-05"):
         optimise(planner(budgets="0.001"), min_accuracy=0.0)
@@ -246,7 +247,7 @@ def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
 def test_a_frontier_is_drawn_with_the_chosen_and_the_default_noise(found):
     figure = frontier_figure(found.frontier, chosen=found.chosen, common=found.common, min_accuracy=0.75)
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend == ["most labels at each accuracy", "default noise", "chosen", "least accuracy"]
+    assert legend == ["most labels at each accuracy", "default noise", "chosen", "minimum accuracy"]
     line = figure.axes[0].lines[0]
     assert sorted(line.get_xdata()) == sorted(p.answered for p in found.frontier)
     with pytest.raises(InvalidInput, match="0 points"):
@@ -273,10 +274,11 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
     assert {path.name for path in Path("plans/figures").iterdir()} == {"frontier.svg", "frontier.png"}
     words = shlex.split(document["command"])
     assert words[:2] == ["conclave-simulate", "run"]
-    context = cli.commands["run"].make_context("run", words[2:])
+    context = run_flags.make_context("run", words[2:])
     wanted = settings_from(context.params)
     assert wanted.queries == document["chosen"]["queries"]
-    plan = Planner.of(wanted, AssumedVotes(classes=3, accuracy=0.8, concentration=4.0), OBJECTIVES["information"])
+    votes = AssumedVotes(classes=3, accuracy=0.8, concentration=4.0)
+    plan = Planner.of(wanted, votes, OBJECTIVES["information"], pool=wanted.queries)
     study = make_study(wanted, plan.budgets, classes=3, queries=wanted.queries)
     assert make_plan(study, plan.budgets).to_json() == document["plan"]
     assert study.answer_rate == document["chosen"]["answer_rate"]
@@ -309,10 +311,10 @@ def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch)
         (["--accuracy", "0.8", "--mechanism", "lnmax"], "--mechanism is 'lnmax'; allowed with --optimise: 'confident"),
         (["--accuracy", "0.8", "--stop", "drop-exhausted"], "allowed with --optimise: 'first-exhausted'"),
         (["--accuracy", "0.8", "--dropout", "0.1"], "--dropout is 0.1; allowed with --optimise: 0.0"),
-        (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs one of --accuracy"),
+        (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs either --accuracy"),
         (["--accuracy", "0.8", "--pilot-kind", "ids"], "--pilot-kind has no effect without --pilot"),
         (["--pilot", "absent.npy", "--concentration", "3"], "--concentration has no effect with --pilot"),
-        ([], "--optimise needs one of --accuracy"),
+        ([], "--optimise needs either --accuracy"),
     ],
 )
 def test_flags_that_cannot_be_are_refused_in_one_line(flags, reason, capsys):
@@ -337,7 +339,7 @@ def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_replays_a
     )
     truth = read_labels(f"{DATA / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
     wanted = experiment(parties=parties, budgets="2", weights="uniform", queries=9000)
-    plan = Planner.of(wanted, PilotVotes.of(stored, truth), OBJECTIVES["information"])
+    plan = Planner.of(wanted, PilotVotes.of(stored, truth), OBJECTIVES["information"], pool=9000)
     paper = plan.predict(Noise(sigma=40.0, sigma_threshold=150.0, threshold=200.0))
     best = optimise(plan, min_accuracy=paper.accuracy).chosen
     assert best.accuracy >= paper.accuracy
@@ -347,8 +349,8 @@ def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_replays_a
         labels = []
         for seed in range(20):
             order = np.random.default_rng(seed).permutation(stored.queries)
-            shuffled = StoredVotes(10, None, stored.counts[order])
-            result = replay(study, shuffled, noise=simulated(simulation_rng(seed, "noise")), presence=None)
+            shuffled = VoteCounts(10, stored.counts[order])
+            result = replay(study, shuffled, noise=one_stream(simulated(simulation_rng(seed, "noise"))), presence=None)
             released = result.labelling.labels
             labels.append([(released >= 0).sum(), (released == truth[order])[released >= 0].mean()])
         answered, accuracy = np.mean(labels, axis=0)

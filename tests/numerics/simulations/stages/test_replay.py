@@ -9,8 +9,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN
+from simulations.setup.levels import one_stream
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.replay import StoredVotes, dropout_presence, replay
+from simulations.stages.replay import dropout_presence, replay
+from simulations.stages.stored_votes import TeacherVotes, VoteCounts
 from tests.harness.studies import make_study, make_votes
 
 
@@ -46,7 +48,7 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
         queries=120,
         quorum=1 + int(quorum_share * (parties - 1)),
     )
-    stored = StoredVotes(10, votes, None)
+    stored = TeacherVotes(10, votes)
     live = live_study(study, stored, seed=seed, dropout=dropout)
     replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None)
     check_live(live, replayed.labelling)
@@ -101,7 +103,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
         round_one=40 if interactive else None,
         **{name: terms[name] if name in wanted else None for name in terms},
     )
-    stored = StoredVotes(10, votes, None)
+    stored = TeacherVotes(10, votes)
     train = quarter_probabilities if interactive else None
     live = live_study(study, stored, seed=seed, dropout=dropout, train=train)
     replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None, train=train)
@@ -124,8 +126,8 @@ def test_counts_and_class_ids_replay_alike():
     votes, _ = make_votes(40, 300)
     counts = np.stack([(votes[:, 0] == c).sum(axis=0) for c in range(10)], axis=1).astype(float)
     study = make_study([2.0] * 40, sigma=10.0, sigma_threshold=12.0, threshold=25.0, queries=300)
-    by_id = replay(study, StoredVotes(10, votes, None), noise=noise(), presence=None).labelling
-    by_count = replay(study, StoredVotes(10, None, counts), noise=noise(), presence=None).labelling
+    by_id = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
+    by_count = replay(study, VoteCounts(10, counts), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_id.labels, by_count.labels)
     assert (by_id.labels >= 0).any()
 
@@ -140,9 +142,9 @@ def test_many_distinct_weights_take_the_path_by_party_and_agree(monkeypatch):
         threshold=60.0,
         queries=200,
     )
-    by_party = replay(study, StoredVotes(10, votes, None), noise=noise(), presence=None).labelling
-    monkeypatch.setattr("simulations.stages.replay._GROUPS", 90)
-    by_group = replay(study, StoredVotes(10, votes, None), noise=noise(), presence=None).labelling
+    by_party = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
+    monkeypatch.setattr("simulations.stages.stored_votes._GROUPS", 90)
+    by_group = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_party.labels, by_group.labels)
     np.testing.assert_array_equal(by_party.spent, by_group.spent)
 
@@ -154,7 +156,7 @@ def test_a_party_that_is_absent_is_not_charged():
     def present(number):
         return np.arange(20) != 7
 
-    result = replay(study, StoredVotes(10, votes, None), noise=noise(), presence=present).labelling
+    result = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=present).labelling
     assert result.spent[7] == 0
     assert (np.delete(result.spent, 7) > 0).all()
 
@@ -164,26 +166,26 @@ def test_votes_that_do_not_fit_the_study_are_refused():
     study = make_study([2.0] * 20, sigma=8.0, sigma_threshold=8.0, threshold=10.0, queries=200)
     counts = np.full((200, 10), 2.0)
     for stored, presence, reason in (
-        (StoredVotes(9, votes, None), None, "9 classes; the study has 10"),
-        (StoredVotes(10, votes[:19], None), None, r"allowed: \(20, 1\)"),
-        (StoredVotes(10, np.concatenate([votes, votes], axis=2), None), None, "at most 200"),
-        (StoredVotes(10, None, counts), dropout_presence(20, rate=0.5, seed=0), "none can drop out"),
+        (TeacherVotes(9, votes), None, "9 classes; the study has 10"),
+        (TeacherVotes(10, votes[:19]), None, r"allowed: \(20, 1\)"),
+        (TeacherVotes(10, np.concatenate([votes, votes], axis=2)), None, "at most 200"),
+        (VoteCounts(10, counts), dropout_presence(20, rate=0.5, seed=0), "none can drop out"),
     ):
         with pytest.raises(InvalidInput, match=reason):
-            replay(study, stored, noise=noise(), presence=presence)
+            replay(study, stored, noise=one_stream(noise()), presence=presence)
     uneven = make_study([1.0, 2.0], rule="proportional", sigma=2.0, sigma_threshold=2.0, threshold=1.0, queries=200)
     with pytest.raises(InvalidInput, match="weights must be uniform"):
-        replay(uneven, StoredVotes(10, None, np.full((200, 10), 0.2)), noise=noise(), presence=None)
+        replay(uneven, VoteCounts(10, np.full((200, 10), 0.2)), noise=one_stream(noise()), presence=None)
     dropping = make_study([1.0, 2.0], stop="drop-exhausted", sigma=2.0, sigma_threshold=2.0, threshold=1.0, queries=200)
     with pytest.raises(InvalidInput, match="none can drop out"):
-        replay(dropping, StoredVotes(10, None, np.full((200, 10), 0.2)), noise=noise(), presence=None)
+        replay(dropping, VoteCounts(10, np.full((200, 10), 0.2)), noise=one_stream(noise()), presence=None)
 
 
 def test_a_quorum_that_is_not_reached_ends_the_replay():
     votes, _ = make_votes(20, 200)
     study = make_study([2.0] * 20, sigma=8.0, sigma_threshold=8.0, threshold=10.0, queries=200, quorum=15)
-    stored = StoredVotes(10, votes, None)
-    result = replay(study, stored, noise=noise(), presence=lambda n: np.arange(20) < (20 if n == 0 else 14))
+    stored = TeacherVotes(10, votes)
+    result = replay(study, stored, noise=one_stream(noise()), presence=lambda n: np.arange(20) < (20 if n == 0 else 14))
     labelling = result.labelling
     assert labelling.stop.reason == "quorum_lost"
     assert len(labelling.batches) == 1

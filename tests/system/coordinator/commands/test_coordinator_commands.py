@@ -90,7 +90,7 @@ def test_an_operator_goes_from_nothing_to_an_approved_party_and_takes_it_out_aga
     assert err.startswith("error [fingerprint_mismatch]: ")
     assert "\nnext: compare again by telephone" in err
     assert run("approve", "hospital-a", "--fingerprint", read_out.lower())[0] == 0
-    assert run("requests")[1] == "no request waits\n"
+    assert run("requests")[1] == "no requests are waiting\n"
     shown = json.loads(run("status", "--json")[1])
     assert [(p["party"], p["revoked"]) for p in shown["parties"]] == [("hospital-a", None)]
     code, out, _ = run("revoke", "hospital-a", "--reason", "left", "--json")
@@ -156,7 +156,7 @@ def test_a_labelling_is_followed_to_its_end_and_its_student_trained(run, tmp_pat
     study = add_study(home, tmp_path)
     code, _, err = run("label", "test")
     assert code == 0
-    assert "no serve runs on this home" in err
+    assert "`serve` is not running on this home" in err
     assert run("train", "test", "--student", "random_forest")[0] == 3
     with Served(home, FakeHub(study)):
         code, out, err = run("label", "test", "--wait", "--json")
@@ -184,7 +184,7 @@ def test_a_labelling_that_stops_has_exit_code_7_and_resume_goes_on(run, tmp_path
     with Served(home, hub):
         code, _, err = run("label", "test", "--wait")
         assert code == 7
-        assert "hospital-1, hospital-2 did not come" in err
+        assert "hospital-1, hospital-2 did not connect" in err
         assert "next: fix that, then conclave-coordinator resume test" in err
         hub.present |= {"hospital-1", "hospital-2"}
         assert run("resume", "test", "--wait")[0] == 0

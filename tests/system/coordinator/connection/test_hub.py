@@ -18,7 +18,7 @@ from protocols.crypto.identity import COORDINATOR_HOST, Identity, issue, key_to_
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear.clear import ClearAggregation
+from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, Renew

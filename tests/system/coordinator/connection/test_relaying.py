@@ -11,7 +11,7 @@ import pytest
 from coordinator.connection import relaying
 from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.receipts import Answered
-from coordinator.connection.relayed_budgets import standing
+from coordinator.connection.relayed_budgets import relayed_seat
 from coordinator.connection.relaying import Relay, RelayedStudy
 from coordinator.labelling.pool import write_pool
 from coordinator.labelling.study_creation import create_study
@@ -122,7 +122,7 @@ class Passing:
 
     @property
     def at_most(self):
-        return standing(self.ledger, STUDY, "hospital-1").at_most
+        return relayed_seat(self.ledger, STUDY, "hospital-1").at_most
 
     def again(self):
         """What the seat is told when it connects."""

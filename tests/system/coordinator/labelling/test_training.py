@@ -60,7 +60,7 @@ def test_a_kept_student_is_the_same_again(tmp_path):
     assert (again.student.predict_proba(POOL) == trained.student.predict_proba(POOL)).all()
     other = HALF.copy()
     other[0] = 1 - other[0]
-    with pytest.raises(InvalidInput, match="of other labels"):
+    with pytest.raises(InvalidInput, match="refers to other labels"):
         kept_student(tmp_path, labelled(other), POOL)
     (tmp_path / "student.json").write_text("{}")
     with pytest.raises(DataCorrupt, match="run train again"):

@@ -117,7 +117,7 @@ def test_the_figures_of_the_page_are_those_of_the_json():
         ["after", "30 own records and 3 labels", "74.6 %", "70.6 % to 78.2 %", "1.9 %"],
     ]
     text = "".join(found.texts)
-    for said in ("39 of them are right only after, 21 only before", "it says the same of 99.5 % of your records"):
+    for said in ("39 of them are right only after, 21 only before", "it gives 99.5 % of your records the same label"):
         assert said in text
     # On a terminal and in Markdown too.
     assert f"  {fixed_point(0.995)}" in report_lines(figures, IMPROVED)
@@ -198,8 +198,8 @@ def test_without_a_model_and_without_an_answer_there_is_a_page_all_the_same():
 
 def test_a_model_that_cannot_be_computed_in_fixed_point_is_said_to_be_none():
     text = "".join(Parsed(page(figures_of(improved=replace(IMPROVED, agreement=None)))).texts)
-    assert "nothing is known of what rounding changes" in text
-    assert replace(IMPROVED, agreement=None).lines()[-1].endswith("nothing is known of what rounding changes")
+    assert "so the effect of rounding is not known" in text
+    assert replace(IMPROVED, agreement=None).lines()[-1].endswith("so the effect of rounding is not known")
 
 
 def test_what_an_epsilon_means_is_the_bound_on_what_somebody_can_become_sure_of():
@@ -213,7 +213,7 @@ def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
     labelling = labelled(refusals={"hospital-2": "absent"})
     figures = ask_figures(replace(study, terms=terms), labelling, None, reserved=NONE, data_set="w")
     lines = report_lines(figures, None)
-    assert lines[0] == "3 of 4 queries answered, 8 in the file: a hospital's budget cannot pay for one more query"
+    assert lines[0] == "3 of 4 queries answered, 8 in the file: a budget cannot pay for one more query"
     assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
     text = markdown(figures, None)
     assert "| a\\|b | 1 |" in text

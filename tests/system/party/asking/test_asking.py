@@ -361,7 +361,7 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
     assert "1 of 1 queries have values outside the allowed -8 to 8" in capsys.readouterr().err
     table.write_text("f0,f1,f2\n1,2,3\n")
     assert command(place, consortium) == 3
-    assert "column 'f3' is there 0 times" in capsys.readouterr().err
+    assert "column 'f3' occurs 0 times" in capsys.readouterr().err
     PartyHome(home.path).certificate.unlink()
     assert command(place, consortium) == 4
     assert "error [not_enrolled]" in capsys.readouterr().err
@@ -374,7 +374,7 @@ def test_too_few_parties_stop_the_command_which_goes_on_later(place, consortium,
         consortium.unawaited.add(name)
     assert command(place, consortium, "--out", str(out)) == 4
     said = capsys.readouterr().err
-    assert "error [quorum_lost]: too few parties answered: hospital-1, hospital-2 did not come\n" in said
+    assert "error [quorum_lost]: too few parties answered: hospital-1, hospital-2 did not answer\n" in said
     assert {row["state"] for row in read(out)} == {"not_asked"}
     assert_nothing_spent_and_some_reserved(out)
     consortium.unawaited.remove("hospital-1")
@@ -405,7 +405,7 @@ def test_who_refuses_is_told_from_who_did_not_come():
     refusals = {"hospital-2": "absent", "hospital-0": "unknown_study", "hospital-1": "absent"}
     stop = Stop("quorum_lost", np.zeros(3, dtype=bool))
     given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), refusals=refusals)
-    with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not come; hospital-0 \(unknown_study\) refused$"):
+    with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not answer; hospital-0 \(unknown_study\) refused$"):
         check_complete(given, "127.0.0.1:7003")
 
 
@@ -418,7 +418,7 @@ def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(
         assert command(place, consortium, "--out", str(out)) == 7
     said = capsys.readouterr()
     assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said.err
-    assert "the same command goes on" in said.err
+    assert "run the same command to continue" in said.err
     assert {row["state"] for row in read(out)} == {"not_asked"}
     assert_nothing_spent_and_some_reserved(out)
     assert "have spent epsilon 0 of the 45" in said.out

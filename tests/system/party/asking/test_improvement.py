@@ -65,7 +65,7 @@ def test_a_kind_that_cannot_be_computed_in_fixed_point_has_no_agreement():
 
 def test_without_test_records_and_of_kinds_that_are_not_trained_here_nothing_is_scored():
     own, asked = records(30, 1), records(20, 3)
-    with pytest.raises(InvalidInput, match="there are no test records"):
+    with pytest.raises(InvalidInput, match="there are 0 test records"):
         improved(own, records(0, 2), asked.inputs, asked.labels)
     for kind in ("onnx", "oracle"):
         with pytest.raises(InvalidInput, match=f"^--model is '{kind}'; allowed: cnn, mlp, (?!.*onnx)(?!.*teachers)"):

@@ -1,13 +1,13 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import skops.io
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
+from party.teachers import TEACHERS
 from party.teachers.own import kind_of
 from protocols.errors import DataCorrupt, InvalidInput
+from tests.harness.distributions import example, install, refreshed
 
 SKLEARN = "tests.harness.own_sklearn"
 NEAREST, SAVED, SMALL = f"{SKLEARN}:Nearest", "tests.harness.own_models:Saved", "tests.harness.own_torch:Small"
@@ -43,7 +43,7 @@ def test_a_shard_of_one_class_gives_that_class(tmp_path):
         (f"{SKLEARN}:Missing", "cannot be imported"),
         (f"{SKLEARN}:NOTHING", "cannot be made"),
         ("os:path; rm", "package.module:attribute"),
-        ("entry-point:unheard", "no entry point 'unheard'"),
+        ("entry-point:unheard", "package.module:attribute"),
         ("builtins:dict", "with fit and predict"),
     ],
 )
@@ -87,12 +87,11 @@ def test_what_is_no_onnx_model_is_refused(tmp_path):
         kind_of("onnx").fit([(INPUTS, LABELS)], classes=2, seeds=[0])
 
 
-def test_an_entry_point_is_a_teacher_by_its_name(monkeypatch):
-    from tests.harness.own_models import Saved
-
-    point = SimpleNamespace(name="ours", load=lambda: Saved)
-    monkeypatch.setattr(
-        "party.teachers.own.entry_points", lambda group: [point] if group == "conclave.teachers" else []
-    )
-    (teacher,) = kind_of("entry-point:ours").fit([(INPUTS, LABELS)], classes=2, seeds=[0])
-    assert (teacher.predict(INPUTS) == LABELS).all()
+def test_a_teacher_that_another_distribution_registers_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = example("The most frequent class")
+    install(tmp_path, name="often", group="conclave.teachers", entries={"often": "often:majority"}, source=source)
+    monkeypatch.setattr("party.teachers.TEACHERS", refreshed(TEACHERS))
+    monkeypatch.setattr("party.teachers.own.TEACHERS", refreshed(TEACHERS))
+    (teacher,) = kind_of("often").fit([(INPUTS, np.ones_like(LABELS))], classes=2, seeds=[0])
+    assert (teacher.predict(INPUTS) == 1).all()

@@ -48,7 +48,7 @@ def test_boosted_trees_whose_nodes_point_outside_are_corrupt(tmp_path: Path) -> 
         kind.load(path)
         true, nodes[column][0] = nodes[column][0], value
         teacher.save(path)
-        with pytest.raises(DataCorrupt, match=r"outside|category"):
+        with pytest.raises(DataCorrupt, match=r"outside|categorical"):
             kind.load(path)
         nodes[column][0] = true
 

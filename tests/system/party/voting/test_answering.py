@@ -1,64 +1,23 @@
-import contextlib
+"""What a node answers, study by study: approvals, withdrawals, groups of records and what is settled."""
+
 import os
-import shutil
-import sqlite3
 import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from party.budget.policy import Policy
-from party.budget.watermarks import Mark, remember_approval
+from party.budget.watermarks import Mark
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data import load_records
-from party.data.settings import DataSettings
-from party.home import PartyHome
-from party.lifetime import LifetimeCap
-from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.training import deals_of, train
-from protocols.errors import InvalidInput, Refused, StorageFailed
+from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import Head
-from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
+from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply
+from tests.harness.answering import SEAT, opened, request
 from tests.harness.clocks import wait_until
-from tests.harness.homes import FEATURES, write_records
-from tests.harness.studies import deployed_study
-
-SEAT = "hospital-0"
-
-
-@pytest.fixture
-def place(tmp_path):
-    """A home with settings, and a study that is approved and trained."""
-    study = deployed_study(1, teachers=2, deadline_s=60.0)
-    study = replace(study, terms=replace(study.terms, features=FEATURES))
-    home = PartyHome(tmp_path)
-    settings = PartySettings(
-        data=DataSettings(name="ward", path=write_records(tmp_path / "r.csv"), loader="csv", patient="patient"),
-        teachers=TeacherSettings(kind="tests.harness.own_models:Saved", seed=1),
-        lifetime={"record": LifetimeCap(12.0, 1e-5)},
-        settle=True,
-        policy=tmp_path / "policy.sqlite",
-    )
-    home.keep_study(study)
-    train(home, settings, study, SEAT, say=lambda text: None)
-    with Policy(settings.policy) as policy:
-        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
-        yield home, settings, study, policy
-
-
-def request(study, number, start=0):
-    inputs = np.zeros((5, 4), np.float32)
-    return VoteRequest(study.digest, b"run", QueryBatch(number, np.arange(start, start + 5), inputs))
-
-
-def opened(place, events=None):
-    home, settings, _, policy = place
-    kept = [] if events is None else events
-    return Answering(home, settings, policy, party=SEAT, on_event=lambda event, fields: kept.append(event))
 
 
 def test_an_approved_study_is_answered_and_a_withdrawn_one_is_refused_at_once(place):
@@ -111,7 +70,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         spent = seat.ledger.balance(SEAT).spent
         assert spent > 0
         assert given == [{SEAT: FinalSpend(spent, proven=True)}]
-        assert policy.standings()[0].reserved > 0
+        assert policy.lifetime_uses()[0].reserved > 0
 
 
 def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
@@ -223,171 +182,8 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     strange = load_records(
         replace(data, path=with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)])), study.terms
     )
-    with pytest.raises(InvalidInput, match=r"row 11: .c. is no privacy group"):
+    with pytest.raises(InvalidInput, match=r"row 11: .c. is not a privacy group"):
         deals_of(strange, study, SEAT, seed=1)
-
-
-def test_a_ledger_of_another_study_is_not_answered_from(place):
-    home, _, study, _ = place
-    with Ledger(home.ledger(study.digest, SEAT)) as ledger:
-        ledger.bind(study=bytes(32), run=b"")
-    events = []
-    with opened(place, events) as answering:
-        assert answering.seats() == []
-    assert events == ["study_failed"]
-
-
-def copied(source, target):
-    """A backup, or its restoration: a file as it was, without the journals of the one that it replaces."""
-    for end in ("-wal", "-shm"):
-        target.with_name(target.name + end).unlink(missing_ok=True)
-    target.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
-        old.backup(new)
-
-
-def answered(place, numbers):
-    """Votes for these batches of five; what the seat's ledger says it spent."""
-    with opened(place) as answering:
-        (seat,) = answering.seats()
-        for number in numbers:
-            sent = request(place[2], number, start=5 * number)
-            reply = seat.answer(lambda sent=sent: seat.party.handle(sent))
-            assert isinstance(reply, VoteReply), reply
-        return seat.ledger.balance(SEAT).spent
-
-
-def reserved(policy):
-    return policy.standings()[0].reserved
-
-
-@pytest.mark.parametrize("batches", [[1], [1, 2]])
-@pytest.mark.parametrize("removed", [False, True])
-def test_a_ledger_that_went_back_or_is_gone_answers_nothing_and_counts_as_all_it_ever_reserved(
-    place, tmp_path, removed, batches
-):
-    home, _, study, policy = place
-    answered(place, [0])
-    ledger = home.ledger(study.digest, SEAT)
-    copied(ledger, tmp_path / "old")
-    spent = answered(place, batches)
-    copied(tmp_path / "old", ledger)
-    if removed:
-        ledger.unlink()
-    events = []
-    with opened(place, events) as answering:
-        assert answering.seats() == []
-    assert events == ["study_failed"]
-    assert ledger.exists() != removed
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=False)}
-
-
-def test_the_number_of_a_batch_that_a_restored_ledger_lost_buys_no_second_answer(place, tmp_path):
-    """A coordinator that lies uses the number again, with other queries."""
-    home, _, study, _ = place
-    answered(place, [0])
-    ledger = home.ledger(study.digest, SEAT)
-    copied(ledger, tmp_path / "old")
-    answered(place, [1])
-    with opened(place) as answering:
-        (seat,) = answering.seats()  # the node runs on while its ledger is restored
-        with contextlib.closing(sqlite3.connect(tmp_path / "old")) as old:
-            old.backup(seat.ledger._database)
-        reply = seat.answer(lambda: seat.party.handle(request(study, 1, start=50)))
-        assert isinstance(reply, Refusal)
-        assert reply.code == "ledger_rolled_back"
-
-
-def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path):
-    home, settings, study, policy = place
-    answered(place, [0])
-    other = PartyHome(tmp_path / "copy")
-    shutil.copytree(home.path / "studies", other.path / "studies")
-    shutil.copy(home.path / "home.id", other.path)
-    assert other.identity == home.identity
-    with opened(place) as here, opened((other, settings, study, policy)) as there:
-        (first,), (second,) = here.seats(), there.seats()
-        # Both charge, and neither knows of the other; then both would speak.
-        sent, same = request(study, 1, start=5), request(study, 1, start=50)
-        for seat, each in ((first, sent), (second, same)):
-            with seat.ledger.log.together():
-                assert isinstance(seat.party.handle(each), VoteReply)
-        first.anchor()
-        with pytest.raises(Refused, match="ledger_rolled_back"):
-            second.anchor()
-        assert isinstance(first.answer(lambda: first.party.handle(sent)), VoteReply)
-        assert second.answer(lambda: second.party.handle(same)).code == "ledger_rolled_back"
-    final = withdraw(other, policy, study, data_set="ward", party=SEAT)[SEAT]
-    with Ledger(home.ledger(study.digest, SEAT)) as ledger:
-        assert final == FinalSpend(ledger.balance(SEAT).spent, proven=False)
-
-
-def test_a_home_that_was_moved_goes_on_and_its_old_ledger_is_found(place, tmp_path_factory):
-    home, settings, study, policy = place
-    spent = answered(place, [0])
-    moved = PartyHome(tmp_path_factory.mktemp("elsewhere") / "home")
-    moved.path.mkdir()
-    for name in ("studies", "home.id"):
-        (home.path / name).rename(moved.path / name)
-    assert answered((moved, settings, study, policy), [1]) > spent
-    (moved.path / "studies").rename(moved.path / "lost")
-    final = withdraw(moved, policy, study, data_set="ward", party=SEAT)
-    assert final == {SEAT: FinalSpend(2 * spent, proven=False)}
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_another_home_neither_withdraws_a_study_nor_lowers_what_it_spent(place, tmp_path, kept):
-    """Kept by accident, or by `approve`, which says that the other home approved it."""
-    home, settings, study, policy = place
-    answered(place, [0])
-    before = reserved(policy)
-    other = PartyHome(tmp_path / "other")
-    other.path.mkdir()
-    if kept:
-        other.keep_study(study)
-    for step in (
-        lambda: policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=other),
-        lambda: withdraw(other, policy, study, data_set="ward", party=SEAT),
-        lambda: policy.withdraw(study, data_set="ward", home=other),
-        lambda: policy.release(study, data_set="ward", home=other, spent={SEAT: 0}),
-    ):
-        with pytest.raises(Refused, match="approved_elsewhere"):
-            step()
-    assert not policy.approval(study.digest, "ward").withdrawn
-    assert reserved(policy) == before
-    withdraw(home, policy, study, data_set="ward", party=SEAT)
-    with pytest.raises(Refused, match="approved_elsewhere"):
-        policy.release(study, data_set="ward", home=other, spent={SEAT: 0})
-
-
-@pytest.mark.parametrize("after", ["ledger", "policy"])
-def test_a_stop_between_the_commits_loses_nothing_and_charges_once(place, after):
-    home, _, study, policy = place
-    sent = request(study, 0)
-    with opened(place) as answering:
-        (seat,) = answering.seats()
-        with seat.ledger.log.together():
-            seat.party.handle(sent)
-        if after == "policy":
-            reached = Mark(seat.ledger.log.head(), seat.ledger.ever_reserved(SEAT))
-            policy.marks.move(study.digest, data_set="ward", seat=SEAT, known=Mark(), to=reached)
-    with opened(place) as answering:
-        (seat,) = answering.seats()
-        assert isinstance(seat.answer(lambda: seat.party.handle(sent)), VoteReply)
-        spent = seat.ledger.balance(SEAT).spent
-        assert len(seat.ledger.unsettled()) == 1
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
-
-
-def test_nothing_leaves_when_the_policy_cannot_be_written(place):
-    _, _, study, policy = place
-    with opened(place) as answering:
-        (seat,) = answering.seats()
-        policy.log.append = lambda *args, **more: (_ for _ in ()).throw(sqlite3.OperationalError("disk I/O error"))
-        with pytest.raises(StorageFailed):
-            seat.answer(lambda: seat.party.handle(request(study, 0)))
-        del policy.log.append
-        assert isinstance(seat.answer(lambda: seat.party.handle(request(study, 0))), VoteReply)
 
 
 def test_a_vote_that_was_charged_and_not_yet_said_when_its_study_was_withdrawn_is_not_said(place):
@@ -400,21 +196,6 @@ def test_a_vote_that_was_charged_and_not_yet_said_when_its_study_was_withdrawn_i
         assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
         with pytest.raises(Refused, match="withdrawn"):
             seat.anchor()
-
-
-def test_a_copy_of_a_ledger_that_went_on_alone_is_refused(place, tmp_path):
-    home, _, study, policy = place
-    ledger = home.ledger(study.digest, SEAT)
-    answered(place, [0])
-    copied(ledger, tmp_path / "old")
-    copied(home.path / "policy.sqlite", tmp_path / "old-policy")
-    answered(place, [1, 2])
-    copied(ledger, tmp_path / "first")
-    copied(tmp_path / "old", ledger)
-    with Policy(tmp_path / "old-policy") as old:
-        answered((*place[:3], old), [3, 4])
-    with pytest.raises(Refused, match="policy_rolled_back"):
-        withdraw(home, policy, study, data_set="ward", party=SEAT)
 
 
 def test_votes_that_were_refused_when_the_ledger_looked_cost_nothing(place):
@@ -442,63 +223,6 @@ def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
     assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
 
 
-@pytest.mark.parametrize("charged", [False, True])
-def test_a_policy_from_before_an_approval_approves_and_answers_nothing(place, tmp_path, charged):
-    home, settings, study, policy = place
-    Policy(tmp_path / "older").__exit__(None, None, None)
-    if charged:
-        answered(place, [0])
-    else:
-        remember_approval(home, study, SEAT, policy.log)
-    another = replace(study, name="another")
-    with Policy(tmp_path / "older") as older:
-        with pytest.raises(Refused, match="policy_rolled_back"):
-            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
-        assert older.approvals() == []
-        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
-            pass
-
-
-def test_a_policy_from_before_a_charge_is_found_while_a_node_runs_and_when_it_starts(place, tmp_path):
-    home, settings, study, _ = place
-    answered(place, [0])
-    copied(settings.policy, tmp_path / "older")
-    answered(place, [1])
-    with Policy(tmp_path / "older") as older:
-        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
-            pass
-        with opened(place) as answering:
-            (seat,) = answering.seats()
-            seat.party._voter.policy = older
-            reply = seat.party.handle(request(study, 2, start=10))
-            assert isinstance(reply, Refusal)
-            assert reply.code == "policy_rolled_back"
-            assert str(tmp_path) not in reply.reason
-        before = reserved(older)
-        with pytest.raises(Refused, match="policy_rolled_back"):
-            withdraw(home, older, study, data_set="ward", party=SEAT)
-        assert reserved(older) == before
-
-
-def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledger_knows(place, tmp_path):
-    home, settings, study, policy = place
-    copied(settings.policy, tmp_path / "older")
-    caps = {"record": LifetimeCap(12.0, 1e-5)}
-    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=home)
-    answered(place, [0])
-    with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
-        older.check_newest(home.path)
-    policy.check_newest(home.path)
-
-
-def test_a_study_is_approved_under_one_name_of_the_data_alone(place):
-    """Two names would be two marks of one ledger, and a restored one could be believed under the other."""
-    home, settings, study, policy = place
-    with pytest.raises(Refused, match="approved_elsewhere"):
-        policy.approve(study, party=SEAT, data_set="another", caps=settings.lifetime, home=home)
-    assert len(policy.approvals()) == 1
-
-
 def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
     home, settings, study, policy = place
     both = replace(grouped(study), name="grouped")
@@ -510,11 +234,3 @@ def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
     with opened((home, there, study, policy), events) as answering:
         assert [seat.party.name for seat in answering.seats() if seat.study == both] == [f"{SEAT}/b"]
     assert "study_failed" in events
-
-
-def test_the_identity_of_a_home_is_kept_and_something_else_in_its_file_is_refused(tmp_path):
-    home = PartyHome(tmp_path)
-    assert home.identity == PartyHome(tmp_path).identity
-    (tmp_path / "home.id").write_text("somebody's home")
-    with pytest.raises(InvalidInput, match="32 hexadecimal digits"):
-        _ = home.identity

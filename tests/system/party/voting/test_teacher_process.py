@@ -160,7 +160,7 @@ def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry
         for _ in range(2):
             refusal = party.handle(asked)
             assert refusal.code == "teachers_late"
-        assert "predicting 5 queries has taken 0 s and goes on; the study's deadline is 0.05 s" in refusal.reason
+        assert "predicting 5 queries has taken 0 s and continues; the study's deadline is 0.05 s" in refusal.reason
         assert ledger.balance("hospital-0").spent == 0
         now[0] = 66.0
         gated.let(2)  # each teacher once: what was predicted is not predicted again

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.reading import read_toml
 from simulations.ask import votes as ask_votes
-from simulations.ask.settings import read_ask_config
-from simulations.command import run_command
+from simulations.commands.group import run_command
 
 SMALL = (
     "ask --parties 12 --queriers 2 --unlabelled 20 --turn 5 --skew 5 --private-size 900 --budgets 10:0.5,20:0.5 "
@@ -37,7 +37,7 @@ def test_a_run_writes_everything_that_it_promises(folder, figures) -> None:
     drawn = {f"figures/{name}.{kind}" for name in ("before_after", "by_class") for kind in ("svg", "png")}
     data = {"config.toml", "env.json", "labels.parquet", "parties.csv", "queriers.csv", "report.html", "summary.json"}
     assert {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()} == drawn | data
-    assert read_ask_config(out / "config.toml").skew == 5.0
+    assert read_toml(out / "config.toml")["skew"] == 5.0
     assert (figures["accounting"], figures["view"], figures["adjacency"]) == (
         "worst_case_label_only", "label", "replace-one",
     )  # fmt: skip

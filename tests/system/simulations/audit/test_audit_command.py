@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from simulations.command import run_command
+from simulations.commands.group import run_command
 
 QUICK = ["--trials", "20000", "--noise", "fast", "--quiet"]
 

@@ -1,3 +1,4 @@
+import io
 import re
 import xml.etree.ElementTree as ElementTree
 
@@ -32,7 +33,7 @@ def result(tmp_path_factory):
 
 
 def test_every_figure_of_a_run_is_written_as_svg_and_png(result, tmp_path):
-    paths = write_figures(result, tmp_path)
+    paths = write_figures(drawings(result, summary(result)), tmp_path)
     assert [path.name for path in paths] == [
         f"{name}.{kind}"
         for name in ("baselines", "epsilon_spent", "budget_used", "teachers")
@@ -191,6 +192,16 @@ def test_an_inline_figure_refers_to_nothing_outside_itself(result):
         assert set(re.findall(r'href="#([^"]*)"', svg) + re.findall(r"url\(#([^)]*)\)", svg)) <= known
     everywhere = [name for svg in drawn for name in re.findall(r'\bid="([^"]*)"', svg)]
     assert len(everywhere) == len(set(everywhere))
+
+
+def test_a_figure_on_a_page_has_the_background_of_the_page(result):
+    for drawing in drawings(result, summary(result)):
+        sink = io.StringIO()
+        drawing.figure.savefig(sink, format="svg", transparent=True)
+        shown = inline_svg(drawing)
+        for fill in ("fill: none", "fill: #ffffff"):
+            assert shown.count(fill) == sink.getvalue().count(fill)
+        assert drawing.svg.count("fill: #ffffff") > shown.count("fill: #ffffff")
 
 
 @settings(max_examples=50, deadline=None)

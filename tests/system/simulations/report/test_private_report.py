@@ -12,7 +12,8 @@ from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
-from simulations.command import run_command
+from simulations.commands.group import run_command
+from simulations.plots.figures import drawings
 from simulations.report.page import render_report
 from simulations.report.private_section import has_findings, printed, private_section, write_private
 from simulations.results.files import summary, write_results
@@ -81,7 +82,7 @@ def test_nothing_that_may_be_published_holds_a_private_figure(result, tmp_path):
 
 
 def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
-    page = render_report(result, summary(result))
+    page = render_report(result, summary(result), ())
     box = page[page.index('<section class="private"') :]
     box = box[: box.index("</section>")]
     assert "Not for release." in box
@@ -116,8 +117,8 @@ def test_a_figure_above_the_worst_case_is_explained_and_others_are_not(result, t
     figures = above.findings.accountants["papernot2018"].for_research()
     assert (figures.epsilon > above.study.budgets.epsilon_guaranteed).any()
     assert any(words in line for line in printed(above))
-    assert words in render_report(above, summary(above))
-    assert words not in render_report(result, summary(result))
+    assert words in render_report(above, summary(above), ())
+    assert words not in render_report(result, summary(result), drawings(result, summary(result)))
 
 
 def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
@@ -125,7 +126,7 @@ def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
     assert not has_findings(plain)
     assert write_private(plain, tmp_path / "out") == []
     assert not (tmp_path / "out").exists()
-    page = render_report(plain, summary(plain))
+    page = render_report(plain, summary(plain), drawings(plain, summary(plain)))
     assert 'class="private"' not in page
     assert "private/" not in page[page.index("<footer>") :]
     assert printed(plain) == []

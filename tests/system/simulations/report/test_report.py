@@ -8,6 +8,7 @@ import pytest
 
 from protocols.errors import StorageFailed
 from simulations.options import settings_flags, settings_from
+from simulations.plots.figures import drawings
 from simulations.report.page import MOST_PARTIES, render_report, write_report
 from simulations.results.files import summary, write_results
 from simulations.results.text import command, count, interval, percent, power_of_ten, seeds_text
@@ -56,11 +57,11 @@ def result(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(result):
-    return Page(render_report(result, summary(result)))
+    return Page(render_report(result, summary(result), drawings(result, summary(result))))
 
 
 def test_the_report_is_one_file_that_loads_nothing(result, tmp_path):
-    path = write_report(result, summary(result), tmp_path)
+    path = write_report(result, summary(result), drawings(result, summary(result)), tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     html = path.read_text(encoding="utf-8")
     assert "http:" not in html
@@ -76,7 +77,7 @@ def test_the_report_is_one_file_that_loads_nothing(result, tmp_path):
 def test_a_report_that_cannot_be_written_is_a_storage_error(result, tmp_path):
     (tmp_path / "out").write_text("a file")
     with pytest.raises(StorageFailed, match=r"report\.html"):
-        write_report(result, summary(result), tmp_path / "out")
+        write_report(result, summary(result), (), tmp_path / "out")
 
 
 def test_headline_figures_are_those_of_the_summary(result, page):
@@ -104,7 +105,7 @@ def test_every_party_is_listed_with_its_cap(result, page):
 
 def test_a_long_roster_is_cut_and_points_to_the_file(tmp_path):
     run = stored_run(tmp_path, parties=MOST_PARTIES + 10, pool=50)
-    words = Page(render_report(run, summary(run))).words
+    words = Page(render_report(run, summary(run), drawings(run, summary(run)))).words
     assert run.study.roster[MOST_PARTIES - 1].party in words
     assert f"{run.study.roster[MOST_PARTIES].party} " not in words
     assert f"All {MOST_PARTIES + 10} parties are in parties.csv" in words
@@ -112,7 +113,7 @@ def test_a_long_roster_is_cut_and_points_to_the_file(tmp_path):
 
 def test_many_budgets_are_told_by_their_spread(tmp_path):
     run = stored_run(tmp_path, parties=60, budgets="lognormal:3,0.5")
-    words = Page(render_report(run, summary(run))).words
+    words = Page(render_report(run, summary(run), ())).words
     budgets = run.budgets.epsilon
     assert "distinct budgets: how they are spread" in words
     assert f"budget ε {budgets.min():.3g}" in words
@@ -122,7 +123,7 @@ def test_many_budgets_are_told_by_their_spread(tmp_path):
 def test_what_was_not_measured_says_why(page, tmp_path):
     assert "votes came from a file, so there is no data to train on" in page.words
     plain = stored_run(tmp_path, labels=None, baselines=False)
-    words = Page(render_report(plain, summary(plain))).words
+    words = Page(render_report(plain, summary(plain), drawings(plain, summary(plain)))).words
     assert "no true labels were given" in words
     assert "baselines were switched off" in words
     assert "None" not in words
@@ -160,7 +161,7 @@ def test_what_was_not_measured_says_why(page, tmp_path):
 )
 def test_the_reading_of_epsilon_fits_the_study(tmp_path, settings, said, not_said):
     run = stored_run(tmp_path, pool=80, **settings)
-    words = Page(render_report(run, summary(run))).words
+    words = Page(render_report(run, summary(run), drawings(run, summary(run)))).words
     assert [sentence for sentence in said if sentence not in words] == []
     assert [sentence for sentence in not_said if sentence in words] == []
 
@@ -180,7 +181,7 @@ def test_every_report_says_what_protects_nobody_and_what_no_single_epsilon_cover
 
 def test_a_measured_student_stands_beside_its_baselines(result):
     run = with_students(result, [0.8, 0.85, 0.9])
-    words = Page(render_report(run, summary(run))).words
+    words = Page(render_report(run, summary(run), ())).words
     assert "Student, on test data 85.0 %" in words
     assert "± 12.4 points, 95 % over 3 seeds" in words
     assert "The model on all data pooled is without privacy, not for release." in words
@@ -202,7 +203,7 @@ def test_the_page_is_accessible(page):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_has_the_contrast_that_small_print_needs(result, dark):
-    style = render_report(result, summary(result)).split("</style>")[0]
+    style = render_report(result, summary(result), ()).split("</style>")[0]
     blocks = re.findall(r":root \{([^}]*)\}", style)
     colours = dict(re.findall(r"--([\w-]+): (#\w{6})", blocks[0]))
     if dark:
@@ -235,7 +236,7 @@ def test_names_from_files_are_escaped(tmp_path):
         "party,epsilon,delta\n" + "".join(f"<b>h{i}</b> & co,{2 + i % 2},1e-5\n" for i in range(40))
     )
     run = stored_run(tmp_path, budgets=str(tmp_path / "budgets.csv"))
-    html = render_report(run, summary(run))
+    html = render_report(run, summary(run), drawings(run, summary(run)))
     assert "<b>" not in html
     assert "&lt;b&gt;h0&lt;/b&gt; &amp; co" in html
 
@@ -262,7 +263,7 @@ def test_the_command_of_a_report_repeats_its_settings():
 
 def test_the_configuration_of_a_report_is_the_one_of_the_run(result, tmp_path):
     figures = write_results(result, tmp_path)
-    html = write_report(result, figures, tmp_path).read_text(encoding="utf-8")
+    html = write_report(result, figures, (), tmp_path).read_text(encoding="utf-8")
     assert read_config(tmp_path / "config.toml") == result.settings
     words = Page(html).words
     for line in (tmp_path / "config.toml").read_text().splitlines():

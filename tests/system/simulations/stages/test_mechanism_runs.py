@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from simulations.command import run_command
+from simulations.commands.group import run_command
 from tests.harness.studies import make_votes
 
 DIGITS = [
@@ -104,8 +104,8 @@ def test_privacy_groups_give_every_party_a_seat_for_each_budget(run):
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--individualization", "upsampling"], "not with stored votes"),
-        (["--mechanism", "interactive_gnmax"], "not with stored votes"),
+        (["--individualization", "upsampling"], "cannot replay stored votes"),
+        (["--mechanism", "interactive_gnmax"], "cannot replay stored votes"),
         (["--accountant", "bayesian"], "trains teachers again"),
         (["--accountant", "moments2017"], "allowed: lnmax"),
         (["--privacy-groups"], "no effect with --votes"),

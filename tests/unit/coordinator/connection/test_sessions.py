@@ -56,8 +56,8 @@ class Telling:
 
             session = Session(Identity(SEAT, "party", CERTIFICATE), bytes(NONCE_BYTES), send, "", "", 1, serves=True)
             await self.sessions.add(session)
-            standing = SeatHeads(self.study.digest, SEAT, EMPTY, EMPTY, MISSED)
-            await self.sessions.tell(session, self.opened, [standing], aside)
+            heads = SeatHeads(self.study.digest, SEAT, EMPTY, EMPTY, MISSED)
+            await self.sessions.tell(session, self.opened, [heads], aside)
             assert session.told.is_set()
             return self.sessions.remove(session)
 

@@ -13,7 +13,7 @@ STUDY = deployed_study(3, deadline_s=30.0, quorum=3)
 SPARED = deployed_study(3, deadline_s=30.0, quorum=2)
 SEATS = [seat.party for seat in STUDY.roster]
 VOTES = VoteReply(bytes(32), np.zeros((1, 5), np.int64))
-LATE = Refusal("teachers_late", "teachers_late: predicting 5 queries has taken 25 s and goes on")
+LATE = Refusal("teachers_late", "teachers_late: predicting 5 queries has taken 25 s and continues")
 
 
 def request(number=0):
@@ -55,7 +55,7 @@ def test_a_late_seat_alone_is_asked_the_very_same_until_it_answers(late):
     assert rounds.ask(asked) == dict.fromkeys(SEATS, VOTES)
     assert rounds.rounds == [asked, {SEATS[1]: asked[SEATS[1]]}, {SEATS[1]: asked[SEATS[1]]}]
     assert rounds.late.waiting == ""
-    assert rounds.told[0] == f"waits for late seats: {SEATS[1]} ({late.reason.removeprefix('teachers_late: ')})"
+    assert rounds.told[0] == f"waiting for late seats: {SEATS[1]} ({late.reason.removeprefix('teachers_late: ')})"
     ((event, fields),) = rounds.events
     assert event == "answered_late"
     assert fields["reason"] == "answered after 99.3 s; the study's deadline is 30 s"

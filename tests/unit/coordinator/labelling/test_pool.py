@@ -65,7 +65,7 @@ def test_a_value_that_the_study_does_not_allow_is_refused(tmp_path, feature, val
 def test_a_missing_column_is_named(tmp_path):
     file = tmp_path / "pool.csv"
     file.write_text("a\n1\n")
-    with pytest.raises(DataCorrupt, match="column 'age' is there 0 times"):
+    with pytest.raises(DataCorrupt, match="column 'age' occurs 0 times"):
         read_pool(file, features=(Feature(column="age", kind="numeric", centre=0.0, scale=1.0),))
 
 
@@ -90,7 +90,7 @@ def test_no_pickle_is_read(tmp_path):
     np.save(tmp_path / "pool.npy", np.array([[object()]]), allow_pickle=True)
     np.savez(tmp_path / "pool.npz", np.array([[{}]], dtype=object))
     for name in ("pool.npy", "pool.npz"):
-        with pytest.raises(DataCorrupt, match="allowed: numbers or texts"):
+        with pytest.raises(DataCorrupt, match="allowed: numbers or strings"):
             read_pool(tmp_path / name)
 
 
@@ -167,7 +167,7 @@ def test_a_kept_pool_is_checked_when_it_is_read(tmp_path):
     with pytest.raises(InvalidInput, match="hash"):
         stored_pool(tmp_path / "pool.npy", other)
     (tmp_path / "pool.npy").write_bytes(b"junk")
-    with pytest.raises(DataCorrupt, match="no array of numbers"):
+    with pytest.raises(DataCorrupt, match="not an array of numbers"):
         stored_pool(tmp_path / "pool.npy", study)
     with pytest.raises(DataUnavailable, match="does not exist"):
         stored_pool(tmp_path / "none.npy", study)

@@ -1,7 +1,6 @@
 import io
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -11,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.data import load_records
-from party.data.records import Records
+from party.data import LOADERS, load_records
 from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature, Terms
+from tests.harness.distributions import install, refreshed
 
 FEATURES = (
     Feature(column="age", kind="numeric", centre=50.0, scale=10.0),
@@ -104,9 +103,9 @@ def test_a_wrong_value_is_named_with_file_column_row_and_what_is_allowed(tmp_pat
 def test_a_missing_file_column_and_loader_are_named(tmp_path):
     with pytest.raises(DataUnavailable, match=r"nowhere\.csv"):
         load_records(source(tmp_path / "nowhere.csv"), terms())
-    with pytest.raises(DataCorrupt, match="column 'ward' is there 0 times"):
+    with pytest.raises(DataCorrupt, match="column 'ward' occurs 0 times"):
         load_records(source(csv_of(tmp_path, "1,2,ill", header="age,dose,state")), terms())
-    with pytest.raises(DataCorrupt, match="column 'age' is there 2 times"):
+    with pytest.raises(DataCorrupt, match="column 'age' occurs 2 times"):
         load_records(source(csv_of(tmp_path, header="age,age,dose,ward,state")), terms())
     with pytest.raises(InvalidInput, match="allowed: csv, parquet, npz, images"):
         load_records(source(tmp_path, "pickle"), terms())
@@ -137,14 +136,14 @@ def test_arrays_are_read_with_ids_or_names_of_classes(tmp_path):
 def test_an_archive_with_a_pickle_or_a_lying_header_is_refused(tmp_path):
     plain = terms((), (2,))
     np.savez(tmp_path / "o.npz", inputs=np.array([{"a": 1}], dtype=object), labels=np.array([0]))
-    with pytest.raises(DataCorrupt, match="numbers or texts"):
+    with pytest.raises(DataCorrupt, match="numbers or strings"):
         load_records(source(tmp_path / "o.npz", "npz"), plain)
     content = io.BytesIO()
     np.lib.format.write_array_header_1_0(content, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
     with zipfile.ZipFile(tmp_path / "big.npz", "w") as archive:
         archive.writestr("inputs.npy", content.getvalue())
         archive.writestr("labels.npy", content.getvalue())
-    with pytest.raises(DataCorrupt, match="those there, 0"):
+    with pytest.raises(DataCorrupt, match="the 0 bytes present"):
         load_records(source(tmp_path / "big.npz", "npz"), plain)
     for values, words in (
         ({"inputs": np.array([[1.0, np.nan]]), "labels": np.array([0])}, "NaN"),
@@ -225,13 +224,17 @@ def test_any_table_of_texts_gives_finite_inputs_or_an_error_that_names_the_row(r
 
 
 def test_an_installed_loader_is_found_by_its_name_and_held_to_the_terms(tmp_path, monkeypatch):
-    def load(settings, terms):
-        return Records(
-            np.full((2, *terms.input_shape), 1.0 if settings.patient else np.nan, np.float32), np.array([0, 1])
-        )
+    monkeypatch.syspath_prepend(tmp_path)
+    code = """
+import numpy as np
+from party.data.records import Records
 
-    point = SimpleNamespace(name="warehouse", load=lambda: load)
-    monkeypatch.setattr("party.data.entry_points", lambda group: [point] if group == "conclave.loaders" else [])
+def load(settings, terms):
+    value = 1.0 if settings.patient else np.nan
+    return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]))
+"""
+    install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:load"}, source=code)
+    monkeypatch.setattr("party.data.LOADERS", refreshed(LOADERS))
     assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
     with pytest.raises(DataCorrupt, match="row 1: NaN"):
         load_records(source(tmp_path, "warehouse"), terms())

@@ -14,7 +14,7 @@ def test_records_of_a_patient_go_to_one_teacher_and_shards_are_even_in_patients(
     units = units_of(names, len(names))
     count = len(set(names))
     if count < teachers:
-        with pytest.raises(InvalidInput, match="allowed: at least one each"):
+        with pytest.raises(InvalidInput, match="allowed: at least one per teacher"):
             deal(units, teachers=teachers, key=key_of(seed))
         return
     teacher = deal(units, teachers=teachers, key=key_of(seed))

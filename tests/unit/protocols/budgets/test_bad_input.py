@@ -41,7 +41,6 @@ REFUSED = {
     "delta above 1": lambda: rdp.rdp_to_epsilon(ONE, TWO, delta=2.0),
     "delta of 0": lambda: rdp.rdp_to_epsilon(ONE, TWO, delta=0.0),
     "an order below 1": lambda: rdp.rdp_to_epsilon(ONE, values(0.5), delta=1e-5),
-    "an order below 1, older conversion": lambda: rdp.rdp_to_epsilon_mironov(ONE, values(0.5), delta=1e-5),
     "delta of a curve": lambda: rdp.RdpCurve(TWO, ONE).to_epsilon(delta=1.5),
     "mu that is no number": lambda: gaussian.gdp_epsilon(values(np.nan), DELTA),
     "mu below 0": lambda: gaussian.gdp_epsilon(values(-1), DELTA),

@@ -118,7 +118,7 @@ def test_a_sigma_out_of_range_is_refused(name, sigma):
 
 
 def test_parameters_that_are_missing_or_have_no_use_are_refused():
-    with pytest.raises(InvalidInput, match="gnmax has no use for it; allowed: sigma"):
+    with pytest.raises(InvalidInput, match="gnmax does not use; allowed: sigma"):
         make_mechanism("gnmax", sigma=1.0, sigma_threshold=None, threshold=3.0, view="label")
     with pytest.raises(InvalidInput, match="threshold is missing"):
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=None, view="label")
@@ -128,7 +128,7 @@ def test_parameters_that_are_missing_or_have_no_use_are_refused():
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=1.0, view="histogram")
     with pytest.raises(InvalidInput, match="allowed: gnmax, confident_gnmax"):
         make_mechanism("noisy_max", sigma=1.0, view="label")
-    with pytest.raises(InvalidInput, match=r"scale is .*; gnmax has no use for it"):
+    with pytest.raises(InvalidInput, match=r"scale is .*, which gnmax does not use"):
         make_mechanism("gnmax", sigma=1.0, scale=2.0, view="label")
     with pytest.raises(InvalidInput, match="allowed: label, histogram"):
         check_view("clear")

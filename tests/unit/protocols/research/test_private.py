@@ -95,11 +95,14 @@ def test_only_the_marked_report_reveals_private_figures():
     found, reached = set(), set()
     for package in ("protocols", "party", "coordinator", "simulations"):
         for path in (root / package).rglob("*.py"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            if any(isinstance(node, ast.Attribute) and node.attr == "for_research" for node in ast.walk(tree)):
+            text = path.read_text(encoding="utf-8")
+            if "for_research" not in text and "_value" not in text:
+                continue
+            nodes = list(ast.walk(ast.parse(text)))
+            named = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+            if "for_research" in named:
                 found.add(path.relative_to(root).as_posix())
-            named = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-            calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            calls = [node for node in nodes if isinstance(node, ast.Call)]
             named |= {one.value for call in calls for one in call.args if isinstance(one, ast.Constant)}
             if "_value" in named:
                 reached.add(path.relative_to(root).as_posix())

@@ -60,7 +60,7 @@ def test_the_digest_changes_with_every_term(change):
         ({"view": "histogram", "mechanism": dataclasses.replace(LOW, sigma_threshold=None)}, "does not hold for view"),
         ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
         ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote a unit"),
-        ({"view": "histogram"}, "sigma_threshold is 150; confident_gnmax has no use for it under the view"),
+        ({"view": "histogram"}, "sigma_threshold is 150, which confident_gnmax does not use under the view"),
         ({"mechanism": LNMax(gamma=0.1)}, "'label_only' does not hold for view 'label' of lnmax; allowed: laplace"),
         (
             {
@@ -71,7 +71,7 @@ def test_the_digest_changes_with_every_term(change):
             },
             "round_one is 1001; allowed: from 1 to the 1000 queries",
         ),
-        ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=0.5),)}, "allowed: 1 where"),
+        ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=0.5),)}, "allowed: 1 with"),
         (
             {
                 "participation_name": "periodic",
@@ -103,7 +103,7 @@ def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
         ("sigma = 40.0", 'sigma = "40"', "sigma is '40'; allowed: a number"),
         ("sigma = 40.0", "sigma = true", "sigma is True"),
         ("classes = 10", "classes = 10.0", "classes is 10.0; allowed: int"),
-        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "surprise is 1; confident_gnmax has no use for it"),
+        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "surprise is 1, which confident_gnmax does not use"),
         ("sigma = 40.0", "sigma = ", "is not TOML"),
         ("classes = 10", "classes = 10\nsurprise = 1", "unknown key 'surprise'"),
         ('name = "confident_gnmax"', 'name = "max"', "mechanism is 'max'; allowed: gnmax, confident_gnmax"),

@@ -61,9 +61,9 @@ nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 heads = recipe(Head, st.integers(0, 2**53 - 1), hashes)
 counts = st.integers(1, 2**53 - 1)
-standings = recipe(SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple))
+of_seats = recipe(SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple))
 frames = st.one_of(
-    recipe(Hello, st.lists(st.integers(1, 99)).map(tuple), words, nonces, st.lists(standings, max_size=3).map(tuple)),
+    recipe(Hello, st.lists(st.integers(1, 99)).map(tuple), words, nonces, st.lists(of_seats, max_size=3).map(tuple)),
     recipe(
         Welcome,
         st.integers(1, 99),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from simulations.ask.settings import AskSettings, ask_settings, read_ask_config, write_ask_config
+from protocols.reading import read_toml
+from simulations.ask.settings import AskSettings, ask_settings, write_ask_config
 from simulations.ask.study import ask_study
 from simulations.ask.text import rule_words, statements
 
@@ -12,7 +13,7 @@ from simulations.ask.text import rule_words, statements
 def test_the_file_gives_the_settings_back(tmp_path) -> None:
     settings = ask_settings(parties=50, skew=0.5, models=("mlp", "cnn"), seeds=(0, 3), budgets=4, baselines=False)
     (tmp_path / "config.toml").write_text(write_ask_config(settings))
-    assert read_ask_config(tmp_path / "config.toml") == settings
+    assert ask_settings(**read_toml(tmp_path / "config.toml")) == settings
     assert AskSettings() == ask_settings()
 
 

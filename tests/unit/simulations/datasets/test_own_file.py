@@ -155,8 +155,8 @@ def _set(column, row, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda table: table.drop(columns="age"), "column 'age' is there 0 times; allowed: once"),
-        (lambda table: table.drop(columns="outcome"), "column 'outcome' is there 0 times"),
+        (lambda table: table.drop(columns="age"), "column 'age' occurs 0 times; allowed: once"),
+        (lambda table: table.drop(columns="outcome"), "column 'outcome' occurs 0 times"),
         (_set("age", 17, np.nan), "column 'age', row 18: missing; allowed: a finite number"),
         (_set("age", 17, "NaN"), "column 'age', row 18: missing; allowed: a finite number"),
         (_set("age", 3, "inf"), "column 'age', row 4: 'inf'"),
@@ -182,7 +182,7 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
             _load(path)
     with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
         _load(tmp_path / "none.csv", None)
-    with pytest.raises(DataUnavailable, match=r"the schema .*clinic\.schema\.toml is not there"):
+    with pytest.raises(DataUnavailable, match=r"the schema .*clinic\.schema\.toml does not exist"):
         _load(csv(), None)
     other = tmp_path / "other.toml"
     other.write_text(SCHEMA)
@@ -193,10 +193,10 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
     ("old", "new", "message"),
     [
         ('label = "outcome"', "", "no label column is named"),
-        ('label = "outcome"', "label = 3", "label is 3; allowed: a text"),
+        ('label = "outcome"', "label = 3", "label is 3; allowed: a string"),
         ('["no", "yes"]', '["no"]', "classes lists 1; allowed: at least 2"),
         ('["no", "yes"]', '["no", "no"]', "allowed: each value once"),
-        ('["no", "yes"]', "3", "allowed: a list of texts"),
+        ('["no", "yes"]', "3", "allowed: a list of strings"),
         ('site = "hospital"', 'centre = "hospital"', "unknown keys centre; allowed: classes, feature"),
         ('kind = "categorical"', 'kind = "text"', "feature 3: kind is 'text'; allowed: numeric, categorical"),
         ("may_miss = true", "may_miss = 1", "may_miss is 1; allowed: true, false"),

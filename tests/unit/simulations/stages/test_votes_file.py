@@ -57,7 +57,7 @@ def test_pickled_truncated_and_absent_files_are_told_apart(tmp_path):
         read(tmp_path / "absent.npy", kind="ids")
     pickled = tmp_path / "pickled.npy"
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataCorrupt, match="allowed: numbers or texts"):
+    with pytest.raises(DataCorrupt, match="allowed: numbers or strings"):
         read(pickled, kind="ids")
     whole = save(tmp_path, np.zeros((40, 50)))
     whole.write_bytes(whole.read_bytes()[:500])

@@ -13,7 +13,6 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from party.budget.watermarks import Mark, believed
 from party.party import Party
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -22,6 +21,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest
 from tests.harness.levels import SEAT_KEYS, lattice_study, rng_votes, secure_sum
+from tests.harness.seeded import seeded_source
 
 STUDY = lattice_study(secure_sum(colluders=1), batch_limit=40)
 NAMES = [seat.party for seat in STUDY.roster]

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.levels.two_server import noisy_argmax as argmax
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.levels.two_server.shares import share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from tests.harness.seeded import seeded_source
 
 QUERIES, CLASSES, VOTERS = 3, 3, 2
 VOTES = np.zeros((VOTERS, QUERIES), dtype=np.int64)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from protocols.crypto.channel import pair
 from protocols.crypto.circuit import conjunctions_a_query
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.votes import ABSTAIN
+from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import Transcribed, converse, labels_of, unbuffered_pair
 
 

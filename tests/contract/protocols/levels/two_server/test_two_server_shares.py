@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.crypto.field import P, centred, from_integers, plus, times
-from protocols.crypto.randomness import seeded_source
+from protocols.crypto.field import P, plus, times
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.two_server.shares import (
     REPETITIONS,
@@ -18,6 +17,7 @@ from protocols.levels.two_server.shares import (
     expand_guardian,
     share_votes,
 )
+from tests.harness.seeded import seeded_source
 
 VOTES = np.array([[0, 2, -1, 1], [2, 2, 0, -1]])
 
@@ -129,8 +129,3 @@ def test_a_malformed_seed_is_refused(arrays) -> None:
 def test_votes_outside_their_range_are_refused_without_being_told(votes, classes) -> None:
     with pytest.raises(InvalidInput, match="allowed"):
         shared(np.array(votes), classes)
-
-
-def test_centred_integers_are_those_that_went_in() -> None:
-    values = np.array([0, 1, -1, 2**30 - 1, -(2**30) + 1])
-    np.testing.assert_array_equal(centred(from_integers(values)), values)

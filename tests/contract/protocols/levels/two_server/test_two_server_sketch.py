@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto.channel import Channel, pair
-from protocols.crypto.field import P, centred, from_integers, plus, times
-from protocols.crypto.randomness import seeded_source
+from protocols.crypto.field import P, from_integers, plus, times
 from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
-from tests.harness.two_server_sides import converse, unbuffered_pair
+from tests.harness.seeded import seeded_source
+from tests.harness.two_server_sides import centred, converse, unbuffered_pair
 
 VOTERS, QUERIES, CLASSES, CHEAT = 5, 6, 4, 2
 VOTES = np.random.default_rng(5).integers(0, CLASSES, (VOTERS, QUERIES))

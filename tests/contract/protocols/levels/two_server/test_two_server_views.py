@@ -19,11 +19,11 @@ from protocols.crypto.garbling import Evaluator, colours
 from protocols.crypto.hashing import LabelHash
 from protocols.crypto.oblivious_transfer import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.prg_chacha import derived_key
-from protocols.crypto.randomness import seeded_source
 from protocols.levels.two_server import noisy_argmax as argmax
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian, share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import converse, split
 
 RATE = 1e-6

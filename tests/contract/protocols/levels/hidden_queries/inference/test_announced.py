@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.hidden_queries.inference.announced import announced, read_announced
 from protocols.levels.hidden_queries.inference.architecture import Architecture, DenseShape, Precision, ReLUShape
 from protocols.levels.hidden_queries.inference.dealer import deal
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from tests.harness.inference_parties import cnn, linear_model, mlp
+from tests.harness.seeded import seeded_source
 
 CNN = quantise(cnn(np.random.default_rng(1)), Precision(input_bound=1.5)).architecture
 

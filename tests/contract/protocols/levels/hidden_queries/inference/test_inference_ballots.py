@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from protocols.crypto.channel import pair
-from protocols.crypto.randomness import seeded_source
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.inference_parties import CONTEXT, linear_model, mlp, parties, run
+from tests.harness.seeded import seeded_source
 
 
 def test_the_querying_party_and_the_guardian_check_the_votes_of_heterogeneous_models_as_those_of_voters() -> None:

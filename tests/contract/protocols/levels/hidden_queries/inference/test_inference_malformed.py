@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from protocols.crypto.field import P
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.architecture import Precision
@@ -15,6 +14,7 @@ from protocols.levels.hidden_queries.inference.dealer import deal
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.querier import Querier
 from tests.harness.inference_parties import mlp, parties
+from tests.harness.seeded import seeded_source
 
 MODEL = quantise(mlp(np.random.default_rng(0), 3, 2, 3), Precision())
 INPUTS = np.array([[0.5, -0.25, 1.0], [0.0, 0.125, -1.0]])

@@ -12,12 +12,12 @@ from scipy.stats import chi2
 
 from protocols.crypto.field import plus
 from protocols.crypto.prg_aes import Stream
-from protocols.crypto.randomness import seeded_source
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.material import drawn
 from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
 from tests.harness.inference_parties import parties, run
+from tests.harness.seeded import seeded_source
 
 ALARM, COPIES = 1e-9, 4000
 

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from protocols.budgets.participation import check_pattern, check_rate, coins, participation, rates_for
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import InvalidInput
 from protocols.votes import LATTICE
+from tests.harness.seeded import seeded_source
 
 RATES = st.lists(st.integers(1, LATTICE).map(lambda step: step / LATTICE), min_size=1, max_size=6).map(np.array)
 
@@ -67,7 +67,7 @@ def test_rates_follow_what_budgets_afford_and_are_refused_off_the_lattice():
         check_rate("periodic", np.array([0.3]))
     with pytest.raises(InvalidInput, match="span"):
         check_rate("secret", np.array([0.0, 1.0]))
-    with pytest.raises(InvalidInput, match="allowed: 1 where participation is 'all'"):
+    with pytest.raises(InvalidInput, match="allowed: 1 with participation 'all'"):
         check_rate("all", np.array([0.5]))
     with pytest.raises(InvalidInput, match="allowed: all, periodic, secret"):
         check_pattern("often")

@@ -7,7 +7,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.levels.clear.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
 from protocols.votes import ABSTAIN, check_votes, count_votes
@@ -15,7 +15,7 @@ from protocols.wire.messages import Outcome, VoteReply, VoteRequest
 
 
 class ClearBallot(Ballot):
-    """Votes as they are."""
+    """Sends votes as they are."""
 
     def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
         return VoteReply(request.digest, votes(None))
@@ -27,7 +27,7 @@ class ClearBallot(Ballot):
 class ClearAggregation(Aggregation):
     """Counts votes and draws all noise from `noise`: integer noise for a study with units, real-valued otherwise.
 
-    It must be cryptographic where labels are released for real.
+    It must be cryptographic if real labels are released.
     """
 
     def __init__(self, noise: Noise) -> None:
@@ -58,11 +58,11 @@ class ClearAggregation(Aggregation):
         return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
 
     def released(self, asked: ReservedBatch) -> None:
-        """Nothing was kept."""
+        """Does nothing: nothing was kept."""
 
 
 def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
-    """The votes in a reply. Raises LeftOut("bad_votes") when there is nothing to count."""
+    """The votes in a reply. Raises LeftOut("bad_votes") if there is nothing to count."""
     shape = (asked.study.teachers, len(asked.request.batch.ids))
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut(Code.BAD_VOTES)

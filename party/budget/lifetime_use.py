@@ -12,14 +12,14 @@ from party.lifetime import LifetimeCap, allowance, epsilon_reached
 class LifetimeUse:
     """A lifetime cap and how full it is.
 
-    currency: its filter's, None before the first study; reserved: nano-units; noise_used, noise_room: total variation
+    currency: its filter's; reserved: nano-units; noise_used, noise_room: total variation
     distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
     """
 
     data_set: str
     unit: str
     cap: LifetimeCap
-    currency: float | None
+    currency: float
     reserved: int = 0
     noise_used: float = 0.0
     noise_room: float = 0.0
@@ -27,18 +27,16 @@ class LifetimeUse:
     @property
     def allowed(self) -> int:
         """Nano-units that may be reserved in total."""
-        return 0 if self.currency is None else allowance(self.cap, self.currency, self.noise_room)
+        return allowance(self.cap, self.currency, self.noise_room)
 
     @property
     def epsilon_reserved(self) -> float:
         """The epsilon, at the cap's delta, of what is reserved."""
-        if self.currency is None:
-            return 0.0
         return epsilon_reached(self.reserved, self.currency, delta=self.cap.delta, noise_distance=self.noise_used)
 
     @property
     def share(self) -> float:
-        """Reserved, as a share of what is allowed."""
+        """The share, at least 0, of the allowed nano-units that is reserved."""
         return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
 
 
@@ -52,15 +50,15 @@ class Forecast:
 
 
 def too_much(forecast: Forecast) -> str:
-    """Shares of the cap, rounded against the study, so that they never look as if it fitted."""
+    """The message that a study does not fit; its shares are rounded so that they never look as if it did."""
     before, after = forecast.before, forecast.after
     cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
     said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
     if not after.noise_used <= after.noise_room:
         return (
-            f"{said}: its share of delta for the rounding of float64 noise, fixed with the first study, bears a "
-            f"distance of {after.noise_room:.3g}, and {after.noise_used:.3g} were needed with this study; allowed: a "
-            "study of integer noise (units in its level), or of fewer queries"
+            f"{said}: the share of delta set aside for float64 rounding of noise, fixed with the first study, allows a "
+            f"distance of {after.noise_room:.3g}, and with this study {after.noise_used:.3g} would be needed; allowed: "
+            "a study with integer noise (units in its level), or with fewer queries"
         )
     wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
     left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10

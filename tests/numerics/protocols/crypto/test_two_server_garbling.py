@@ -38,8 +38,7 @@ def garbled(left_bits, right_bits, gate, *, seed=0, gates=None):
         return wires
 
     def evaluate(channel):
-        evaluator = Evaluator(LabelHash(KEY))
-        evaluator.take_tables_from(TableReader(channel, count))
+        evaluator = Evaluator(LabelHash(KEY), TableReader(channel, count))
         return gate(evaluator, *active)
 
     return (*converse(garble, evaluate), offset)

@@ -53,9 +53,9 @@ class Ballot(ABC):
 
     @abstractmethod
     def settle(self, outcome: Outcome) -> None:
-        """Called before an outcome settles a reservation; then forgets what is no longer needed.
+        """Called before an outcome settles a reservation; forgets what is no longer needed.
 
-        Raises Refused unless the level lets it settle.
+        Raises Refused unless the level allows it to settle.
         """
 
 
@@ -80,8 +80,8 @@ class ReservedBatch:
 class Counted:
     """The result of a batch.
 
-    labels: class ids or ABSTAIN, None without a quorum: then nothing was released, and asking again continues; voted:
-    the seats whose votes entered; left_out: for each other seat, why not, in one word; guardian: its signature of the
+    labels: class ids or ABSTAIN; None without a quorum: then nothing was released, and asking again continues; voted:
+    the seats whose votes were counted; left_out: for each other seat, the code why not; guardian: its signature of the
     outcome.
     """
 
@@ -96,7 +96,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def count(self, asked: ReservedBatch) -> Counted:
-        """Asks and adds up. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
+        """Asks and counts. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
 
     @abstractmethod
     def released(self, asked: ReservedBatch) -> None:
@@ -104,7 +104,7 @@ class Aggregation(ABC):
 
 
 def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
-    """The reply to a batch. Raises LeftOut with a code when there is nothing to count."""
+    """The reply to a batch. Raises LeftOut with a code if there is nothing to count."""
     if reply is None:
         raise LeftOut(Code.ABSENT)
     if isinstance(reply, Refusal):
@@ -120,7 +120,7 @@ def code_of(refusal: Refusal) -> str:
 
 
 class LeftOut(Exception):
-    """A seat's votes do not enter; `code` says why, in one word."""
+    """A seat's votes are not counted; `code` says why."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)

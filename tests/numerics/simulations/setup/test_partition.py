@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.setup.partition import Partition, parse_partition, partition, teacher_shards
+from simulations.setup.partition import BySite, Iid, LabelSkew, SizeSkew, parse_partition, partition, teacher_shards
 
 WITHOUT_SITES = ("iid", "dirichlet:0.01", "dirichlet:1", "dirichlet:1000", "size-skew:0", "size-skew:2")
 
@@ -81,31 +81,31 @@ def test_by_site_keeps_sites_whole_for_any_number_of_parties_up_to_the_sites(wor
     dataset, seed = world
     sites = len(np.unique(dataset.private_sites))
     parties = data.draw(st.one_of(st.none(), st.integers(1, sites)))
-    parts = partition(dataset, parties=parties, scheme=Partition("by-site"), seed=seed)
+    parts = partition(dataset, parties=parties, scheme=BySite(), seed=seed)
     _check_laws(parts, dataset, parties or sites)
     held = [np.unique(dataset.private_sites[part]) for part in parts]
     assert sum(map(len, held)) == sites
     with pytest.raises(InvalidInput, match=f"allowed: 1 to {sites}, the sites"):
-        partition(dataset, parties=sites + 1, scheme=Partition("by-site"), seed=seed)
+        partition(dataset, parties=sites + 1, scheme=BySite(), seed=seed)
 
 
 def test_by_site_without_parties_gives_each_site_its_own_party_in_the_order_of_sites():
     dataset = _dataset([0, 1, 0, 1, 0], sites=[2, 0, 2, 5, 0])
-    parts = partition(dataset, parties=None, scheme=Partition("by-site"), seed=0)
+    parts = partition(dataset, parties=None, scheme=BySite(), seed=0)
     assert [part.tolist() for part in parts] == [[1, 4], [0, 2], [3]]
 
 
 def test_grouped_sites_are_of_balanced_size():
     dataset = _dataset(np.zeros(1000), sites=np.repeat(np.arange(100), 10))
-    sizes = [len(part) for part in partition(dataset, parties=7, scheme=Partition("by-site"), seed=1)]
+    sizes = [len(part) for part in partition(dataset, parties=7, scheme=BySite(), seed=1)]
     assert max(sizes) - min(sizes) <= 10
 
 
 def test_iid_parties_differ_by_one_record_and_another_seed_deals_otherwise():
     dataset = _dataset(np.arange(1003) % 4)
-    parts = partition(dataset, parties=10, scheme=Partition("iid"), seed=0)
+    parts = partition(dataset, parties=10, scheme=Iid(), seed=0)
     assert {len(part) for part in parts} == {100, 101}
-    other = partition(dataset, parties=10, scheme=Partition("iid"), seed=1)
+    other = partition(dataset, parties=10, scheme=Iid(), seed=1)
     assert not np.array_equal(parts[0], other[0])
 
 
@@ -113,7 +113,7 @@ def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_
     dataset = _dataset(np.arange(20_000) % 10, classes=10)
     dominance = []
     for concentration in (0.001, 0.5, 5.0, 1000.0):
-        parts = partition(dataset, parties=100, scheme=Partition("dirichlet", concentration), seed=3)
+        parts = partition(dataset, parties=100, scheme=LabelSkew(concentration), seed=3)
         sizes = np.array([len(part) for part in parts])
         assert sizes.min() > 180
         assert sizes.max() < 220
@@ -128,7 +128,7 @@ def test_size_skew_sizes_follow_the_lognormal_and_zero_means_equal():
     dataset = _dataset(np.zeros(200_000, dtype=np.int64))
     sizes = [
         np.array([len(part) for part in partition(dataset, parties=2000, scheme=scheme, seed=0)])
-        for scheme in (Partition("size-skew", 0.0), Partition("size-skew", 0.8))
+        for scheme in (SizeSkew(0.0), SizeSkew(0.8))
     ]
     assert set(sizes[0]) == {100}
     # 2,000 draws: the standard error of a deviation of 0.8 is 0.013; the one record that each party is sure
@@ -156,11 +156,11 @@ def test_an_unknown_scheme_or_parameter_is_refused_with_the_allowed_ones(text):
 def test_a_scheme_without_parties_and_a_data_set_without_sites_are_refused():
     dataset = _dataset([0, 1])
     with pytest.raises(InvalidInput, match="allowed: 1 to 2"):
-        partition(dataset, parties=None, scheme=Partition("iid"), seed=0)
+        partition(dataset, parties=None, scheme=Iid(), seed=0)
     with pytest.raises(InvalidInput, match="toy has no sites"):
-        partition(dataset, parties=1, scheme=Partition("by-site"), seed=0)
+        partition(dataset, parties=1, scheme=BySite(), seed=0)
     with pytest.raises(InvalidInput, match="parties is 0"):
-        partition(dataset, parties=0, scheme=Partition("iid"), seed=0)
+        partition(dataset, parties=0, scheme=Iid(), seed=0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -186,5 +186,5 @@ def test_teacher_shards_cover_a_partys_records_once_with_patients_whole(world, d
 
 def test_class_shares_of_a_patient_are_those_of_its_first_record():
     dataset = _dataset([0, 1, 1, 1], patients=[5, 5, 6, 6])
-    parts = partition(replace(dataset), parties=2, scheme=Partition("dirichlet", 0.01), seed=0)
+    parts = partition(replace(dataset), parties=2, scheme=LabelSkew(0.01), seed=0)
     assert sorted(part.tolist() for part in parts) == [[0, 1], [2, 3]]

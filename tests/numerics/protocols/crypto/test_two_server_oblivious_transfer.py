@@ -16,8 +16,8 @@ from protocols.crypto.oblivious_transfer import (
     CorrelatedSender,
     bits_of,
 )
-from protocols.crypto.randomness import seeded_source
 from protocols.errors import MalformedMessage
+from tests.harness.seeded import seeded_source
 
 
 def secret_of(seed):
@@ -94,10 +94,10 @@ NO_POINTS = {
 @pytest.mark.parametrize("name", NO_POINTS)
 def test_what_is_no_point_of_the_group_is_refused(name) -> None:
     sender = BaseSender(seeded_source(1))
-    with pytest.raises(MalformedMessage, match="no point"):
+    with pytest.raises(MalformedMessage, match="does not hold a point"):
         BaseReceiver(NO_POINTS[name], bits_of(secret_of(1)), seeded_source(2))
     honest = BaseReceiver(sender.message, bits_of(secret_of(1)), seeded_source(2)).message
-    with pytest.raises(MalformedMessage, match="no point"):
+    with pytest.raises(MalformedMessage, match="does not hold a point"):
         sender.keys(honest[: 5 * POINT_BYTES] + NO_POINTS[name] + honest[6 * POINT_BYTES :])
 
 

@@ -1,0 +1,85 @@
+"""What is planned of a study before its weights or rates are solved, and how many queries each budget then buys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.bounds.rdp import check_budget
+from protocols.budgets.accountant import Accountant
+from protocols.budgets.filter import affordable_queries, noise_reserve
+from protocols.errors import InvalidInput
+from protocols.mechanisms import Mechanism, Sensitivity, View
+
+# Cells of [budgets, units, orders] held at a time.
+_CHUNK = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Planned:
+    """epsilon, delta: the budget of each party; sensitivity_per_weight: votes that one protected unit moves at weight 1
+    (1 for a record, teachers per party for a party); sigma: the noise of the label, in votes, for one vote of each
+    party; answer_rate: share of queries that is answered. Raises InvalidInput for a budget out of range."""
+
+    accountant: Accountant
+    mechanism: Mechanism
+    epsilon: Float64[ndarray, " parties"]
+    delta: Float64[ndarray, " parties"]
+    sensitivity_per_weight: int
+    sigma: float
+    view: View
+    classes: int
+    query_limit: int
+    answer_rate: float
+
+    def __post_init__(self) -> None:
+        check_budget(self.epsilon, self.delta)
+
+    def distinct(self, *, total_weight: float) -> DistinctBudgets:
+        """The budgets, each once; what float64 noise needs of delta at this total weight is set aside."""
+        budgets, member, sizes = np.unique(
+            np.stack([self.epsilon, self.delta]), axis=1, return_inverse=True, return_counts=True
+        )
+        reserve = noise_reserve(
+            self.mechanism,
+            epsilon=budgets[0],
+            view=self.view,
+            classes=self.classes,
+            query_limit=self.query_limit,
+            total_weight=total_weight,
+        )
+        left = np.maximum(budgets[1] - reserve, np.finfo(float).tiny)
+        caps = self.accountant.affords(budgets[0], left)
+        return DistinctBudgets(self, budgets[0], budgets[1], member, sizes, caps)
+
+
+@dataclass(frozen=True, eq=False)
+class DistinctBudgets:
+    """member: which of them each party has; sizes: how many parties have each; caps: the spend that each allows."""
+
+    planned: Planned
+    epsilon: Float64[ndarray, " budgets"]
+    delta: Float64[ndarray, " budgets"]
+    member: Int64[ndarray, " parties"]
+    sizes: Int64[ndarray, " budgets"]
+    caps: Float64[ndarray, "budgets orders"]
+
+    def queries(self, units: Sensitivity) -> Float64[ndarray, "budgets units"]:
+        """Queries that each budget buys for each unit, at its best order. Raises InvalidInput where one buys none."""
+        planned = self.planned
+        cost = planned.accountant.query_cost(planned.mechanism, units, view=planned.view, classes=planned.classes)
+        queries = np.empty((len(self.sizes), len(cost.ask)))
+        step = max(1, _CHUNK // cost.ask.size)
+        for start in range(0, len(self.sizes), step):
+            part = self.caps[start : start + step, None, :]
+            queries[start : start + step] = affordable_queries(part, cost, answer_rate=planned.answer_rate).max(axis=2)
+        if (queries <= 0).any():
+            worst = int((queries <= 0).any(axis=1).argmax())
+            raise InvalidInput(
+                f"epsilon {self.epsilon[worst]:g} cannot be guaranteed at delta {self.delta[worst]:g}; "
+                "allowed: a larger epsilon or delta"
+            )
+        return queries

@@ -1,1 +1,0 @@
-"""What a level of confidentiality is, and the simplest: votes that the coordinator sees."""

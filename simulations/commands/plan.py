@@ -1,0 +1,50 @@
+"""The sub-command plan."""
+
+from __future__ import annotations
+
+from typing import Any  # values of flags, as click gives them
+
+import click
+
+from simulations.exits import EPILOG
+from simulations.options import (
+    check_idle_analyses,
+    given_settings,
+    host_from,
+    reporter_from,
+    say_defaults,
+    settings_flags,
+    settings_from,
+)
+from simulations.planning.command import check_idle, optimise_flags, run_optimise
+
+
+@click.command(name="plan", epilog=EPILOG)
+@settings_flags
+@optimise_flags
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def plan_flags(**flags: Any) -> None:
+    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
+
+    \b
+    Examples:
+      conclave-simulate plan --parties 250 --budgets 1:0.34,2:0.43,3:0.23
+      conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
+      conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
+    """
+    from simulations.pipeline import study_of
+    from simulations.planning.plan import make_plan
+    from simulations.planning.terminal import print_plan
+    from simulations.stages.inputs import read_inputs
+
+    settings, reporter = settings_from(flags), reporter_from(flags)
+    check_idle_analyses(settings, given_settings(flags), votes=False)
+    if not flags["optimise"]:
+        check_idle(flags)
+    say_defaults(settings, reporter)
+    if flags["optimise"]:
+        run_optimise(flags, reporter)
+        return
+    budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
+    print_plan(make_plan(study, budgets), as_json=flags["as_json"])

@@ -1,0 +1,139 @@
+"""The sub-command run: its flags, and its folder of results."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
+
+import click
+
+from protocols.errors import InvalidInput
+from protocols.reading import read_json
+from runtime.files import write_atomically
+from simulations.commands.sweep import run_sweep_file
+from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.options import (
+    check_idle_analyses,
+    given_settings,
+    host_from,
+    reporter_from,
+    say_defaults,
+    settings_flags,
+    settings_from,
+)
+
+if TYPE_CHECKING:
+    from simulations.setup.experiment import Experiment
+
+Flags = dict[str, Any]
+
+
+@click.command(name="run", epilog=EPILOG_OF_RUN)
+@settings_flags
+@click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
+@click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
+@click.option("--resume", is_flag=True, help="Go on in --out, whose config.toml must be the same.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def run_flags(**flags: Any) -> None:
+    """Train teachers, vote, release labels under every party's budget, train a student, report.
+
+    \b
+    Examples:
+      conclave-simulate run --parties 250
+      conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
+      conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
+    """
+    from simulations.pipeline import run, study_of
+    from simulations.planning.plan import make_plan, must_afford
+    from simulations.planning.terminal import print_plan
+    from simulations.report.terminal import print_summary
+    from simulations.stages.inputs import read_inputs
+
+    if flags["sweep_file"]:
+        for name in ("dry_run", "resume"):
+            if flags[name]:
+                raise InvalidInput(f"--{name.replace('_', '-')} has no meaning with --sweep; leave one of them out")
+        run_sweep_file(flags)
+        return
+    reporter, host = reporter_from(flags), host_from(flags)
+    settings = _resumed(flags) if flags["resume"] else settings_from(flags)
+    if not flags["resume"]:
+        check_idle_analyses(settings, given_settings(flags), votes=True)
+    say_defaults(settings, reporter)
+    inputs = read_inputs(settings, host=host, reporter=reporter)
+    budgets, study = study_of(inputs)
+    plan = make_plan(study, budgets)
+    if flags["dry_run"]:
+        print_plan(plan, as_json=flags["as_json"])
+        return
+    must_afford(plan)
+    out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
+    from simulations.plots.figures import drawings, write_figures
+    from simulations.report.page import write_report
+    from simulations.report.private_section import printed, write_private
+    from simulations.results.files import write_results
+
+    try:
+        result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
+        with reporter.stage("report"):
+            figures = write_results(result, out)
+            drawn = drawings(result, figures)
+            write_figures(drawn, out)
+            write_private(result, out)
+            write_report(result, figures, drawn, out)
+    except KeyboardInterrupt:
+        raise Interrupted(out) from None
+    if flags["as_json"]:
+        click.echo(json.dumps(figures, indent=2))
+    else:
+        print_summary(figures, out)
+        for line in printed(result):
+            click.echo(line)
+
+
+def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:
+    """The results folder, with config.toml and started_from.json in it. Raises InvalidInput when it holds another run.
+
+    started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
+    """
+    from simulations.setup.experiment import write_config
+
+    name = Path(settings.votes).stem if settings.votes else Path(settings.dataset).stem
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    out = Path(flags["out"]) if flags["out"] else Path("runs") / f"{name}-{settings.parties}-{stamp}"
+    if not flags["resume"] and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
+    record = out / "started_from.json"
+    if flags["resume"] and record.exists():
+        before = read_json(record)
+        for what, digest in started_from.items():
+            if before.get(what) != digest:
+                raise InvalidInput(
+                    f"{out} was started from another {what}: a file that its config.toml names has changed since "
+                    f"({str(before.get(what))[:16]}, now {digest[:16]}); allowed: the same content, or another --out"
+                )
+    write_atomically(out / "config.toml", write_config(settings))
+    write_atomically(record, json.dumps(started_from, indent=2) + "\n")
+    return out
+
+
+def _resumed(flags: Flags) -> Experiment:
+    """The settings of the run in --out; given flags must agree with them."""
+    from simulations.setup.experiment import read_config
+
+    if not flags["out"]:
+        raise InvalidInput("--resume needs --out, the folder of the run to continue")
+    stored = read_config(Path(flags["out"]) / "config.toml")
+    wanted = given_settings(flags)
+    for key, value in wanted.items():
+        before = stored.model_dump().get(key)
+        if settings_from(flags).model_dump().get(key) != before:
+            raise InvalidInput(
+                f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "
+                "allowed: the same settings, or another --out"
+            )
+    return stored

@@ -1,0 +1,89 @@
+"""Votes that were cast once, so that a study can be replayed: those of each teacher, or only their histogram."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float64, Int64, Integer
+from numpy import ndarray
+
+from protocols.votes import count_votes
+
+# Histograms of groups of equal weight are kept where they have at most this many cells (8 bytes each).
+_GROUP_CELLS = 20_000_000
+_GROUPS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class TeacherVotes:
+    """The votes of each teacher: class ids or ABSTAIN."""
+
+    classes: int
+    votes: Integer[ndarray, "parties teachers queries"]
+    _groups: dict[bytes, Float64[ndarray, "groups cells"]] = field(default_factory=dict, repr=False)
+
+    @property
+    def queries(self) -> int:
+        """The number of queries that were voted on."""
+        return self.votes.shape[2]
+
+    @property
+    def arrays(self) -> tuple[ndarray, ...]:
+        """Everything that was stored, for a digest."""
+        return (self.votes,)
+
+    def first(self, queries: int) -> TeacherVotes:
+        """The votes on the first so many queries."""
+        return TeacherVotes(self.classes, self.votes[:, :, :queries])
+
+    def histogram(self) -> Float64[ndarray, "queries classes"]:
+        """How many teachers voted for each class."""
+        return count_votes(self.votes, np.ones(len(self.votes)), classes=self.classes)
+
+    def group_counts(self, member: Int64[ndarray, " parties"], groups: int) -> Float64[ndarray, "groups cells"] | None:
+        """Unweighted histograms of each group of parties, flattened; None where that would take too much memory.
+
+        Kept between calls, so that a sweep over budgets, weights and noise counts the votes once.
+        """
+        cells = self.queries * self.classes
+        if groups > _GROUPS or groups * cells > _GROUP_CELLS:
+            return None
+        key = member.astype(np.int32).tobytes()
+        if key not in self._groups:
+            rows = [
+                count_votes(self.votes, (member == group).astype(float), classes=self.classes).ravel()
+                for group in range(groups)
+            ]
+            self._groups.clear()
+            self._groups[key] = np.stack(rows)
+        return self._groups[key]
+
+
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """Only the unweighted histogram: votes for each class, each row summing to the number of voters."""
+
+    classes: int
+    counts: Float64[ndarray, "queries classes"]
+
+    @property
+    def queries(self) -> int:
+        """The number of queries that were voted on."""
+        return len(self.counts)
+
+    @property
+    def arrays(self) -> tuple[ndarray, ...]:
+        """Everything that was stored, for a digest."""
+        return (self.counts,)
+
+    def first(self, queries: int) -> VoteCounts:
+        """The votes on the first so many queries."""
+        return VoteCounts(self.classes, self.counts[:queries])
+
+    def histogram(self) -> Float64[ndarray, "queries classes"]:
+        """How many teachers voted for each class."""
+        return self.counts
+
+
+StoredVotes = TeacherVotes | VoteCounts
