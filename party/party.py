@@ -14,6 +14,7 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.budgets.participation import coins
+from protocols.contributions import check_sums
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
@@ -193,6 +194,8 @@ class Party:
         coins_from: as in Votes.
         """
         given = np.asarray(self._voter(batch))
+        if self._study.records is not None:
+            return self._contribution(batch, given)
         if not np.issubdtype(given.dtype, np.integer):
             raise CannotVote(f"teachers gave votes of type {given.dtype}; allowed: integers")
         votes = given.astype(np.int64)
@@ -206,3 +209,16 @@ class Party:
             rate = self._study.roster[self._seat].rate
             enters = enters & coins(coins_from or self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
         return np.where(enters, votes, ABSTAIN)
+
+    def _contribution(self, batch: QueryBatch, given: ndarray) -> Int64[ndarray, "queries classes"]:
+        """The sum of the contributions of the party's records, in lattice units: all of it, or nothing."""
+        study = self._study
+        if len(batch.ids) != study.query_limit:
+            raise CannotVote(f"{len(batch.ids)} queries asked; allowed: all {study.query_limit}, as records vote once")
+        if given.dtype != np.int64 or given.shape != (study.query_limit, study.classes):
+            raise CannotVote(
+                f"contributions are {given.dtype} of shape {given.shape}; allowed: int64, "
+                f"({study.query_limit}, {study.classes})"
+            )
+        check_sums(given, most=study.total_units(study.units))
+        return given

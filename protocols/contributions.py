@@ -79,6 +79,12 @@ def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_
         raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
 
 
+def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int) -> None:
+    """Raises InvalidInput unless a party's sums are from 0 to `most`, what all units together may put in one cell."""
+    if sums.size == 0 or sums.min() < 0 or sums.max() > most:
+        raise InvalidInput(f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most}")
+
+
 def _check_units(units: int) -> None:
     if units < 2:
         raise InvalidInput(

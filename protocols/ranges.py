@@ -102,6 +102,9 @@ RANGES: Mapping[tuple[str, str], Range] = {
     # A study's file.
     ("study", "classes"): Range(2, _WHOLE, "exact in every reader"),
     ("study", "teachers"): _SOME,
+    ("study", "records.queries"): Range(2, 2**24, "then held against what a level can carry"),
+    ("study", "records.votes"): Range(1, 2**24, "at most records.queries"),
+    ("study", "records.population"): Range(2, 2**33, "at least two, as a sum of one unit is that unit"),
     ("study", "query_limit"): Range(1, QUERIES, "positions in the pool are below it"),
     ("study", "batch_limit"): _SOME,
     ("study", "quorum"): _SOME,

@@ -41,7 +41,8 @@ class BudgetFilter:
     """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
 
     order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
-    ask, answer: spend per query at that order, not rounded.
+    ask, answer: spend per query at that order, not rounded; once: whether a batch costs as much as one query, however
+    many it has.
     """
 
     accountant: Accountant
@@ -51,6 +52,7 @@ class BudgetFilter:
     cap: Int64[ndarray, " parties"]
     ask: Float64[ndarray, " parties"]
     answer: Float64[ndarray, " parties"]
+    once: bool = False
 
     def amount(
         self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]
@@ -59,13 +61,16 @@ class BudgetFilter:
 
         Rounded UP, once. An amount above every cap, which int64 might not hold, becomes one more than the largest cap.
         """
+        if self.once:
+            asked, answered = np.minimum(asked, 1), np.minimum(answered, 1)
         spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
         return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
         """How many queries, at most `limit`, fit what is left of each cap if the party takes part in all of them and
-        all
-        are answered."""
+        all are answered."""
+        if self.once:
+            return np.where(self.amount(1, 1) <= self.cap - spent, limit, 0)
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too large if it was rounded up: the actual charge decides.
@@ -96,12 +101,13 @@ def budget_filters(
     query_limit: int,
     total_weight: float,
     answer_rate: float,
+    once: bool = False,
 ) -> BudgetFilter:
     """Turns each party's (epsilon, delta) into one order and one integer cap.
 
     The order maximises the number of queries that the cap affords when a share `answer_rate` (in [0, 1], public
     planning figure) of them is answered. Under the view "label" the distance of float64
-    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`).
+    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`). once: see BudgetFilter.
 
     Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
     """
@@ -150,6 +156,7 @@ def budget_filters(
         cap=cap.astype(np.int64)[member],
         ask=ask[member],
         answer=answer[member],
+        once=once,
     )
 
 

@@ -16,7 +16,7 @@ from numpy import ndarray
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.level import Aggregation, ReservedBatch
+from protocols.levels.level import Aggregation, Counted, ReservedBatch
 from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
@@ -49,7 +49,8 @@ class Labelling:
     queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
     parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, including reservations that
     stand; refusals: party to the reason why its votes were left out of the last batch; ledger_differences: parties
-    whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand.
+    whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand;
+    cells: the noisy histograms in lattice units, where records vote.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -59,6 +60,7 @@ class Labelling:
     reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
+    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
 
 
 class Coordinator:
@@ -134,13 +136,13 @@ class Coordinator:
                 elif isinstance(step := self._next(asked, len(inputs)), Batch):
                     size, active = step.size, step.active
                 else:
-                    return replace(released, stop=step, spent=self._spent())
+                    return self._with_cells(replace(released, stop=step, spent=self._spent()))
                 ids = np.arange(asked, asked + size)
                 batch = QueryBatch(number, ids, inputs[ids])
                 seen = None if predictions is None else predictions[ids]
                 labels = self._batch(batch, active, seen, released, reserved=stored is not None)
             if labels is None:
-                return replace(released, stop=self._unreleased, spent=self._spent())
+                return self._with_cells(replace(released, stop=self._unreleased, spent=self._spent()))
             released.labels[asked : asked + size] = labels
             if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
                 of_batch = predictions[asked : asked + size]
@@ -162,7 +164,7 @@ class Coordinator:
             released.labels[asked : asked + stored.queries] = labels
             released.batches.append((stored.queries, int((labels >= 0).sum())))
             asked += stored.queries
-        return replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool)))
+        return self._with_cells(replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool))))
 
     @property
     def open_batch(self) -> int | None:
@@ -202,7 +204,7 @@ class Coordinator:
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
         if stored.settled:
-            labels: Int64[ndarray, " queries"] = np.frombuffer(stored.payload, dtype="<i8")
+            labels: Int64[ndarray, " queries"] = np.frombuffer(stored.payload, dtype="<i8")[: stored.queries]
             return labels
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
@@ -224,7 +226,7 @@ class Coordinator:
         """The outcome that the parties of a batch are told, released or given up; None if there is nothing to tell."""
         if not stored.settled:
             return self._unanswered(stored)
-        answered = np.frombuffer(stored.payload, dtype="<i8") != ABSTAIN
+        answered = np.frombuffer(stored.payload, dtype="<i8")[: stored.queries] != ABSTAIN
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
     def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
@@ -322,13 +324,30 @@ class Coordinator:
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
-        payload = labels.astype("<i8").tobytes()
+        payload = _payload(counted)
         self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)
         settled = StoredBatch(batch.number, request.digest, payload, True, len(labels))
         self._tell(settled, released, parties=votes)
         return labels
 
+    def _with_cells(self, released: Labelling) -> Labelling:
+        """With the cells of the one batch that a study of record votes has, if it was released."""
+        stored = None if self._study.records is None else self._ledger.stored(0)
+        return released if stored is None else replace(released, cells=_cells(self._study, stored))
+
     def _spent(self) -> Int64[ndarray, " parties"]:
         balances = self._ledger.balances()
         return np.array([balances[party].spent for party in self._parties], dtype=np.int64)
+
+
+def _payload(counted: Counted) -> bytes:
+    """What is stored of a batch that was released: its labels, and behind them the cells where records vote."""
+    arrays = [each for each in (counted.labels, counted.cells) if each is not None]
+    return b"".join(each.astype("<i8").tobytes() for each in arrays)
+
+
+def _cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
+    """The cells behind a stored batch's labels; None where teachers vote, or nothing was released."""
+    held = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :] if stored.settled else np.zeros(0)
+    return None if len(held) == 0 else held.reshape(-1, study.classes).astype(np.int64)

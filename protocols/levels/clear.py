@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from protocols.contributions import check_sums
 from protocols.errors import InvalidInput
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
@@ -51,6 +52,10 @@ class ClearAggregation(Aggregation):
                 left_out[seat] = error.code
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
+        if study.records is not None:
+            sums = np.sum(list(votes.values()), axis=0, dtype=np.int64)
+            cells = study.noisy_cells(sums / study.units, self._noise)
+            return Counted(cells.argmax(axis=1), tuple(votes), left_out, cells=cells)
         seats = np.array([study.seats[seat] for seat in votes])
         # A vote in a query in which its party does not take part would not be charged, so it is left out.
         cast = np.where(asked.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
@@ -63,11 +68,15 @@ class ClearAggregation(Aggregation):
 
 def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises LeftOut("bad_votes") if there is nothing to count."""
-    shape = (asked.study.teachers, len(asked.request.batch.ids))
+    study, queries = asked.study, len(asked.request.batch.ids)
+    shape = (study.teachers, queries) if study.records is None else (queries, study.classes)
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut(Code.BAD_VOTES)
     try:
-        check_votes(reply.votes, classes=asked.study.classes)
+        if study.records is not None:
+            check_sums(reply.votes, most=study.total_units(study.units))
+        else:
+            check_votes(reply.votes, classes=study.classes)
     except InvalidInput:
         raise LeftOut(Code.BAD_VOTES) from None
     return reply.votes

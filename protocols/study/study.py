@@ -28,11 +28,12 @@ from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.level_checks import AnyStudy
 from protocols.study.levels import Confidentiality
+from protocols.study.record_votes import RecordVotes
 from protocols.study.stop import check_stop
 from protocols.votes import LATTICE
 
-Unit = Literal["record", "party"]
-UNITS: tuple[Unit, ...] = ("record", "party")
+Unit = Literal["record", "patient", "party"]
+UNITS: tuple[Unit, ...] = ("record", "patient", "party")
 ADJACENCY = "replace-one"
 
 
@@ -76,6 +77,7 @@ class Study(AnyStudy):
     view: str
     accountant_name: str
     teachers: int
+    records: RecordVotes | None = None
     query_limit: int
     batch_limit: int
     answer_rate: float
@@ -129,6 +131,7 @@ class Study(AnyStudy):
                 f"threshold is {needed:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
             )
         self._check_participation()
+        self._check_records()
         self.confidentiality.check(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.participation_name == "secret")
@@ -160,6 +163,29 @@ class Study(AnyStudy):
                 "that learn one record"
             )
 
+    def _check_records(self) -> None:
+        """Raises InvalidInput unless the study is one that records, or teachers, can vote in."""
+        if self.records is None:
+            if self.unit == "patient":
+                raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
+            return
+        for what, value, allowed in (
+            ("mechanism", self.mechanism.name, "gnmax"),
+            ("view", self.view, "histogram"),
+            ("participation_name", self.participation_name, "all"),
+            ("pooled_teachers", self.pooled_teachers, None),
+            ("teachers", self.teachers, 1),
+            ("query_limit", self.query_limit, self.records.queries),
+            ("batch_limit", self.batch_limit, self.records.queries),
+        ):
+            if value != allowed:
+                raise InvalidInput(f"{what} is {value!r}; allowed where records vote: {allowed!r}")
+
+    @property
+    def units(self) -> int:
+        """Lattice units a vote: of the level, or LATTICE."""
+        return self.confidentiality.units or LATTICE
+
     @property
     def gaussian(self) -> GaussianMechanism:
         """The mechanism, if it is Gaussian, as integer noise requires. Raises InvalidInput otherwise."""
@@ -169,6 +195,8 @@ class Study(AnyStudy):
 
     def total_units(self, units: int) -> int:
         """The total weight of the roster's votes in lattice units; units: lattice units per vote."""
+        if self.records is not None:
+            return self.records.population * round(float(self.weights.max()) * units)
         return round(self.largest_weight * units)
 
     def threshold_units(self, units: int, *, second_round: bool) -> int | None:
@@ -179,7 +207,8 @@ class Study(AnyStudy):
     @property
     def lattice(self) -> Lattice | None:
         """The level's lattice of integer noise; None for real-valued noise."""
-        return self.confidentiality.lattice(quorum=self.quorum, classes=self.classes)
+        changed = self.classes if self.records is None else self.records.cells_changed(self.unit, classes=self.classes)
+        return self.confidentiality.lattice(quorum=self.quorum, classes=changed)
 
     @cached_property
     def weights(self) -> Float64[ndarray, " parties"]:
@@ -222,6 +251,11 @@ class Study(AnyStudy):
             counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
         )
 
+    def noisy_cells(self, counts: Float64[ndarray, "queries classes"], noise: Noise) -> Int64[ndarray, "queries classes"]:
+        """The noisy histograms of record votes, in lattice units: what such a study releases."""
+        noisy = self.mechanism.noisy(counts, noise, view=check_view(self.view))
+        return np.rint(noisy * self.units).astype(np.int64)
+
     def round_end(self, asked: int, queries: int) -> int:
         """The query at which a batch that starts at `asked` must end at the latest, as a batch belongs to one round."""
         first = self.mechanism.round_one
@@ -250,6 +284,7 @@ class Study(AnyStudy):
             query_limit=self.query_limit,
             total_weight=self.largest_weight,
             answer_rate=self.answer_rate,
+            once=self.records is not None,
         )
 
     @cached_property

@@ -85,9 +85,12 @@ class SummedBallot(Ballot):
         coins, source = None, self._noise_source
         if source is None:
             coins, source = (expanded_source(secret, label=label) for label in ("secret coins", "noise share"))
-        counts = count_votes(votes(coins)[None], study.weights[[self._index]], classes=study.classes)
-        noise = discrete_gaussian(source, sigma=self._noise_sigma, size=counts.size)
-        values = np.rint(counts.ravel() * self._units).astype(np.int64) + noise
+        cast = votes(coins)
+        if study.records is None:
+            counts = count_votes(cast[None], study.weights[[self._index]], classes=study.classes)
+            cast = np.rint(counts * self._units).astype(np.int64)
+        noise = discrete_gaussian(source, sigma=self._noise_sigma, size=cast.size)
+        values = cast.ravel() + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
     def settle(self, outcome: Outcome) -> None:
