@@ -29,7 +29,7 @@ _NAME = "a name or a number of them, which everybody has"
 _STUDY = "of the study, which everybody has"
 _PUBLIC = "public by its protocol"
 # A number in, a number out: these see budgets and settings of studies alone.
-ACCOUNTING = ("protocols.bounds.", "protocols.budgets.filter.")
+ACCOUNTING = ("protocols.bounds.", "protocols.budgets.filter.", "protocols.budgets.planned.")
 SHOWN = {
     "coordinator.connection.session.Question.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
@@ -92,6 +92,7 @@ SHOWN = {
     "protocols.mechanisms.mechanism.Sensitivity.votes": _STUDY,
     "protocols.wire.messages.Outcome.answered": "which queries were answered, which every party is told",
     "protocols.noise.LatticeNoise.draw": "a function",
+    "protocols.budgets.individualization.WeightRule.weigh": "a function",
     "protocols.budgets.participation.Participation.phases": _STUDY,
     "protocols.budgets.participation.Participation.steps": _STUDY,
     "protocols.study.queries.QueryBatch.ids": _PUBLIC,
