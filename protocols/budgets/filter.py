@@ -64,8 +64,7 @@ class BudgetFilter:
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
         """How many queries, at most `limit`, fit what is left of each cap if the party takes part in all of them and
-        all
-        are answered."""
+        all are answered."""
         per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too large if it was rounded up: the actual charge decides.
