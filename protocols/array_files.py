@@ -90,8 +90,7 @@ def read_arrays(
     """The named arrays of an .npz file, or all of them; nothing else in it is unpacked.
 
     most: the largest size in bytes of the file and of the unpacked arrays, which may also be at most a hundred times
-    the
-    file. Raises DataUnavailable if it is absent, DataCorrupt.
+    the file. Raises DataUnavailable if it is absent, DataCorrupt.
     """
     with open_file(path, most=most) as file:
         size = file.seek(0, io.SEEK_END)

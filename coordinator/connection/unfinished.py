@@ -45,8 +45,7 @@ class Unfinished:
 
 def network_of(peer: str) -> str:
     """A key for addresses that may be the same peer: one IPv4 address, or a /64 network of IPv6; any other text is its
-    own
-    key."""
+    own key."""
     host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
     try:
         address = ipaddress.ip_address(host.partition("%")[0])

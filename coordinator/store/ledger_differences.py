@@ -39,8 +39,7 @@ class LedgerDifferences:
 
     def suspect(self, study: str, number: int, nano: Mapping[str, int]) -> None:
         """Records that, for this batch, each of these seats may have charged itself that many nano-units more than it
-        is
-        charged here."""
+        is charged here."""
         for seat, amount in nano.items():
             self._database.execute(
                 "INSERT OR REPLACE INTO suspected VALUES (?, ?, ?, ?)", (study, number, seat, amount)

@@ -154,8 +154,7 @@ class Answering:
 
     def seats(self) -> list[ServedSeat]:
         """The seats that may vote now: approved by this home and not withdrawn. A seat that cannot be opened is logged
-        and
-        left out."""
+        and left out."""
         result = []
         for approval in self._policy.own_approvals(self._home):
             if approval.withdrawn or approval.party != self._party:

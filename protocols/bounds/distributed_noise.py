@@ -26,8 +26,7 @@ def share_sigma(*, sigma_units: float | int | Fraction, parties: int, dropouts: 
     """sigma of each party's share, such that the shares of honest survivors have variance sigma_units^2 or more.
 
     At least parties - dropouts - colluders honest shares stay in the sum, whoever drops out and whoever colludes; sigma
-    is
-    rounded up to a fraction that the sampler takes. Raises InvalidInput if no share stays, or a count is negative.
+    is rounded up to a fraction that the sampler takes. Raises InvalidInput if no share stays, or a count is negative.
     """
     honest = parties - dropouts - colluders
     if min(parties, dropouts, colluders) < 0 or honest < 1:

@@ -47,13 +47,11 @@ def label_rdp(
 ) -> Float64[ndarray, "..."]:
     """RDP of one GNMax release of which only the label is seen: an upper bound for all histograms.
 
-    d = s/sigma2 >= 0, finite: the unit's total vote weight over the label's noise; orders > 1, finite; both
-    broadcast; classes >= 2. Two classes are a threshold bit with shift sqrt(2) d; one bound
-    serves any number of three or more. Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast
-    for orders in ORDERS (a table); every other pair takes some milliseconds, once. For 1,000 or more other pairs in one
-    call, chords between orders of the table are used: at most 0.2 % higher for orders from 1.05 to 513, 0.5 % above, 8
-    %
-    below. Raises InvalidInput.
+    d = s/sigma2 >= 0, finite: the unit's total vote weight over the label's noise; orders > 1, finite; both broadcast;
+    classes >= 2. Two classes are a threshold bit with shift sqrt(2) d; one bound serves any number of three or more.
+    Holds in both directions. Never above the Gaussian bound a d^2; 0 at d = 0. Fast for orders in ORDERS (a table);
+    every other pair takes some milliseconds, once. For 1,000 or more other pairs in one call, chords between orders of
+    the table are used: at most 0.2 % higher for orders from 1.05 to 513, 0.5 % above, 8 % below. Raises InvalidInput.
     """
     if classes < 2:
         raise InvalidInput(f"classes = {classes}; allowed: 2 or more")

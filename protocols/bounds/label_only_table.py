@@ -88,8 +88,7 @@ def interpolate(
 
 def compute() -> Table:
     """The table at every node, rounded up. A supremum never falls as the order grows, so a higher order's bound is
-    valid
-    too."""
+    valid too."""
     shifts, orders = (grid.ravel() for grid in np.meshgrid(SHIFTS, ORDERS, indexing="ij"))
     tables = []
     for supremum, factor in ((bit_supremum, 0.5), (label_supremum, 1.0)):

@@ -70,11 +70,10 @@ def compose(parts: Sequence[Guarantee]) -> Composition:
     """The composition of all releases, for a person whose data were in each of them. parts: at least one.
 
     delta is the sum of their deltas. Basic composition adds epsilons (Dwork & Roth 2014, Thm 3.16). At a common order
-    RDP
-    adds up (Mironov 2017, Prop. 1): D_a does not decrease in a (van Erven & Harremoes 2014, Thm 3), so a bound at order
-    b holds at every a < b; mu-GDP is a mu^2/2 at every order (Dong, Roth, Su 2022), and if all releases are Gaussian DP
-    mu^2 adds up (Cor. 3.3). Later budgets must not have been chosen from private data. They may have been chosen after
-    earlier releases were seen (adaptive composition), if all were fixed amounts.
+    RDP adds up (Mironov 2017, Prop. 1): D_a does not decrease in a (van Erven & Harremoes 2014, Thm 3), so a bound at
+    order b holds at every a < b; mu-GDP is a mu^2/2 at every order (Dong, Roth, Su 2022), and if all releases are
+    Gaussian DP mu^2 adds up (Cor. 3.3). Later budgets must not have been chosen from private data. They may have been
+    chosen after earlier releases were seen (adaptive composition), if all were fixed amounts.
     """
     if not parts:
         raise InvalidInput("no release is given; allowed: at least one")

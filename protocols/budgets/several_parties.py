@@ -45,8 +45,7 @@ def known_to(accounting: Accounting, hospitals: Sequence[Sequence[int]], *, delt
     """The guarantee at delta of a person known to all of these hospitals. Adjacency: replace-one at each of them.
 
     hospitals: the positions of each one's seats; a person is in one seat of a hospital, taken to be the worst. delta:
-    in
-    (0, 1). Raises InvalidInput.
+    in (0, 1). Raises InvalidInput.
     """
     chosen = _hospitals(accounting, hospitals, delta)
     return _guarantees(accounting, _together(accounting, chosen)[None, :], delta=delta)[0]

@@ -54,9 +54,8 @@ def lattice_sigma(sigma_votes: float | int, *, units: int) -> Fraction:
     """The least sigma in lattice units, on the grid that `discrete_gaussian` takes, that is not below the stated one.
 
     units: lattice units per vote. The denominator is a power of two, at most 2^20; the excess is below 2^-20 units up
-    to
-    510 units and below 4e-9 of sigma above. Account with the stated sigma. Raises InvalidInput for a sigma that is not
-    positive and finite, or above 2^27 units.
+    to 510 units and below 4e-9 of sigma above. Account with the stated sigma. Raises InvalidInput for a sigma that is
+    not positive and finite, or above 2^27 units.
     """
     if units < 1:
         raise InvalidInput(f"units = {units} per vote; allowed: 1 or more")

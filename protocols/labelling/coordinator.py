@@ -154,8 +154,7 @@ class Coordinator:
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
         """What was released of a pool of that many queries, without asking anybody and without the labels that a
-        student
-        reinforced."""
+        student reinforced."""
         released, asked = self._nothing(queries), 0
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
@@ -231,8 +230,7 @@ class Coordinator:
 
     def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
         """Tells the parties of a batch its outcome, and notes that; if it was stopped in between they are told again,
-        which
-        has no effect.
+        which has no effect.
 
         parties: those that voted; None: those that the ledger names.
         """

@@ -1,8 +1,7 @@
 """The audit log: what a ledger did and refused, as a chain of hashes that the other side countersigns.
 
 Each entry's hash covers the entry and the hash before it, so a hash commits to all entries up to it. The head (number
-of
-entries, last hash) travels with every message, signed. If the other side knows a head that a side's own log does not
+of entries, last hash) travels with every message, signed. If the other side knows a head that a side's own log does not
 contain, that side was restored from a backup or runs twice, and it stops.
 """
 

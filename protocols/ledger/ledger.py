@@ -93,8 +93,7 @@ class Ledger:
         """Binds a new ledger to a study and to one run of it; returns the run that it is bound to.
 
         `run` (any bytes, random if runs must be told apart) is kept only if the ledger is new. Raises InvalidInput for
-        a
-        ledger of another study: batches and queries are counted per ledger.
+        a ledger of another study: batches and queries are counted per ledger.
         """
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO binding VALUES (1, ?, ?)", (study, run))
@@ -225,8 +224,7 @@ class Ledger:
         """Stores a value of that kind under a request's digest unless there is one; returns the stored one.
 
         Used for what a step of a batch must find again after a crash, such as a fresh secret or a choice. The value is
-        on
-        disk when this returns.
+        on disk when this returns.
         """
         with self._transaction():
             self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))

@@ -137,8 +137,7 @@ class Exact(DataDependentAccountant):
     """Exact per-instance RDP, both directions, for any unit of a given weight; no unit's own vote is used.
 
     Every unit that takes part votes, before and after: neighbours neither contain an abstention nor move to one, so
-    votes
-    with abstentions are refused.
+    votes with abstentions are refused.
     """
 
     name = "exact"

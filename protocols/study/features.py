@@ -41,8 +41,7 @@ def encode(
     """A column as features, see Feature; numbers are clipped to +-BOUND. Blanks around a string do not matter.
 
     A category with the name of a missing value counts as a category. Raises DataCorrupt naming the first row with a
-    value
-    that is not allowed: no category, no finite number, or missing where none may be.
+    value that is not allowed: no category, no finite number, or missing where none may be.
     """
     # A column repeats few strings: each is parsed once.
     places = {text: place for place, text in enumerate(dict.fromkeys(values))}

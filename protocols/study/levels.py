@@ -100,11 +100,9 @@ class SecureSum(Level):
     """The coordinator sees the noisy histogram only.
 
     units: lattice units per vote, a power of two from 2 to 2**20: weights, threshold and noise are whole numbers of
-    them;
-    colluders: parties that may collude with the coordinator, >= 0, below the quorum; seat_keys: the public key that
-    each seat signs with, in order of the roster: that of its party's certificate, a compressed point of P-256 in
-    hexadecimal.
-    Raises InvalidInput, with the value and the allowed range.
+    them; colluders: parties that may collude with the coordinator, >= 0, below the quorum; seat_keys: the public key
+    that each seat signs with, in order of the roster: that of its party's certificate, a compressed point of P-256 in
+    hexadecimal. Raises InvalidInput, with the value and the allowed range.
     """
 
     units: int
@@ -204,9 +202,8 @@ class HiddenQueries(GuardedLevel):
     """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
 
     querier: the party that asks, which is not on the roster; input_bound: the largest absolute value in a query, above
-    0,
-    at most 2**20; seat_keys: see SecureSum; the seats of one party may share one.
-    Raises InvalidInput, with the value and the allowed range.
+    0, at most 2**20; seat_keys: see SecureSum; the seats of one party may share one. Raises InvalidInput, with the
+    value and the allowed range.
     """
 
     querier: str

@@ -53,8 +53,7 @@ class HeterogeneousVotes:
 
     agreement: by kind, the share of votes that floating point gives too; own_on_test: the classes that each querying
     party's own model predicts, in floating point, on the test part before it asked anybody; test_accuracy: that of
-    every
-    party's model on the test part.
+    every party's model on the test part.
     """
 
     votes: Integer[ndarray, "parties queriers records"]
@@ -65,8 +64,7 @@ class HeterogeneousVotes:
 
 def consortium(settings: AskSettings, dataset: Dataset, shards: list[Shard]) -> Consortium:
     """Assigns kinds of models and chooses the querying parties, both from the data seed, so publicly and independently
-    of
-    the data.
+    of the data.
 
     Both come from one shuffled roster, so querying parties have different kinds in turn.
     """

@@ -37,8 +37,7 @@ class AuditedTarget:
 
     lower: the largest lower bound shown, on the pair `pair`; exact: the computed epsilon of the honest mechanism on the
     worst pair, which no test of that pair can exceed; lower_mu: no mu below it is true, and `lower_by_mu` is the
-    epsilon
-    of that mu; None unless Gaussian DP is claimed.
+    epsilon of that mu; None unless Gaussian DP is claimed.
     """
 
     target: Target

@@ -25,11 +25,10 @@ class AuditSettings:
     """What is audited and how hard. Raises InvalidInput for a value out of range.
 
     trials: on each side of each pair; sigma: the scale of all noise that `parameters` does not set, in votes;
-    parameters:
-    noise scales of the mechanisms, by name; weight: of the unit, in votes; rate: of secret coins; confidence: with
-    which
-    all bounds of the audit hold together; noise: "seeded" (the node's sampler with a seeded stream), "system" (with the
-    operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS or None.
+    parameters: noise scales of the mechanisms, by name; weight: of the unit, in votes; rate: of secret coins;
+    confidence: with which all bounds of the audit hold together; noise: "seeded" (the node's sampler with a seeded
+    stream), "system" (with the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS or
+    None.
     """
 
     mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))

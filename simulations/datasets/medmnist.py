@@ -60,10 +60,9 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     asked for); private and public: a stratified split of the official training and validation parts from the
     seed.
 
-    Copies of an image stay in one part, and copies of test images are in neither of the others. Rows are put
-    in the order of their digests first, so that files with the same rows in another order give the same data
-    set.
-    Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
+    Copies of an image stay in one part, and copies of test images are in neither of the others. Rows are put in the
+    order of their digests first, so that files with the same rows in another order give the same data set. Raises
+    DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
     name = task.name
     source = DataSource(

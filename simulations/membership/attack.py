@@ -3,9 +3,8 @@
 Members are private records that teachers learned; non-members are the test part. The attacker knows each record and its
 true label, and asks the student for probabilities. Two standard attacks: a threshold on the loss (Yeom et al. 2018),
 and one for each class on the modified entropy (Song & Mittal 2021). An attack learns its thresholds from one half of
-the
-members and non-members, and is measured on the other; areas and rates of the loss need no threshold and are measured on
-all.
+the members and non-members, and is measured on the other; areas and rates of the loss need no threshold and are
+measured on all.
 
 The attack runs on private records, so its result is Private. A low area proves nothing: it is a lower bound on what can
 be found, while the guarantee gives the ceiling.

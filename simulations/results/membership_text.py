@@ -27,7 +27,7 @@ def finding(report: MembershipReport) -> str:
     happens by chance in up to one run of ten.
     """
     if not _finds(report.released):
-        words = "The attacks do not tell members from non-members; that does not prove that no attack can."
+        words = "The attacks do not tell members from non-members; that is no proof that no attack can."
         if report.non_private and not _finds(report.non_private):
             words += " They find none in the model without privacy either: they are too weak here to show anything."
         return words

@@ -1,8 +1,7 @@
 """Teachers trained again with one record replaced by another, and the votes they then cast.
 
 Everything but that record stays the same: its place in the shard, the seed, the kind. So a vote that changes was
-changed
-by the record; as a check, each teacher is first trained again on its own shard.
+changed by the record; as a check, each teacher is first trained again on its own shard.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ def retrain(
 
     votes: those that were cast, on all queries; seed: that of `cast_votes`; on_done(retrainings done). Raises
     InvalidInput if a teacher that is trained again on its own shard votes differently than before; stacked on a GPU,
-    whose
-    rounding differs, only if more than a hundredth of its votes change: those count as moved, which costs more.
+    whose rounding differs, only if more than a hundredth of its votes change: those count as moved, which costs more.
     """
     teachers = sorted({each.teacher for each in draws})
     changed = []

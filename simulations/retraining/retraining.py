@@ -7,8 +7,7 @@ released before and after is exact (protocols/research/published/label_law.py), 
 One pair is one composition. Given the pair, the votes on all queries are fixed and their noise is independent, so the
 divergence of the run is the sum over its queries, and x = l sum_q D_{l+1}(q) is one sample of one call: Theorem 4 of
 Triastcyn & Faltings 2020 with T = 1. Their Theorem 1 sets T to the number of steps because it estimates each step on
-its
-own and must combine them by Hoelder's inequality; with whole pairs available that would only be looser.
+its own and must combine them by Hoelder's inequality; with whole pairs available that would only be looser.
 
 Unit: one record. Adjacency: replace-one, by a record of the named population. View: the study's. Not a bound and not a
 guarantee, private itself: docs/explanation/mathematics.md, section 10.5, and docs/explanation/typical-case.md.

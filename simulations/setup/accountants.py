@@ -100,8 +100,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     """Raises InvalidInput, before anything is trained, if an accountant does not apply to this study.
 
     drops: whether parties may miss batches; trains: whether teachers are trained rather than votes replayed;
-    votes_known:
-    whether each vote will be known, not only their counts.
+    votes_known: whether each vote will be known, not only their counts.
     """
     from protocols.research.data_dependent import DATA_DEPENDENT
     from protocols.research.evidence import Circumstances

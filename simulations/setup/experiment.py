@@ -37,8 +37,7 @@ class Experiment(BaseModel):
     """The parameters of one run; see `conclave-simulate run --help` for what each means.
 
     None means "as the data set or the number of parties determines"; `parameters` are those of the mechanism, which a
-    file
-    holds beside the other settings. `experiment` raises InvalidInput.
+    file holds beside the other settings. `experiment` raises InvalidInput.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")

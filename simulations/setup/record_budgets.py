@@ -55,8 +55,7 @@ def split_by_group(
 @dataclass(frozen=True, eq=False)
 class Upsampling:
     """An ensemble on pooled data: groups of records by budget, how many teachers learn a record of each, and the number
-    of
-    teachers.
+    of teachers.
 
     scale: the number of teachers divided by that before upsampling.
     """

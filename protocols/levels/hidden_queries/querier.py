@@ -6,14 +6,10 @@ model that it does not see, under randomness that the guardian deals (dealing.py
 party's vote; the guardian gets the other. From there on a batch goes as at `two_server`.
 
 Who sees what. The querying party: architectures, who answered, and the noisy labels, but no weight and no vote. A
-party:
-how many queries it was asked, and which were answered. The guardian: the same, and architectures. The relaying
-operator:
-masked values, and the querying party's shares. Querying party, guardian and answering parties are semi-honest and no
-two
-of them collude: querying party and guardian together see votes, and either kind of party together with the guardian
-sees
-models or queries. The relaying operator must not collude with the guardian either.
+party: how many queries it was asked, and which were answered. The guardian: the same, and architectures. The relaying
+operator: masked values, and the querying party's shares. Querying party, guardian and answering parties are semi-honest
+and no two of them collude: querying party and guardian together see votes, and either kind of party together with the
+guardian sees models or queries. The relaying operator must not collude with the guardian either.
 """
 
 from __future__ import annotations

@@ -70,10 +70,9 @@ def coordinator_side(
 
     share: of the counts in units; label_noise, threshold_noise: this server's full noise in units; threshold: T S, or
     None for plain GNMax, where every query passes and threshold_noise is ignored; offsets: what an interactive
-    mechanism
-    subtracts from each count before the threshold, which only the coordinator needs to know; total_units: as given to
-    `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing was
-    released by this side.
+    mechanism subtracts from each count before the threshold, which only the coordinator needs to know; total_units: as
+    given to `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing
+    was released by this side.
     """
     if threshold is None and offsets is not None:
         raise InvalidInput("offsets without a threshold; allowed: offsets None, or a threshold")

@@ -29,8 +29,7 @@ class GroupedHistograms:
     """Distinct histograms with as many groups of equal classes each.
 
     counts: of each group in units of sigma, descending; compared: what is compared with a threshold, in votes (equal
-    for
-    the classes of a group); sizes: how many classes a group has, >= 1.
+    for the classes of a group); sizes: how many classes a group has, >= 1.
     """
 
     counts: Float64[ndarray, "rows groups"]

@@ -292,7 +292,7 @@ def test_a_study_that_the_guardian_can_no_longer_open_is_an_error_without_its_fi
         raise InvalidInput("/secret/path was changed")
 
     monkeypatch.setattr(world, "find", find)
-    with world.open() as line, pytest.raises(Refused, match="log says what") as refused:
+    with world.open() as line, pytest.raises(Refused, match="log says why") as refused:
         check_guardian(world.study, line)
     assert refused.value.code == "error"
     assert "/secret" not in str(refused.value)

@@ -156,7 +156,7 @@ def test_a_teacher_a_student_and_a_weight_rule_of_other_distributions_run_and_ar
     assert [group["weight"] for group in summary["groups"]] == [0.75, 1.25]
     page = text_of(tmp_path / "run" / "report.html")
     assert "halfway: a vote weighs half of 1 and half in proportion to its party's ε" in page
-    assert "majority, one a party" in page
+    assert "majority, one per party" in page
     assert "most_released" in page
     # Another version of the teacher is trained anew, not read from the cache.
     code = tmp_path / "majority.py"

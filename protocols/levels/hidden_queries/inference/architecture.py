@@ -29,8 +29,7 @@ class Precision:
 
     input_bits: fraction bits of inputs and of what leaves a ReLU; weight_bits: of weights; accumulator_bits: sums and
     differences of scores fit in this many bits with sign, or the model is refused; input_bound: the largest absolute
-    value
-    of an input. All four are public, so they are chosen without looking at weights.
+    value of an input. All four are public, so they are chosen without looking at weights.
     """
 
     input_bits: int = 8

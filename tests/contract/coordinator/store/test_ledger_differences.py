@@ -93,10 +93,10 @@ def test_an_outcome_told_again_after_a_stop_adds_to_what_was_known(bench, monkey
     made = bench(quorum=1)
     tell = Coordinator._tell
 
-    def die(self, number, *what, **how):
-        if number == 1:
+    def die(self, stored, *what, **how):
+        if stored.number == 1:
             raise Killed
-        tell(self, number, *what, **how)
+        tell(self, stored, *what, **how)
 
     monkeypatch.setattr(Coordinator, "_tell", die)
     with pytest.raises(Killed):

@@ -240,7 +240,7 @@ def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
         optimise(planner(accuracy=0.4), min_accuracy=0.9999)
     with pytest.raises(InvalidInput, match=r"epsilon 0.001 cannot be guaranteed at delta 1e-05"):
         optimise(planner(budgets="0.001"), min_accuracy=0.0)
-    with pytest.raises(BudgetExceeded, match=r"budgets '0.05' \(no label at all\)"):
+    with pytest.raises(BudgetExceeded, match=r"budgets '0.05' cannot give labels of accuracy 0.3 \(no label at all\)"):
         optimise(planner(budgets="0.05", parties=4, classes=10, accuracy=0.5), min_accuracy=0.3)
 
 
