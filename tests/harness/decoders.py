@@ -273,7 +273,6 @@ SEEDS: dict[str, list[bytes]] = {
     "arrays": [_SUBMISSION, _DEAL],
     "step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(4)],
     "private step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(3)],
-    "request to a party": _messages(),
     "conversation": [b"\x00" + _SUBMISSION, b"\x00" + _DEAL],
     "submission": [_SUBMISSION],
     "offer": [encode_arrays(Offer(announced(_MODEL).encode(), DIGEST, b"s" * 70).arrays())],
