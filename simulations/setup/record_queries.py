@@ -1,0 +1,62 @@
+"""The public queries of a simulation of record votes, made from the public pool and public constants alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+from sklearn.cluster import KMeans
+
+from protocols.errors import InvalidInput
+from protocols.study.query_map import Partition, QueryMap
+from protocols.study.terms import Feature
+
+# A missing number is 0 with a flag beside it; the flag counts so much that no number is nearer to the missing one.
+_MISSING_SCALE = 64.0
+
+
+def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> QueryMap:
+    """One partition per column of a table: its categories, or `bins` quantiles of the pool's numbers, and "missing".
+
+    columns: as they were encoded, in order; bins >= 2. A column in which the pool has one value alone is left out.
+    Raises InvalidInput where no column is left.
+    """
+    if bins < 2:
+        raise InvalidInput(f"bins is {bins}; allowed: from 2")
+    return QueryMap(pool.shape[1], tuple(_partitions(pool, columns, bins)))
+
+
+def cluster_queries(
+    pool: Float32[ndarray, "pool features"], *, queries: int, nearest: int, seed: int
+) -> QueryMap:
+    """One partition: the centres of `queries` clusters of the pool (k-means). Raises InvalidInput on a pool below it."""
+    if len(pool) < queries:
+        raise InvalidInput(f"queries is {queries}; allowed: at most the {len(pool)} records of the pool")
+    centres = KMeans(queries, n_init=4, random_state=seed).fit(pool).cluster_centers_.astype(np.float32)
+    return QueryMap(pool.shape[1], (Partition.of(centres, columns=np.arange(pool.shape[1]), nearest=nearest),))
+
+
+def _partitions(
+    pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int
+) -> Iterator[Partition]:
+    before = 0
+    for column in columns:
+        width = column.width
+        places = np.arange(before, before + width)
+        before += width
+        scales = np.ones(width)
+        if column.kind == "categorical":
+            points = np.eye(width)
+            if column.may_miss:
+                points = np.concatenate([points, np.zeros((1, width))])
+        else:
+            values = pool[:, places[0]] if width == 1 else pool[pool[:, places[1]] == 0, places[0]]
+            levels = np.quantile(values, (np.arange(bins) + 0.5) / bins) if len(values) else np.zeros(1)
+            points = levels[:, None]
+            if width > 1:
+                scales[1] = _MISSING_SCALE
+                points = np.concatenate([np.pad(points, ((0, 0), (0, 1))), [[0.0, 1.0]]])
+        if len(np.unique(points, axis=0)) > 1:
+            yield Partition.of(points.astype(np.float32), columns=places, scales=scales)
