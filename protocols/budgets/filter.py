@@ -107,7 +107,8 @@ def budget_filters(
 
     The order maximises the number of queries that the cap affords when a share `answer_rate` (in [0, 1], public
     planning figure) of them is answered. Under the view "label" the distance of float64
-    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`). once: see BudgetFilter.
+    noise from ideal noise, over `query_limit` queries, is taken off delta first (`noise_reserve`).
+    once: see BudgetFilter.
 
     Raises InvalidInput for a budget that affords nothing at any order, naming the budget.
     """

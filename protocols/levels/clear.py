@@ -53,7 +53,7 @@ class ClearAggregation(Aggregation):
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
         if study.records is not None:
-            sums = np.sum(list(votes.values()), axis=0, dtype=np.int64)
+            sums = np.stack(list(votes.values())).sum(axis=0)
             cells = study.noisy_cells(sums / study.units, self._noise)
             return Counted(cells.argmax(axis=1), tuple(votes), left_out, cells=cells)
         seats = np.array([study.seats[seat] for seat in votes])

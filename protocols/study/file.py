@@ -14,6 +14,7 @@ from protocols.mechanisms import Mechanism, check_view, make_mechanism
 from protocols.reading import read_toml
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import LEVELS, Confidentiality, Level
+from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 
@@ -50,6 +51,11 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
             raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
+    records = table.get("records")
+    if records is not None:
+        if not isinstance(records, dict):
+            raise InvalidInput(f"study file {path}: records is {records!r}; allowed: a table [records]")
+        table["records"] = RecordVotes(**_typed(RecordVotes, records, path))
     table["mechanism"] = _mechanism(table.get("mechanism"), table.get("view"), path)
     level = table.get("confidentiality")
     if level is not None:
@@ -79,10 +85,13 @@ def write_study(study: Study) -> str:
     values.pop("mechanism")
     mechanism = {"name": study.mechanism.name, **study.mechanism.values}
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
+    records = values.pop("records")
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # empty if nobody signs
         seat["signing_key"] = key
     level = {"level": study.confidentiality.name, **level}
     lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]
+    if records is not None:
+        lines += ["", "[records]", *lines_of(records)]
     if terms is not None:
         features = terms.pop("features")
         lines += ["", "[terms]", *lines_of(terms)]
@@ -105,7 +114,7 @@ def _mechanism(table: object, view: object, path: Path) -> Mechanism:
 
 
 def _typed(
-    kind: type[Seat | Study | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
+    kind: type[Seat | Study | RecordVotes | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
 ) -> dict[str, Any]:
     """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
     wanted = {field.name: field for field in fields(kind)}
@@ -142,6 +151,7 @@ _PLAIN: dict[str, type] = {
     "float": float,
     "bool": bool,
     "Terms": Terms,
+    "RecordVotes": RecordVotes,
     "Confidentiality": Level,
     "Mechanism": Mechanism,
 }

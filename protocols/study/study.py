@@ -251,7 +251,9 @@ class Study(AnyStudy):
             counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
         )
 
-    def noisy_cells(self, counts: Float64[ndarray, "queries classes"], noise: Noise) -> Int64[ndarray, "queries classes"]:
+    def noisy_cells(
+        self, counts: Float64[ndarray, "queries classes"], noise: Noise
+    ) -> Int64[ndarray, "queries classes"]:
         """The noisy histograms of record votes, in lattice units: what such a study releases."""
         noisy = self.mechanism.noisy(counts, noise, view=check_view(self.view))
         return np.rint(noisy * self.units).astype(np.int64)

@@ -28,19 +28,18 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
     return QueryMap(pool.shape[1], tuple(_partitions(pool, columns, bins)))
 
 
-def cluster_queries(
-    pool: Float32[ndarray, "pool features"], *, queries: int, nearest: int, seed: int
-) -> QueryMap:
-    """One partition: the centres of `queries` clusters of the pool (k-means). Raises InvalidInput on a pool below it."""
+def cluster_queries(pool: Float32[ndarray, "pool features"], *, queries: int, nearest: int, seed: int) -> QueryMap:
+    """One partition, of the centres of `queries` clusters of the pool (k-means).
+
+    Raises InvalidInput where the pool is smaller.
+    """
     if len(pool) < queries:
         raise InvalidInput(f"queries is {queries}; allowed: at most the {len(pool)} records of the pool")
     centres = KMeans(queries, n_init=4, random_state=seed).fit(pool).cluster_centers_.astype(np.float32)
     return QueryMap(pool.shape[1], (Partition.of(centres, columns=np.arange(pool.shape[1]), nearest=nearest),))
 
 
-def _partitions(
-    pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int
-) -> Iterator[Partition]:
+def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Partition]:
     before = 0
     for column in columns:
         width = column.width

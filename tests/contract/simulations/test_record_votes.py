@@ -1,0 +1,203 @@
+"""A study in which records vote: one batch, charged once, the same sums at every level that carries them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coordinator.in_process import InProcessTransport
+from party.party import Party
+from protocols.errors import InvalidInput
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.clear import ClearAggregation
+from protocols.noise import simulated
+from protocols.study.file import read_study, write_study
+from protocols.study.levels import Clear
+from protocols.study.queries import QueryBatch
+from protocols.study.query_map import Partition, QueryMap
+from protocols.wire.messages import Refusal, VoteRequest
+from simulations.setup.budgets import Budgets
+from simulations.setup.levels import batch_noise, simulated_level
+from simulations.setup.record_study import RecordVotesPlan, record_study
+from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
+
+RNG = np.random.default_rng(11)
+POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
+QUERIES = QueryMap(
+    3, (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0])))
+)
+# Three parties; the patients of the first two have two records each.
+HOLDINGS = [
+    (RNG.normal(size=(40, 3)).astype(np.float32), RNG.integers(0, 2, 40), np.arange(40) // 2),
+    (RNG.normal(size=(30, 3)).astype(np.float32), RNG.integers(0, 2, 30), np.arange(30) // 2),
+    (RNG.normal(size=(9, 3)).astype(np.float32), RNG.integers(0, 2, 9), np.arange(9)),
+]
+
+
+def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0)):
+    made = simulated_level(
+        level,
+        units=None if level == "clear" else 1024,
+        colluders=1 if level == "secure_sum" else None,
+        seats=3,
+    )
+    plan = RecordVotesPlan(
+        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=made, quorum=3
+    )
+    return record_study(plan, Budgets(("a", "b", "c"), np.array(epsilon), np.full(3, 1e-5)))
+
+
+@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit) -> None:
+    study = study_of(level, unit=unit)
+    sums = contributions(study, QUERIES, HOLDINGS)
+    labelling = live_record_votes(study, sums, seed=3)
+    noise = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
+    expected = study.noisy_cells(np.sum(sums, axis=0) / study.units, noise)
+    np.testing.assert_array_equal(labelling.cells, expected)
+    np.testing.assert_array_equal(labelling.labels, expected.argmax(axis=1))
+    assert labelling.batches == [(16, 16)]
+    assert labelling.stop.reason == "pool_exhausted"
+    np.testing.assert_array_equal(labelling.spent, study.budgets.amount(16, 16))
+    np.testing.assert_array_equal(labelling.spent, study.budgets.amount(1, 1))
+    assert (labelling.spent <= study.budgets.cap).all()
+
+
+@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
+def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
+    study = study_of(level, rule=rule)
+    assert (study.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 1).all()
+    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * 0.999, lattice=None))
+    assert (less.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 0).any()
+
+
+def test_exhaustive_weights_spend_every_budget_whole_and_uniform_ones_the_smallest() -> None:
+    for rule, spent in (("exhaustive", [1, 1, 1]), ("uniform", [1, 0.5, 1])):
+        study = study_of(rule=rule)
+        share = study.budgets.amount(1, 1) / study.budgets.cap
+        assert share == pytest.approx(spent, rel=0.01 if rule == "exhaustive" else 0.5)
+        assert (share <= 1).all()
+    larger = study_of(rule="exhaustive").weights
+    assert larger[1] > larger[0] == larger[2]
+
+
+def test_a_patient_costs_as_much_as_a_record_and_weighs_no_more() -> None:
+    by_record, by_patient = study_of(unit="record"), study_of(unit="patient")
+    np.testing.assert_array_equal(by_record.budgets.amount(1, 1), by_patient.budgets.amount(1, 1))
+    records, patients = (contributions(each, QUERIES, HOLDINGS)[0].sum() for each in (by_record, by_patient))
+    assert 0.5 * records < patients < records
+
+
+def asked(study, voter, *, queries=16, ledger):
+    party = Party("a", study=study, ledger=ledger, voter=voter, coins_from=None)
+    batch = QueryBatch(0, np.arange(queries), np.zeros((queries, 1), np.float32))
+    return party.handle(VoteRequest(study.digest, bytes(16), batch))
+
+
+@pytest.mark.parametrize(
+    ("given", "queries"),
+    [
+        (np.zeros((16, 3), np.int64), 16),
+        (np.zeros((15, 2), np.int64), 16),
+        (np.zeros((16, 2)), 16),
+        (np.full((16, 2), -1), 16),
+        (np.full((16, 2), 2**40), 16),
+        (np.zeros((15, 2), np.int64), 15),
+    ],
+    ids=["classes", "queries", "floats", "negative", "more than all units", "part of the queries"],
+)
+def test_a_sum_that_cannot_be_one_is_refused_before_anything_is_charged(given, queries) -> None:
+    study = study_of()
+    with Ledger(":memory:") as ledger:
+        reply = asked(study, lambda batch: given, queries=queries, ledger=ledger)
+        assert isinstance(reply, Refusal)
+        assert ledger.balance("a").spent == 0
+
+
+def test_a_party_that_sends_no_sum_is_left_out_by_name() -> None:
+    study = replace(study_of(), quorum=2)
+    sums = contributions(study, QUERIES, HOLDINGS)
+    found = {}
+
+    class Liar:
+        def handle(self, request):
+            reply = asked(study, lambda batch: sums[0], ledger=Ledger(":memory:"))
+            return replace(reply, votes=-reply.votes)
+
+    ledgers = {name: Ledger(":memory:") for name in "bc"}
+    parties = {
+        name: Party(name, study=study, ledger=ledgers[name], voter=lambda batch, i=i: sums[i], coins_from=None)
+        for i, name in enumerate("abc")
+        if name != "a"
+    }
+    transport = InProcessTransport({"a": Liar().handle} | {name: each.handle for name, each in parties.items()})
+    with Ledger(":memory:") as ledger:
+        coordinator = Coordinator(
+            study,
+            ledger=ledger,
+            aggregation=ClearAggregation(simulated(np.random.default_rng(0))),
+            exchange=transport,
+            run=bytes(16),
+        )
+        found = coordinator.label(np.zeros((16, 1), np.float32))
+    assert found.refusals == {"a": "bad_votes"}
+    assert found.spent[0] == 0
+    assert found.cells is not None
+
+
+def test_soft_labels_follow_the_records_where_budgets_are_large() -> None:
+    study = study_of(epsilon=(50.0, 50.0, 50.0))
+    features = RNG.normal(size=(4000, 3)).astype(np.float32)
+    labels = (features[:, 0] > 0).astype(np.int64)
+    holdings = [(features[at::3], labels[at::3], None) for at in range(3)]
+    study = replace(study, records=replace(study.records, population=4000))
+    labelling = live_record_votes(study, contributions(study, QUERIES, holdings), seed=0)
+    soft = soft_pool_labels(study, labelling, QUERIES, features[:500], records=4000)
+    assert (soft.probabilities.argmax(axis=1) == labels[:500]).mean() > 0.75
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"view": "label"}, "view is 'label'; allowed where records vote: 'histogram'"),
+        ({"teachers": 2}, "teachers is 2"),
+        ({"query_limit": 17}, "query_limit is 17"),
+        ({"batch_limit": 4}, "batch_limit is 4"),
+        ({"records": None, "unit": "patient"}, "unit is 'patient'"),
+    ],
+)
+def test_terms_that_do_not_go_with_record_votes_are_refused(change, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        replace(study_of(), **change)
+
+
+def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
+    other = QueryMap(3, QUERIES.partitions[:1])
+    with pytest.raises(InvalidInput, match="not those of the study"):
+        contributions(study_of(), other, HOLDINGS)
+
+
+def test_a_studys_file_gives_the_same_study_back(tmp_path) -> None:
+    for study in (study_of(), study_of("secure_sum", unit="patient")):
+        path = tmp_path / f"{study.unit}.toml"
+        path.write_text(write_study(study))
+        assert read_study(path) == study
+        assert read_study(path).digest == study.digest
+    path.write_text(path.read_text().replace("population = 79", "population = 1"))
+    with pytest.raises(InvalidInput, match=r"records.population is 1"):
+        read_study(path)
+
+
+def test_a_budget_that_affords_nothing_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"epsilon 1e-12|affords no"):
+        study_of(epsilon=(1.0, 1e-12, 1.0))
+
+
+def test_clear_votes_have_real_valued_noise_unless_the_level_has_units() -> None:
+    assert study_of().lattice is None
+    assert isinstance(study_of().confidentiality, Clear)
+    assert study_of("secure_sum").lattice.classes == 6  # 2 for each of a record's three votes
+    assert study_of("secure_sum", unit="patient").lattice.classes == 32
