@@ -17,7 +17,6 @@ from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, ReservedBatch
-from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
 from protocols.study.levels import GuardedLevel
@@ -142,7 +141,7 @@ class Coordinator:
             if labels is None:
                 return replace(released, stop=self._unreleased, spent=self._spent())
             released.labels[asked : asked + size] = labels
-            if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
+            if predictions is not None:
                 of_batch = predictions[asked : asked + size]
                 released.reinforced[asked : asked + size] = study.mechanism.reinforced(labels, of_batch)
             asked += size

@@ -43,7 +43,6 @@ from protocols.levels.two_server.noisy_argmax import coordinator_side
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
-from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
@@ -234,9 +233,7 @@ def _pack(asked: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShar
     names = [study.roster[seat].party for seat in seats]
     offsets: list[ndarray] = []
     if asked.predictions is not None:
-        mechanism = study.mechanism
-        assert isinstance(mechanism, InteractiveGNMax)  # no other has a second round
-        votes = mechanism.offsets(asked.predictions, study.nominal_weight)
+        votes = study.mechanism.offsets(asked.predictions, study.nominal_weight)
         offsets = [np.rint(votes * guarded(study.confidentiality).units).astype(np.int64)]
     shares = [array for name in names for array in received[name][1].arrays()]
     sealed = [np.frombuffer(received[name][0], dtype=np.uint8) for name in names]
