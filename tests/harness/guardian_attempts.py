@@ -14,14 +14,8 @@ from tests.harness.levels import GuardianHere, lattice_study, rng_votes, two_ser
 from tests.harness.seeded import seeded_source
 
 STUDY = lattice_study(two_server(), batch_limit=40)
-
-
 NAMES = [seat.party for seat in STUDY.roster]
-
-
 VOTES = rng_votes(6, 1, 40, 5, 3)
-
-
 POOL = np.zeros((40, 2), np.float32)
 
 

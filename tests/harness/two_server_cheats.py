@@ -11,8 +11,6 @@ from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import converse
 
 VOTERS, QUERIES, CLASSES, CHEAT = 5, 6, 4, 2
-
-
 VOTES = np.random.default_rng(5).integers(0, CLASSES, (VOTERS, QUERIES))
 
 

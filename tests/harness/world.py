@@ -36,11 +36,7 @@ from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.studies import pool_of, voter
 
 NOW = datetime.datetime.now(datetime.UTC)
-
-
 AUTHORITY_KEY, KEY = new_key(), new_key()
-
-
 AUTHORITY = new_authority(AUTHORITY_KEY, name="test", now=NOW, days=9)
 
 
@@ -57,11 +53,7 @@ def certify(key, name, role):
 
 
 CERTIFICATE = certify(KEY, "centre", "coordinator")
-
-
 KEYS = {f"hospital-{number}": new_key() for number in range(4)}
-
-
 CERTIFICATES = {name: certify(key, name, "party") for name, key in KEYS.items()}
 
 

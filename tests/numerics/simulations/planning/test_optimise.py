@@ -28,8 +28,6 @@ from simulations.stages.votes_file import read_labels, read_votes
 from tests.harness.studies import make_study as study_with
 
 DATA = Path(os.environ.get("CONCLAVE_DATA", ""))
-
-
 needs_votes = pytest.mark.skipif(
     not ((DATA / "pate_votes").is_dir() and (DATA / "mnist").is_dir()),
     reason="CONCLAVE_DATA has no pate_votes and mnist",

@@ -27,17 +27,9 @@ from protocols.research.smooth_sensitivity.smooth_sensitivity import (
 )
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "smooth_sensitivity.json").read_text())
-
-
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"
-
-
 needs_data = pytest.mark.skipif(not VOTES.is_dir(), reason="CONCLAVE_DATA has no pate_votes")
-
-
 HOLDS = [row for row in VECTORS["rows"] if all(row.get("C5_C6", [False]))]
-
-
 FAILS = [row for row in VECTORS["rows"] if row not in HOLDS]
 
 

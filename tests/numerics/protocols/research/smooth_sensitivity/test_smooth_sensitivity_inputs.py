@@ -13,8 +13,6 @@ from protocols.research.smooth_sensitivity.smooth_sensitivity import (
 )
 
 GOOD = {"sigma": 40, "order": 14.0, "classes": 3, "weights": np.ones(250), "sensitivity": 1}
-
-
 COUNTS = np.array([[200.0, 30.0, 20.0]])
 
 
