@@ -36,6 +36,7 @@ from between import run_between
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import NameOID
+from float_inference import agreement, float_inference
 from spu.spu_files import asking_share, private_arrays, public_json
 
 from protocols.crypto.field import P
@@ -44,7 +45,7 @@ from protocols.crypto.randomness import system_source
 from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, agreement, plain_inference, quantise
+from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, plain_inference, quantise
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.model import (
     AveragePool,
@@ -52,7 +53,6 @@ from protocols.levels.hidden_queries.inference.model import (
     Dense,
     Model,
     ReLU,
-    float_inference,
 )
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.hidden_queries.inference.querier import Querier

@@ -2,6 +2,7 @@
 
 A node that settles trusts what the coordinator says about which queries were answered. Each such message is signed and
 kept, so a release with a label where the outcome said "not answered" (or the reverse) proves that the coordinator lied.
+A release is signed too, as a whole: if a label contradicts an outcome, the coordinator signed both.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import DataCorrupt, MalformedMessage, Refused
+from protocols.errors import DataCorrupt, DataUnavailable, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
+from protocols.release.labels import LABELS_FILE, read_labels
+from protocols.release.manifest import MANIFEST_FILE, check_file, read_manifest, signer
 from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
@@ -105,6 +109,29 @@ def audit_seat(
         )
     unsettled = len(ledger.unsettled())
     return LedgerAudit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
+
+
+def released_study(release: Path, *, authority: x509.Certificate, coordinator: str) -> str:
+    """The digest of a release's study (hexadecimal), provided that `coordinator` signed it with these labels.
+
+    Raises DataUnavailable, DataCorrupt, InvalidInput, or Refused ("bad_signature", "other_coordinator", as identify).
+    """
+    if not (release / MANIFEST_FILE).is_file():
+        raise DataUnavailable(f"{release / MANIFEST_FILE} does not exist; allowed: a release of this study")
+    signed_by = signer(release, authority).name
+    if signed_by != coordinator:
+        raise Refused(Code.OTHER_COORDINATOR, f"{signed_by!r} signed the release; allowed: {coordinator!r}")
+    study, _, files = read_manifest(release)
+    check_file(release, LABELS_FILE, files)
+    return study
+
+
+def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:
+    """The class id of each query of the study's pool, below 0 where none was released. Raises DataCorrupt."""
+    labels, _ = read_labels(release, classes=study.classes)
+    if len(labels) != study.terms.pool_size:
+        raise DataCorrupt(f"{release}: labels of {len(labels)} queries; allowed: {study.terms.pool_size}, as the pool")
+    return labels
 
 
 def _message(

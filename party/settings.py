@@ -19,6 +19,7 @@ from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.study import UNITS
 from runtime.address import check_address
+from runtime.toml_table import TomlTable
 
 TOKEN_BYTES = 32
 
@@ -67,7 +68,7 @@ def read_settings(path: Path) -> PartySettings:
     """The settings in node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed
     values.
     """
-    table = _Table(path, read_toml(path), "")
+    table = TomlTable(path, read_toml(path))
     data, teachers, node = table.table("data"), table.table("teachers"), table.table("node")
     caps = table.table("lifetime")
     lifetime: dict[str, LifetimeCap] = {}
@@ -119,7 +120,7 @@ def read_settings(path: Path) -> PartySettings:
 
 def read_invitation(path: Path) -> Invitation:
     """An invitation from its file. Raises InvalidInput naming file and key."""
-    table = _Table(path, read_toml(path), "")
+    table = TomlTable(path, read_toml(path))
     try:
         token = base64.b64decode(table.text("token"), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -145,60 +146,3 @@ def read_toml(path: Path) -> dict[str, Any]:
         return reading.read_toml(path)
     except DataUnavailable as error:
         raise InvalidInput(str(error)) from None
-
-
-@dataclass
-class _Table:
-    """A table of a TOML file, read key by key: any key that was not read is unknown."""
-
-    path: Path
-    values: dict[str, Any]
-    name: str
-    seen: set[str] = field(default_factory=set)
-
-    def _take(self, key: str, kind: type | tuple[type, ...], allowed: str, default: object) -> Any:
-        self.seen.add(key)
-        value = self.values.get(key, default)
-        shown = f"{self.path}: {self.name}{key}"
-        if value is None:
-            raise InvalidInput(f"{shown} is missing; allowed: {allowed}")
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise InvalidInput(f"{shown} is {str(value)[:80]!r}; allowed: {allowed}")
-        return value
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value: str = self._take(key, str, "a string", default)
-        return value
-
-    def number(self, key: str, default: float | None = None) -> float:
-        return float(self._take(key, (int, float), "a number", default))
-
-    def whole(self, key: str, low: int, high: int, default: int | None = None) -> int:
-        value: int = self._take(key, int, f"a whole number from {low} to {high}", default)
-        if not low <= value <= high:
-            raise InvalidInput(f"{self.path}: {self.name}{key} is {value}; allowed: from {low} to {high}")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value: bool = self._take(key, bool, "true or false", None)
-        return value
-
-    def texts(self, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = self._take(key, (list, tuple), "a list of strings", default)
-        if not all(isinstance(each, str) for each in value):
-            raise InvalidInput(f"{self.path}: {self.name}{key} is {str(value)[:80]!r}; allowed: a list of strings")
-        return tuple(value)
-
-    def names(self, key: str) -> dict[str, str]:
-        table = self.table(key)
-        return {each: table.text(each) for each in table.values}
-
-    def table(self, key: str) -> _Table:
-        return _Table(self.path, self._take(key, dict, "a table", {}), f"{self.name}{key}.")
-
-    def done(self) -> None:
-        unknown = sorted(set(self.values) - self.seen)
-        if unknown:
-            raise InvalidInput(
-                f"{self.path}: unknown key {(self.name + unknown[0])[:80]!r}; allowed: {', '.join(sorted(self.seen))}"
-            )

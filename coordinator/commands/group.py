@@ -18,11 +18,11 @@ HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
 # A command is imported when it is called: most need neither gRPC nor torch.
 COMMANDS: Final[dict[str, str]] = {
-    "init": "coordinator.commands.membership:init",
-    "invite": "coordinator.commands.membership:invite",
-    "requests": "coordinator.commands.membership:requests",
-    "approve": "coordinator.commands.membership:approve",
-    "revoke": "coordinator.commands.membership:revoke",
+    "init": "coordinator.commands.enrolment:init",
+    "invite": "coordinator.commands.enrolment:invite",
+    "requests": "coordinator.commands.enrolment:requests",
+    "approve": "coordinator.commands.enrolment:approve",
+    "revoke": "coordinator.commands.enrolment:revoke",
     "study": "coordinator.commands.study:study",
     "serve": "coordinator.commands.serve:serve",
     "status": "coordinator.commands.status:status",

@@ -58,10 +58,9 @@ def relayed_seat(ledger: Ledger, study: Study, seat: str) -> RelayedSeat:
     noted = ledger.noted(study.digest, _KIND + seat)
     if noted is None:
         return RelayedSeat()
-    asked, batches, spent, pending, *newer = parse_json(noted, where=f"the ledger: what is known of {seat}")
-    if not newer:  # written before requests were counted
-        pending, newer = {number: (amount, 0) for number, amount in pending.items()}, (0, 1)
-    return RelayedSeat(asked, batches, spent, {int(number): Open(*each) for number, each in pending.items()}, *newer)
+    asked, batches, spent, pending, entries, ticks = parse_json(noted, where=f"the ledger: what is known of {seat}")
+    opened = {int(number): Open(*each) for number, each in pending.items()}
+    return RelayedSeat(asked, batches, spent, opened, entries, ticks)
 
 
 def count_request(ledger: Ledger, study: Study, seat: str, request: VoteRequest) -> int:

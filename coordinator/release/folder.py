@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +15,19 @@ from numpy import ndarray
 
 from coordinator.release.earlier import EarlierRelease, read_statement
 from coordinator.release.evidence import Receipt, ReleaseEvidence
-from coordinator.release.labels import read_labels
-from coordinator.release.manifest import COORDINATOR_FILE, MANIFEST_FILE, SIGNATURE_FILE, read_manifest, signer
 from coordinator.release.statement import Facts, stated_facts
 from protocols import reading
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
-from protocols.reading import JSON_BYTES, read_bytes
+from protocols.release.labels import read_labels
+from protocols.release.manifest import (
+    COORDINATOR_FILE,
+    MANIFEST_FILE,
+    SIGNATURE_FILE,
+    check_file,
+    read_manifest,
+    signer,
+)
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 
@@ -96,11 +101,8 @@ def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierReleas
     """The statement in the folder of a release, or of the files kept of it, after checking signature and hash."""
     signer(folder, authority)
     _, _, files = read_manifest(folder)
-    path = folder / STATEMENT_FILE
-    content = read_bytes(path, most=JSON_BYTES)
-    if hashlib.sha256(content).hexdigest() != files.get(STATEMENT_FILE):
-        raise DataCorrupt(f"{path} is not what was signed")
-    return read_statement(path)
+    check_file(folder, STATEMENT_FILE, files)
+    return read_statement(folder / STATEMENT_FILE)
 
 
 def facts_of(

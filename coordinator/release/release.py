@@ -21,8 +21,6 @@ from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
 from coordinator.release.export import export_student
 from coordinator.release.folder import Released, signed_statement, to_json
-from coordinator.release.labels import LABELS_FILE, labels_csv
-from coordinator.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
@@ -31,6 +29,8 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.release.labels import LABELS_FILE, labels_csv
+from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.votes import ABSTAIN

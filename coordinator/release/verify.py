@@ -19,13 +19,13 @@ from coordinator.release import folder as layout
 from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
-from coordinator.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from coordinator.release.pages import model_card, privacy_page
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.reading import JSON_BYTES, read_bytes
+from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)

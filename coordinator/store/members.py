@@ -66,8 +66,8 @@ class Pending:
     asked_s: int
 
 
-class Membership:
-    """The consortium's membership rows. now_s: seconds since 1970, always passed in."""
+class Members:
+    """The rows about members of the consortium. now_s: seconds since 1970, always passed in."""
 
     def __init__(self, database: Database, trail: AuditLog) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""The coordinator's store: membership, studies, jobs and their results, in one SQLite file with an audit log.
+"""The coordinator's store: members, studies, jobs and their results, in one SQLite file with an audit log.
 
 Budgets are not here: each study has its own ledger. A labelling's result is written in the transaction that
 ends its job, so a finished job always has its labels.
@@ -18,8 +18,8 @@ from coordinator.home import CoordinatorHome
 from coordinator.store.labelled import LabelledStudy
 from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
 from coordinator.store.ledger_differences import LedgerDifferences
-from coordinator.store.members import SCHEMA as MEMBERSHIP
-from coordinator.store.members import Membership
+from coordinator.store.members import SCHEMA as MEMBERS
+from coordinator.store.members import Members
 from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
@@ -32,7 +32,7 @@ from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
 
 _SCHEMA = (
-    MEMBERSHIP
+    MEMBERS
     + """
 CREATE TABLE IF NOT EXISTS study (
     name TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32), created_s INTEGER NOT NULL
@@ -88,7 +88,7 @@ class Store:
         self.steady_clock = SteadyClock(wall=lambda: clock() / 1e9, monotonic=steady)
         self._database = Database(home.store_file, _SCHEMA)
         self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
-        self.members = Membership(self._database, self.trail)
+        self.members = Members(self._database, self.trail)
         self.ledger_differences = LedgerDifferences(self._database)
 
     def __enter__(self) -> Store:

@@ -94,10 +94,9 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
       conclave-party audit verify
       conclave-party audit verify heart --release release/
     """
-    from party.audit import audit_seat
+    from party.audit import audit_seat, released_labels
     from party.budget.policy import Policy
     from party.lifetime import seats_of
-    from party.release_labels import released_labels
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
 
@@ -109,9 +108,9 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     studies = [home.find_study(study)] if study is not None else [home.study(each.study) for each in approvals]
     if release is not None:
         digest = _signed_study(release, authority, invitation.coordinator)
-        studies = [each for each in studies if each.digest == digest]
+        studies = [each for each in studies if each.digest.hex() == digest]
         if not studies:
-            raise InvalidInput(f"{release} is a release of study {digest.hex()[:16]}; allowed: a study approved here")
+            raise InvalidInput(f"{release} is a release of study {digest[:16]}; allowed: a study approved here")
     results: list[dict[str, Any]] = []
     for found in studies:
         labels = None if release is None else released_labels(release, found)
@@ -182,9 +181,9 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         click.echo(f"lifetime cap of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
 
 
-def _signed_study(release: Path, authority: Certificate, coordinator: str) -> bytes:
-    """The digest of a release's study; a wrong signature or file counts as a failed verification."""
-    from party.release_labels import released_study
+def _signed_study(release: Path, authority: Certificate, coordinator: str) -> str:
+    """The digest (hexadecimal) of a release's study; a wrong signature or file counts as a failed verification."""
+    from party.audit import released_study
 
     try:
         return released_study(release, authority=authority, coordinator=coordinator)

@@ -17,9 +17,9 @@ HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
 # A command is imported when it is called: most need neither gRPC nor a teacher's packages.
 COMMANDS: Final[dict[str, str]] = {
-    "init": "party.commands.membership:init",
-    "enrol": "party.commands.membership:enrol",
-    "doctor": "party.commands.membership:doctor",
+    "init": "party.commands.enrolment:init",
+    "enrol": "party.commands.enrolment:enrol",
+    "doctor": "party.commands.enrolment:doctor",
     "data": "party.commands.study:data",
     "approve": "party.commands.study:approve",
     "train": "party.commands.study:train",

@@ -6,11 +6,10 @@ uniform.
 
 from __future__ import annotations
 
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from protocols.crypto.prg_chacha import keystream
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
 
@@ -29,9 +28,5 @@ def expanded_source(seed: bytes, *, label: str) -> RandomSource:
     if not label:
         raise InvalidInput("the stream's label is empty; allowed: one that says what the stream is for")
     key = HKDF(algorithm=SHA256(), length=32, salt=b"conclave stream", info=label.encode()).derive(seed)
-    keystream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
-
-    def draw(count: int) -> bytes:
-        return keystream.update(bytes(count))
-
-    return draw
+    stream = keystream(key)
+    return lambda count: stream.update(bytes(count))

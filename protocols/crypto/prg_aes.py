@@ -6,12 +6,15 @@ are needed per number, and AES is three times as fast here as the ChaCha20 of ot
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from jaxtyping import UInt8, UInt32
 from numpy import ndarray
 
 from protocols.crypto.field import P
+from protocols.crypto.prg_chacha import next_bytes
 
 SEED_BYTES = 16
 
@@ -32,16 +35,11 @@ class Stream:
 
     def field(self, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
         """Uniform elements of F_p: words of 31 bits, in which the value p is skipped."""
-        count = int(np.prod(shape, dtype=np.int64))
-        elements = self._next((count,), "<u4") & np.uint32(P)
+        elements = self._next((math.prod(shape),), "<u4") & np.uint32(P)
         while (over := np.flatnonzero(elements == P)).size:
             elements[over] = self._next((over.size,), "<u4") & np.uint32(P)
         return elements.reshape(shape)
 
     def _next(self, shape: tuple[int, ...], dtype: str) -> ndarray:
-        values = np.zeros(shape, dtype=dtype)
-        if values.size:
-            flat = memoryview(values.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # an array has a buffer
-            # In counter mode the key stream is the encryption of zeros, and may overwrite them.
-            self._encryptor.update_into(flat, flat)
-        return values
+        count = math.prod(shape) * np.dtype(dtype).itemsize
+        return next_bytes(self._encryptor, count).view(dtype).reshape(shape)

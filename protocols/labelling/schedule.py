@@ -1,7 +1,7 @@
 """When to ask and when to stop: batches whose worst case fits what is left of every budget.
 
-Membership and batch sizes depend on public ledgers only, never on votes; a live study and its replay follow the
-same schedule because both call `next_batch`.
+Batch sizes, and who takes part, depend on public ledgers only, never on votes; a live study and its replay follow
+the same schedule because both call `next_batch`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Code(StrEnum):
     ERROR = auto()
     UNREACHABLE = auto()
 
-    # Enrolment and membership
+    # Enrolment and certificates
     PENDING = auto()
     UNKNOWN_INVITATION = auto()
     INVITATION_EXPIRED = auto()

@@ -56,7 +56,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
     },
-    "Enrolment and membership": {
+    "Enrolment and certificates": {
         Code.PENDING: Meaning(
             "the operator has not approved the key",
             "read the fingerprint to the operator, who approves it; then run conclave-party enrol again",

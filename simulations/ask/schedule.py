@@ -4,7 +4,7 @@ The public rule. A round gives each querying party, in the order of the roster, 
 queries as the settings say, or fewer if the worst case of the whole round (every query of every turn answered) would
 not fit what is left of some budget. A round that does not fit even with one query per turn is not begun, so no querying
 party gets a turn more than another. After each turn its answers are settled: refused queries cost less, and the
-difference pays for further rounds. Sizes and membership depend on public ledgers only.
+difference pays for further rounds. Sizes, and who takes part, depend on public ledgers only.
 
 Every answering party has one ledger over all turns of all querying parties, because they might collude. A querying
 party does not answer itself, so its own turns cost it nothing.

@@ -8,13 +8,8 @@ from pathlib import Path
 
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
+from runtime.toml_table import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, numeric
-
-_TOP = {"name", "label", "classes", "site", "patient", "split", "shares", "feature"}
-_FEATURE = {
-    "numeric": {"column", "kind", "centre", "scale", "log", "may_miss"},
-    "categorical": {"column", "kind", "categories", "may_miss"},
-}
 
 
 @dataclass(frozen=True)
@@ -40,27 +35,24 @@ def read_schema(path: Path) -> Schema:
         raise DataUnavailable(
             f"the schema {path} does not exist; write one (docs/reference/datasets.md) or name it with --schema-file"
         ) from error
-    _only(content, _TOP, str(path))
-    classes = tuple(_texts(content, "classes", str(path)))
+    table = TomlTable(path, content)
+    classes = table.labels("classes")
     if len(classes) < 2:
         raise InvalidInput(f"{path}: classes lists {len(classes)}; allowed: at least 2")
-    features = content.get("feature", [])
-    if not isinstance(features, list) or not features or not all(isinstance(one, dict) for one in features):
-        raise InvalidInput(f"{path}: there is no [[feature]] table; allowed: at least one")
-    columns = tuple(_column(one, f"{path}, feature {number}") for number, one in enumerate(features, 1))
     schema = Schema(
-        name=_text(content, "name", str(path)) or path.name.removesuffix(".toml").removesuffix(".schema"),
-        label=_text(content, "label", str(path)) or "",
+        name=table.text("name", "") or path.name.removesuffix(".toml").removesuffix(".schema"),
+        label=table.text("label", ""),
         classes=classes,
-        columns=columns,
-        site=_text(content, "site", str(path)),
-        patient=_text(content, "patient", str(path)),
-        split=_text(content, "split", str(path)),
-        shares=_shares(content, path),
+        columns=tuple(_column(feature) for feature in table.tables("feature")),
+        site=table.text("site", "") or None,
+        patient=table.text("patient", "") or None,
+        split=table.text("split", "") or None,
+        shares=_shares(table),
     )
+    table.done()
     if not schema.label:
         raise InvalidInput(f"{path}: no label column is named; allowed: label = COLUMN")
-    used = [column.column for column in columns]
+    used = [column.column for column in schema.columns]
     doubled = sorted({name for name in used if used.count(name) > 1})
     forbidden = sorted(set(used) & {schema.label, schema.site, schema.patient, schema.split})
     if doubled or forbidden:
@@ -71,75 +63,42 @@ def read_schema(path: Path) -> Schema:
     return schema
 
 
-def _column(table: dict[str, object], where: str) -> Column:
-    kind = table.get("kind")
-    if kind not in ("numeric", "categorical"):
-        raise InvalidInput(f"{where}: kind is {kind!r}; allowed: numeric, categorical")
-    _only(table, _FEATURE[str(kind)], where)
-    name = _text(table, "column", where)
+def _column(table: TomlTable) -> Column:
+    kind, name, may_miss = table.text("kind"), table.text("column"), table.flag("may_miss", False)
+    where = f"{table.path}: {table.name}"
     if not name:
-        raise InvalidInput(f"{where}: no column is named; allowed: column = NAME")
-    may_miss = _flag(table, "may_miss", where)
+        raise InvalidInput(f"{where}column is empty; allowed: column = NAME")
+    column: Column
     if kind == "categorical":
-        categories = _texts(table, "categories", where)
+        categories = table.labels("categories")
         if not categories:
-            raise InvalidInput(f"{where}: categories is empty; allowed: at least one")
-        return categorical(name, tuple(categories), may_miss=may_miss)
-    centre, scale = _number(table, "centre", where), _number(table, "scale", where)
-    if (centre is None) != (scale is None) or (scale is not None and scale <= 0):
-        raise InvalidInput(f"{where}: centre is {centre}, scale is {scale}; allowed: neither, or both with scale > 0")
-    log = _flag(table, "log", where)
-    if centre is None or scale is None:
-        return Standardised(name, log=log, may_miss=may_miss)
-    return numeric(name, centre=centre, scale=scale, log=log, may_miss=may_miss)
+            raise InvalidInput(f"{where}categories is empty; allowed: at least one")
+        column = categorical(name, categories, may_miss=may_miss)
+    elif kind == "numeric":
+        log = table.flag("log", False)
+        if "centre" in table.values or "scale" in table.values:
+            centre, scale = table.number("centre"), table.number("scale")
+            if scale <= 0:
+                raise InvalidInput(f"{where}scale is {scale}; allowed: above 0")
+            column = numeric(name, centre=centre, scale=scale, log=log, may_miss=may_miss)
+        else:
+            column = Standardised(name, log=log, may_miss=may_miss)
+    else:
+        raise InvalidInput(f"{where}kind is {kind!r}; allowed: numeric, categorical")
+    table.done()
+    return column
 
 
-def _shares(content: dict[str, object], path: Path) -> tuple[float, float, float]:
-    table = content.get("shares", {"private": 0.6, "public": 0.25, "test": 0.15})
-    if not isinstance(table, dict) or set(table) != {"private", "public", "test"}:
-        raise InvalidInput(f"{path}: [shares] is {table!r}; allowed: private, public and test")
-    if "split" in content and "shares" in content:
-        raise InvalidInput(f"{path}: both split and [shares] are given; allowed: one of them")
-    private, public, test = (_number(table, part, f"{path}, [shares]") or 0.0 for part in ("private", "public", "test"))
-    if min(private, public, test) <= 0 or not math.isclose(private + public + test, 1, abs_tol=1e-6):
-        raise InvalidInput(f"{path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1")
-    return private, public, test
-
-
-def _only(table: dict[str, object], known: set[str], where: str) -> None:
-    unknown = sorted(set(table) - known)
-    if unknown:
-        raise InvalidInput(f"{where}: unknown keys {', '.join(unknown)}; allowed: {', '.join(sorted(known))}")
-
-
-def _text(table: dict[str, object], key: str, where: str) -> str | None:
-    value = table.get(key)
-    if value is not None and not (isinstance(value, str) and value):
-        raise InvalidInput(f"{where}: {key} is {value!r}; allowed: a string")
-    return value
-
-
-def _texts(table: dict[str, object], key: str, where: str) -> list[str]:
-    values = table.get(key, [])
-    if not isinstance(values, list) or not all(isinstance(value, (str, int)) for value in values):
-        raise InvalidInput(f"{where}: {key} is {values!r}; allowed: a list of strings or whole numbers")
-    texts = [str(value) for value in values]
-    if len(set(texts)) != len(texts):
-        raise InvalidInput(f"{where}: {key} is {values!r}; allowed: each value once")
-    return texts
-
-
-def _number(table: dict[str, object], key: str, where: str) -> float | None:
-    value = table.get(key)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InvalidInput(f"{where}: {key} is {value!r}; allowed: a finite number")
-    return float(value)
-
-
-def _flag(table: dict[str, object], key: str, where: str) -> bool:
-    value = table.get(key, False)
-    if not isinstance(value, bool):
-        raise InvalidInput(f"{where}: {key} is {value!r}; allowed: true, false")
-    return value
+def _shares(table: TomlTable) -> tuple[float, float, float]:
+    if "shares" not in table.values:
+        return 0.6, 0.25, 0.15
+    if "split" in table.values:
+        raise InvalidInput(f"{table.path}: both split and [shares] are given; allowed: one of them")
+    given = table.table("shares")
+    private, public, test = shares = given.number("private"), given.number("public"), given.number("test")
+    given.done()
+    if min(shares) <= 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+        raise InvalidInput(
+            f"{table.path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1"
+        )
+    return shares

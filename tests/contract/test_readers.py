@@ -65,7 +65,7 @@ def names():
         "records csv", "records npz", "records parquet", "records images", "queries npy", "queries npz", "queries csv",
         "pool of a node", "pool npy", "pool npz", "pool csv", "pool stored", "private model", "manifest of teachers",
         "onnx", "bounds", "statement", "release json", "release labels", "release manifest", "evidence", "student",
-        "released labels", "own schema", "own csv", "budgets", "config", "summary", "votes npy",
+        "own schema", "own csv", "budgets", "config", "summary", "votes npy",
         "data npz", "data lines", "logistic_regression", "random_forest", "small_cnn",
     ]  # fmt: skip
 

@@ -20,12 +20,9 @@ from coordinator.labelling.pool import read_pool
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_json
-from coordinator.release.labels import labels_csv, read_labels
-from coordinator.release.manifest import read_manifest
 from party.data import load_records
 from party.data.settings import DataSettings
 from party.party import Party
-from party.release_labels import released_labels
 from party.settings import read_invitation, read_settings
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import (
@@ -52,6 +49,8 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
+from protocols.release.labels import labels_csv, read_labels
+from protocols.release.manifest import read_manifest
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.terms import Feature, Terms
@@ -174,11 +173,6 @@ def evidence(data: bytes, name: str) -> None:
     evidence_in(FOLDER)
 
 
-def labels(data: bytes, read: Callable[[Path], object]) -> object:
-    written(data, "labels.csv")
-    return read(FOLDER)
-
-
 # What a connection or a message brings, and the files of studies and releases, which travel as files.
 WIRE: dict[str, Callable[[bytes], object]] = {
     "message": decode,
@@ -205,8 +199,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "privacy.json": lambda data: read_json(written(data, "privacy.json")),
     "statement": lambda data: read_statement(written(data, "privacy.json")),
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
-    "labels.csv": lambda data: labels(data, lambda folder: read_labels(folder, classes=2)),
-    "labels.csv at a node": lambda data: labels(data, lambda folder: released_labels(folder, STUDY)),
+    "labels.csv": lambda data: (written(data, "labels.csv"), read_labels(FOLDER, classes=2)),
 }
 # Files that a hospital or an operator brings itself.
 FILES: dict[str, Callable[[bytes], object]] = {
@@ -280,7 +273,6 @@ SEEDS: dict[str, list[bytes]] = {
     "arrays": [_SUBMISSION, _DEAL],
     "step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(4)],
     "private step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(3)],
-    "request to a party": _messages(),
     "conversation": [b"\x00" + _SUBMISSION, b"\x00" + _DEAL],
     "submission": [_SUBMISSION],
     "offer": [encode_arrays(Offer(announced(_MODEL).encode(), DIGEST, b"s" * 70).arrays())],
@@ -302,7 +294,6 @@ SEEDS: dict[str, list[bytes]] = {
     "statement": [json.dumps(_STATEMENT).encode()],
     "manifest.json": [json.dumps(_MANIFEST).encode()],
     "labels.csv": [_LABELS],
-    "labels.csv at a node": [_LABELS],
     "records.csv": [_CSV],
     "records.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32), labels=np.array([0, 1]))],
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],

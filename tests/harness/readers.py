@@ -29,14 +29,11 @@ from coordinator.labelling.training import kept_student
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import read_json as read_release_json
-from coordinator.release.labels import read_labels
-from coordinator.release.manifest import read_manifest as read_release_manifest
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records
 from party.data.pool import read_pool
 from party.data.queries import read_queries
 from party.data.settings import DataSettings
-from party.release_labels import released_labels
 from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
@@ -56,6 +53,8 @@ from protocols.crypto.identity import (
 )
 from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import read_bytes, read_json, read_text, read_toml
+from protocols.release.labels import read_labels
+from protocols.release.manifest import read_manifest as read_release_manifest
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
 from protocols.study.terms import Feature
@@ -158,9 +157,6 @@ def readers(folder: Path) -> dict[str, Reader]:
         "evidence": Reader("evidence/ledger.json", b"", lambda path: evidence_in(path.parent.parent)),
         "student": Reader(
             "student.json", b"", lambda path: kept_student(path.parent, SimpleNamespace(study=study), None)
-        ),
-        "released labels": Reader(
-            "labels.csv", b"query,label\n0,1\n", lambda path: released_labels(path.parent, study)
         ),
         "own schema": Reader("own.toml", _SCHEMA, read_schema),
         "own csv": Reader(

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
-from coordinator.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
 from coordinator.store.labelled import LabelledStudy
@@ -22,6 +21,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
+from protocols.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
 from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal
 from protocols.wire.messages import Outcome, Settled, encode

@@ -35,16 +35,6 @@ def data_independent(
     return np.minimum(2 * t * t * l * (l + 1), 2 * t * l)
 
 
-def log_q(counts: Float64[ndarray, "queries classes"], *, gamma: float) -> Private[Float64[ndarray, " queries"]]:
-    """ln q of each query, q = min(sum_{j != i*} (2 + gamma D_j)/(4 e^(gamma D_j)), 1 - 1/m) (Lemma 4).
-
-    q bounds the probability that LNMax's label differs from the plurality i*; D_j = n_i* - n_j. Exact in logarithms.
-    """
-    check_counts(counts)
-    _check_gamma(gamma)
-    return Private(_log_q(counts, gamma))
-
-
 def total_log_moments(
     counts: Float64[ndarray, "queries classes"],
     moments: Integer[ndarray, " moments"],
@@ -69,21 +59,11 @@ def total_log_moments(
     return Private(total)
 
 
-def epsilon(
-    log_moments: Float64[ndarray, "units moments"], moments: Integer[ndarray, " moments"], *, delta: float
-) -> tuple[Float64[ndarray, " units"], Integer[ndarray, " units"]]:
-    """min_l (alpha(l) + ln(1/delta))/l for each unit, and the moment l that attains it (Abadi et al. 2016, Thm 2)."""
-    if not 0 < delta < 1:
-        raise InvalidInput(f"delta is {delta}; allowed: in (0, 1)")
-    if moments.size == 0 or (moments < 1).any() or log_moments.shape[-1] != len(moments):
-        raise InvalidInput(
-            f"moments are {moments} for log moments of shape {log_moments.shape}; allowed: whole numbers >= 1, one each"
-        )
-    each = (log_moments - np.log(delta)) / moments
-    return each.min(axis=1), moments[each.argmin(axis=1)]
-
-
 def _log_q(counts: Float64[ndarray, "queries classes"], gamma: float) -> Float64[ndarray, " queries"]:
+    """ln q of each query, q = min(sum_{j != i*} (2 + gamma D_j)/(4 e^(gamma D_j)), 1 - 1/m) (Lemma 4).
+
+    q bounds the probability that LNMax's label differs from the plurality i*; D_j = n_i* - n_j. Exact in logarithms.
+    """
     queries, classes = counts.shape
     logs = np.empty(queries)
     step = max(1, _CHUNK // classes)

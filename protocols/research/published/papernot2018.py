@@ -28,33 +28,6 @@ _CHUNK = 200_000
 _TINY = 1e-280
 
 
-def log_q(counts: Float64[ndarray, "queries classes"], *, sigma: float) -> Private[Float64[ndarray, " queries"]]:
-    """ln q, q = min(1/2 sum_{j != i*} erfc((n_i* - n_j)/(2 sigma)), 1 - 1/m) (Papernot et al. 2018, Prop. 7).
-
-    q is at least the probability that GNMax's label differs from the plurality i*. counts: weighted votes, >= 0,
-    finite, of m >= 2 classes; sigma: votes. Exact down to ln q = -1e12. Raises InvalidInput.
-    """
-    check_counts(counts)
-    check_sigma("sigma", sigma)
-    return Private(_log_q(counts, sigma))
-
-
-def label_rdp(
-    counts: Float64[ndarray, "queries classes"],
-    orders: Float64[ndarray, " orders"],
-    *,
-    sigma: float,
-    sensitivity: Float64[ndarray, " units"],
-) -> Private[Float64[ndarray, "units queries orders"]]:
-    """RDP of each label for units of each total weight (votes, > 0): Theorem 6, or the Gaussian bound if it is less.
-
-    Where a condition of Theorem 6 fails, the Gaussian bound a s^2/sigma^2 stands, as in the theorem. orders > 1.
-    """
-    _check(counts, orders, sigma, sensitivity)
-    logs = _log_q(counts, sigma)
-    return Private(np.stack([_label_rdp(logs, orders, sigma / s) for s in sensitivity]))
-
-
 def total_label_rdp(
     counts: Float64[ndarray, "queries classes"],
     orders: Float64[ndarray, " orders"],
@@ -63,7 +36,11 @@ def total_label_rdp(
     sensitivity: Float64[ndarray, " units"],
     times: Float64[ndarray, " queries"] | None = None,
 ) -> Private[Float64[ndarray, "units orders"]]:
-    """Sum over queries of `label_rdp`, each times its entry of `times` (in [0, 1]; None: once), in bounded memory.
+    """Sum over queries of the label's RDP, for units of each total weight: Theorem 6, or the Gaussian bound if less.
+
+    Where a condition of Theorem 6 fails, the Gaussian bound a s^2/sigma^2 stands, as in the theorem. counts: weighted
+    votes, >= 0, finite, of m >= 2 classes; orders > 1; sensitivity: votes, > 0. Each query counts `times` (in [0, 1];
+    None: once). Memory is bounded by chunks. Raises InvalidInput.
 
     times: 1 and 0 for queries that were answered and were not, or their answer probabilities for an expectation.
     """
@@ -124,7 +101,11 @@ def _check(
 
 
 def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64[ndarray, " queries"]:
-    """ln q of each query, in chunks: erfc is summed directly, and in logarithms for rows where all terms underflow."""
+    """ln q, q = min(1/2 sum_{j != i*} erfc((n_i* - n_j)/(2 sigma)), 1 - 1/m) (Papernot et al. 2018, Prop. 7).
+
+    q is at least the probability that GNMax's label differs from the plurality i*. Exact down to ln q = -1e12. In
+    chunks: erfc is summed directly, and in logarithms for rows where all terms underflow.
+    """
     queries, classes = counts.shape
     logs = np.empty(queries)
     step = max(1, _CHUNK // classes)

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator.release.manifest import write_manifest
-from party.audit import audit_seat
-from party.release_labels import released_labels, released_study
+from party.audit import audit_seat, released_labels, released_study
 from protocols.crypto.identity import to_pem
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refused
+from protocols.release.labels import labels_csv
+from protocols.release.manifest import write_manifest
+from protocols.votes import ABSTAIN
 from tests.harness.consortium import Consortium
 from tests.harness.studies import NOW, deployed_study
 
@@ -103,25 +104,26 @@ def test_a_ledger_that_was_changed_is_found(labelled, tmp_path, change, code):
     assert code in {each.code for each in result.findings}
 
 
-def test_labels_of_a_release_are_read_or_refused_with_their_row(labelled, tmp_path):
-    consortium, _ = labelled
-    with pytest.raises(DataUnavailable, match=r"labels\.csv"):
-        released_labels(tmp_path, consortium.study)
+def test_labels_of_a_release_are_read_or_refused(labelled, tmp_path):
+    consortium, labels = labelled
     file = tmp_path / "labels.csv"
-    file.write_text("query,label,status\n3,0,answered\n5,,refused\n0,1,answered\n")
-    labels = released_labels(tmp_path, consortium.study)
-    assert (labels[3], labels[5], labels[0], labels[1]) == (0, -2, 1, -2)
-    long = "0" * 18  # what is read of it must be what is used
-    for row, words in (
-        ("999,0", "row 1: query '999'"),
-        ("-1,0", "query '-1'"),
-        ("1,2", "label '2'"),
-        (f"{long}999,0", "query '0000"),
-        (f"1,{long}{2**63}", "label '0000"),
-        (f"{'9' * 5000},0", "query '9999"),
+    with pytest.raises(DataCorrupt, match=r"labels\.csv"):
+        released_labels(tmp_path, consortium.study)
+    good = labels_csv(labels, np.full(len(labels), ABSTAIN))
+    file.write_text(good)
+    assert np.array_equal(released_labels(tmp_path, consortium.study), labels)
+    head, first, *rest = good.splitlines(keepends=True)
+    for changed in (
+        head + "".join(rest),  # a query is missing
+        head + "999" + first.removeprefix("0") + "".join(rest),
+        head + "-" + first + "".join(rest),
+        head + "0,2,answered,\n" + "".join(rest),  # a class that the study has not
+        head + f"0,{'0' * 18}{2**63},answered,\n" + "".join(rest),
+        head + f"{'9' * 5000},0,answered,\n" + "".join(rest),
+        head + first + "".join(rest[:-1]),  # fewer than the pool has
     ):
-        file.write_text(f"query,label\n{row}\n")
-        with pytest.raises(DataCorrupt, match=words):
+        file.write_text(changed)
+        with pytest.raises(DataCorrupt, match=r"labels"):
             released_labels(tmp_path, consortium.study)
 
 
@@ -136,7 +138,7 @@ def test_a_release_that_another_signed_or_that_was_changed_is_refused(labelled, 
     with pytest.raises(DataUnavailable, match=r"manifest\.json"):
         study()
     write_manifest(tmp_path, study=consortium.study.digest, created=NOW, key=consortium.key)
-    assert study() == consortium.study.digest
+    assert study() == consortium.study.digest.hex()
     with pytest.raises(Refused, match="other_coordinator"):
         released_study(tmp_path, authority=consortium.authority, coordinator="another")
     (tmp_path / "labels.csv").write_text("query,label\n0,1\n")
@@ -160,7 +162,8 @@ def test_any_manifest_is_read_or_refused_with_an_error_of_ours(labelled, tmp_pat
     changed = content[:at] + data.draw(st.binary(max_size=6)) + content[at + data.draw(st.integers(0, 6)) :]
     (tmp_path / name).write_bytes(changed)
     try:
-        assert released_study(tmp_path, authority=consortium.authority, coordinator="centre") == consortium.study.digest
+        study = released_study(tmp_path, authority=consortium.authority, coordinator="centre")
+        assert study == consortium.study.digest.hex()
     except ConclaveError:
         refused = True
     else:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from benchmarks.float_inference import float_inference
 from benchmarks.spu.spu_files import asking_share, private_arrays, public_json
 from protocols.crypto.field import P, from_integers, plus
 from protocols.errors import MalformedMessage
-from protocols.levels.hidden_queries.inference.model import float_inference
 from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.votes import ABSTAIN
 from tests.harness.inference_parties import cnn, linear_model, mlp

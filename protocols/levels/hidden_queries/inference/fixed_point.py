@@ -23,7 +23,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
     Precision,
     ReLUShape,
 )
-from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, float_inference, matrix
+from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +105,6 @@ def plain_inference(model: QuantisedModel, inputs: Float[ndarray, "queries ..."]
     for layer in model.layers:
         values = layer.sums(values) if isinstance(layer, PoolShape) else layer.applied(values)
     return values.argmax(axis=1)
-
-
-def agreement(model: Model, quantised: QuantisedModel, inputs: Float[ndarray, "queries ..."]) -> float:
-    """The share of queries on which fixed point and float64 give the same label."""
-    return float(np.mean(float_inference(model, inputs) == plain_inference(quantised, inputs)))
 
 
 def _rounded(shape: LinearShape, layer: Dense | Convolution, scale: float, bias_scale: float) -> Weights:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Float, Float64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
@@ -18,7 +18,6 @@ from protocols.levels.hidden_queries.inference.architecture import (
     ConvolutionShape,
     DenseShape,
     LayerShape,
-    LinearShape,
     PoolShape,
     ReLUShape,
 )
@@ -112,24 +111,6 @@ def matrix(layer: Dense | Convolution) -> Float64[ndarray, "outputs terms"]:
     """A layer's weights, one row per output or filter."""
     weights = layer.weights if isinstance(layer, Dense) else layer.kernels
     return weights.reshape(len(weights), -1).astype(np.float64)
-
-
-def float_inference(model: Model, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-    """The model's labels in float64; ties go to the lowest class."""
-    values = inputs.reshape(len(inputs), model.features).astype(np.float64)
-    for layer, shape in zip(model.layers, model.shapes(), strict=True):
-        if isinstance(layer, Dense | Convolution):
-            assert isinstance(shape, LinearShape)
-            products = [
-                shape.gathered(shape.columns(values[start : start + shape.chunk]) @ matrix(layer).T + layer.bias)
-                for start in range(0, len(values), shape.chunk)
-            ]
-            values = np.concatenate(products)
-        elif isinstance(shape, PoolShape):
-            values = shape.sums(values) / shape.size**2
-        else:
-            values = np.maximum(values, 0.0)
-    return values.argmax(axis=1)
 
 
 def _output_shape(number: int, layer: object, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -104,14 +104,6 @@ def test_batches_that_are_counted_together_go_together(ledger):
     assert spent(ledger) == 1
 
 
-def test_what_was_kept_before_requests_were_counted_is_read(ledger):
-    ledger.note(STUDY.digest, "relayed_standing " + SEAT, b'[8, 2, 100, {"1": 30}]')
-    assert spent(ledger) == 130
-    count_request(ledger, STUDY, SEAT, request(2, 9))
-    receipt(ledger, 2, 140, before_tick=1)
-    assert spent(ledger) == 140
-
-
 def test_what_a_party_refuses_before_it_charges_counts_nothing(ledger):
     with pytest.raises(Refused, match="batch_too_large"):
         count_request(ledger, STUDY, SEAT, request(0, *range(STUDY.batch_limit + 1)))

@@ -9,10 +9,10 @@ import pytest
 
 from coordinator.labelling.training import train_student
 from coordinator.release.evidence import collect
-from coordinator.release.labels import labels_csv, read_labels
 from coordinator.release.verify import verify_release
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.release.labels import labels_csv, read_labels
 from protocols.study.file import read_study
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.frames import Answer, seal, unseal
@@ -240,7 +240,7 @@ def test_earlier_releases_are_composed_and_their_signatures_kept(signed, tmp_pat
     forged.write_text(forged.read_text().replace('"epsilon": 4.99', '"epsilon": 1.99'))
     consortium.sign_again(third)
     failed = {check.name: check.message for check in verify_release(third, None) if not check.passed}
-    assert "not what was signed" in failed["statement"]
+    assert "was changed since the release was signed" in failed["statement"]
 
 
 def test_an_earlier_release_that_names_one_before_it_needs_that_one_too(signed, tmp_path):

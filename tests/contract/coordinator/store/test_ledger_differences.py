@@ -1,7 +1,6 @@
 """By how much ledgers may differ: never said too low, whatever was lost, given up, or told again after a stop."""
 
 import io
-import sqlite3
 import threading
 
 import pytest
@@ -129,15 +128,3 @@ def test_what_a_seat_tells_leaves_the_batch_that_is_open_suspected(bench):
         assert made.said == {"hospital-0": 11}
         differences.drop("test", 1)
     assert made.said == {"hospital-0": 1}
-
-
-def test_a_store_that_was_written_before_batches_were_kept_apart_keeps_its_figures(bench):
-    made = bench(quorum=1)
-    made.store.__exit__()
-    with sqlite3.connect(made.home.store_file) as old:
-        old.execute("DROP TABLE suspected")
-        old.execute("INSERT INTO difference VALUES ('test', 'hospital-1', 7)")
-    old.close()
-    with Store(made.home) as store:
-        store.add_faults("test", 4, {"hospital-1": "absent"}, {"hospital-1": 5})
-        assert store.differences("test") == {"hospital-1": 12}

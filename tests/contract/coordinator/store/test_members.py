@@ -40,7 +40,7 @@ def refusal(step) -> tuple[str | None, object]:
         return "invalid", None
 
 
-class MembershipMachine(RuleBasedStateMachine):
+class MembersMachine(RuleBasedStateMachine):
     """The store against a model of what each token, key and serial may do."""
 
     @initialize()
@@ -200,8 +200,8 @@ class MembershipMachine(RuleBasedStateMachine):
         return any(each["key"] == key and str(serial) in self.denied for serial, each in self.serials.items())
 
 
-TestMembershipMachine = MembershipMachine.TestCase
-TestMembershipMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMembersMachine = MembersMachine.TestCase
+TestMembersMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 def life_of_a_party(store: Store) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.float_inference import float_inference
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
@@ -21,7 +22,6 @@ from protocols.crypto.identity import key_to_pem
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.inference.model import float_inference
 from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.harness.askers import KEYS, asked_study

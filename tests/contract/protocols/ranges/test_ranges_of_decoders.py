@@ -13,7 +13,6 @@ import pytest
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
-from coordinator.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.crypto.channel import pair
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
@@ -32,6 +31,7 @@ from protocols.levels.hidden_queries.inference.material import Piece, received
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
+from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.study.file import read_study, write_study
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2

@@ -13,9 +13,10 @@ from protocols.mechanisms import make_mechanism
 from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
 from protocols.research.exact import exact
-from protocols.research.published import moments2017, papernot2018
+from protocols.research.published import moments2017
 from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN
+from tests.harness.published import label_rdp, moments_to_epsilon
 
 RNG = np.random.default_rng(7)
 VOTES = RNG.choice(3, p=[0.8, 0.15, 0.05], size=(60, 40))
@@ -61,7 +62,7 @@ def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_t
     figures = DATA_DEPENDENT["papernot2018"].figures(evidence(CONFIDENT), units()).for_research()
     for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
         tests = 40 * ORDERS * (s / 15) ** 2 / 2
-        label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s])).for_research()[0]
+        label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s]))[0]
         want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
         assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
         assert figures.order[unit] == ORDERS[want.argmin()]
@@ -88,9 +89,9 @@ def test_a_unit_pays_only_for_queries_that_it_took_part_in():
 def test_moments_2017_are_those_of_the_module():
     figures = DATA_DEPENDENT["moments2017"].figures(evidence(LNMAX), units()).for_research()
     total = moments2017.total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
-    want, at = moments2017.epsilon(total, MOMENTS, delta=1e-5)
-    assert figures.epsilon[3] == pytest.approx(want[0], rel=1e-12)
-    assert figures.order[3] == at[0] + 1
+    want, at = moments_to_epsilon(total[0], MOMENTS, delta=1e-5)
+    assert figures.epsilon[3] == pytest.approx(want, rel=1e-12)
+    assert figures.order[3] == at + 1
 
 
 def test_exact_figures_are_joint_over_refusal_and_label_and_fall_for_a_unit_that_knows_its_vote():
@@ -129,7 +130,7 @@ def test_interactive_votes_are_held_against_the_student():
     assert figures.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
     papernot = DATA_DEPENDENT["papernot2018"].figures(evidence(INTERACTIVE, student), units()).for_research()
     answers = ndtr(((COUNTS - student).max(axis=1) - 36) / 15)
-    label = papernot2018.label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.ones(1)).for_research()[0]
+    label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.ones(1))[0]
     assert papernot.expected[0] == pytest.approx(least(answers @ label + 40 * ORDERS / 450, 1e-5), rel=1e-12)
 
 

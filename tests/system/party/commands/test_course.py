@@ -13,9 +13,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.release.manifest import write_manifest
 from party.commands.group import run_command
 from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
+from protocols.release.labels import labels_csv
+from protocols.release.manifest import write_manifest
 from protocols.wire.enrolment import Enrolled
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
@@ -34,9 +35,9 @@ def consortium(tmp_path):
         yield made
 
 
-def sign_release(folder, consortium, rows):
+def sign_release(folder, consortium, labels):
     """Labels, manifest and signature as a coordinator writes them."""
-    (folder / "labels.csv").write_text("query,label\n" + "\n".join(rows) + "\n")
+    (folder / "labels.csv").write_text(labels_csv(labels, np.full(len(labels), -1)))
     (folder / "coordinator.pem").write_bytes(to_pem(consortium.certificate))
     write_manifest(folder, study=consortium.study.digest, created=NOW, key=consortium.key)
 
@@ -87,15 +88,15 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     assert shown["lifetime"][0]["share_reserved"] == 1.0
     release = tmp_path / "release"
     release.mkdir()
-    rows = [f"{q},{c if c >= 0 else ''}" for q, c in enumerate(labelled.labels)]
-    sign_release(release, consortium, rows)
+    sign_release(release, consortium, labelled.labels)
     assert run_command(["audit", "verify", "--release", str(release), *at, "--json"]) == 0
     verified = json.loads(capsys.readouterr().out)
     assert verified["holds"]
     assert verified["seats"][0]["compared"] == (labelled.labels >= -1).sum()
     silent = int(np.flatnonzero(labelled.labels == -1)[0])
-    rows[silent] = f"{silent},0"
-    sign_release(release, consortium, rows)
+    forged = labelled.labels.copy()
+    forged[silent] = 0
+    sign_release(release, consortium, forged)
     assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
     assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
     (release / "labels.csv").write_text("query,label\n")

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.float_inference import agreement
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import (
     Architecture,
@@ -16,7 +17,6 @@ from protocols.levels.hidden_queries.inference.architecture import (
     ReLUShape,
 )
 from protocols.levels.hidden_queries.inference.fixed_point import (
-    agreement,
     plain_inference,
     quantise,
     quantised_inputs,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from benchmarks.float_inference import float_inference
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.model import (
     AveragePool,
@@ -12,7 +13,6 @@ from protocols.levels.hidden_queries.inference.model import (
     Dense,
     Model,
     ReLU,
-    float_inference,
     fold_batch_norm,
     matrix,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
@@ -62,9 +63,14 @@ def check_files(folder: Path) -> None:
     extra, missing = sorted(set(found) - set(files)), sorted(set(files) - set(found))
     if extra or missing:
         raise DataCorrupt(f"files not in the manifest: {extra[:5]}; missing files: {missing[:5]}")
-    for name, digest in files.items():
-        if _hash(folder / name) != digest:
-            raise DataCorrupt(f"{name} was changed since the release was signed")
+    for name in files:
+        check_file(folder, name, files)
+
+
+def check_file(folder: Path, name: str, files: Mapping[str, str]) -> None:
+    """Raises DataCorrupt unless the file has the hash that the manifest gives it. files: as read_manifest."""
+    if _hash(folder / name) != files.get(name):
+        raise DataCorrupt(f"{folder / name} was changed since the release was signed")
 
 
 def files_in(folder: Path) -> list[str]:
