@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
+from protocols.claims import SIMULATED
 from protocols.labelling.schedule import STOP_MEANINGS
 from runtime.files import write_atomically
 from simulations.ask.results import Summary
@@ -41,6 +42,7 @@ def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[D
         look=Markup(source[source.index("<style>") : source.index("</style>") + len("</style>")]),
         title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
         figures=figures,
+        simulated=SIMULATED,
         seeds=seeds,
         stop=STOP_MEANINGS[figures["stop"]],
         interval=lambda half, points: interval(half, seeds=seeds, points=points),

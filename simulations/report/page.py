@@ -13,7 +13,7 @@ import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from protocols.claims import caveats
+from protocols.claims import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
@@ -82,6 +82,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         reserve=_reserve(result),
         private=private_section(result),
         private_drawing=_inline(attack_drawing(result)),
+        simulated=SIMULATED,
         caveats=caveats(protection_of(result.study)),
         unit=figures["unit"],
         view=figures["view"],
