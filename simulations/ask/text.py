@@ -49,7 +49,8 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
             "queries were refused", epsilon, delta, cap,
         ),
         Statement(
-            one, "other answering parties that collude with them and show them their own votes", epsilon, delta, ANY_VOTES,
+            one, "other answering parties that collude with them and show them their own votes", epsilon, delta,
+            ANY_VOTES,
         ),
         Statement(
             one, "one of the two servers (a querying party, or the guardian), even if it subtracts its own noise",
