@@ -112,8 +112,9 @@ class FakeHub:
                 if self.hold is not None:
                     self.in_round.set()
                     self.hold.wait(300)
-            replies = transport({s: r for s, r in requests.items() if s not in self.refusing})
-            return {s: Refusal(self.refusing[s], "no") if s in self.refusing else replies[s] for s in requests}
+            refusing = self.refusing  # a test may put another in its place meanwhile
+            replies = transport({s: r for s, r in requests.items() if s not in refusing})
+            return {s: Refusal(refusing[s], "no") if s in refusing else replies[s] for s in requests}
 
         return exchange
 
