@@ -48,6 +48,11 @@ class Protection:
         return self.level in ("two_server", "hidden_queries")
 
     @property
+    def hides_queries(self) -> bool:
+        """Whether only the hospital that asks sees the queries."""
+        return self.level == "hidden_queries"
+
+    @property
     def unit_in_words(self) -> str:
         """Whose data one epsilon protects."""
         if self.unit == "party":
@@ -153,7 +158,7 @@ def not_protected_from(study: Protection) -> str:
         case _:
             more = (
                 f" Nor is a hospital's model protected from the guardian together with {asks} or with the operator."
-                if study.level == "hidden_queries"
+                if study.hides_queries
                 else ""
             )
             return (
@@ -182,7 +187,7 @@ def not_covered_by_release(study: Protection) -> list[str]:
     lines = [_sentence(not_protected_from(study)), *_OF_A_RELEASE, POPULATION]
     lines += [SEVERAL_RECORDS] if study.unit == "record" else []
     lines += [_SECRET] if study.secret else []
-    lines += [_PUBLIC_QUERIES] if study.level != "hidden_queries" else []
+    lines += [_PUBLIC_QUERIES] if not study.hides_queries else []
     return lines
 
 
@@ -191,7 +196,7 @@ def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]
 
     coordinator: its name. Raises InvalidInput for a study of hidden queries, which has no release.
     """
-    if study.level == "hidden_queries":
+    if study.hides_queries:
         raise InvalidInput("level is 'hidden_queries'; allowed: one of public queries, as no other has a release")
     return [
         *_servers(study, coordinator),
@@ -241,7 +246,7 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
     """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
     lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
     lines.append("Other releases about these data that do not go through this node.")
-    if study.level == "hidden_queries":
+    if study.hides_queries:
         lines.append("Queries of other hospitals, in studies of their own: all count against the cap above.")
     if study.unit == "record":
         if not patient_named:

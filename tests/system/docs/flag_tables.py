@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges, codes.
+"""The tables of the reference that the program itself knows: flags, exit codes, accountants, ranges, error codes.
 
 python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -6,7 +6,9 @@ python tests/system/docs/flag_tables.py     rewrites them; test_reference.py com
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any  # codes of one enum or the other
 
 import click
 
@@ -16,6 +18,7 @@ from party.commands.group import cli as party_cli
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import SECTIONS
+from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
 from simulations.commands.group import cli as simulate_cli
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -31,6 +34,8 @@ _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOT
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli, "simulate": simulate_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXITS = re.compile(r"(<!-- exit codes: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simulate": SIMULATION_EXIT_MEANINGS}
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -60,7 +65,8 @@ def page_with_tables(text: str) -> str:
     """The page with every table between its marks as the command line is now."""
     tables = groups()
     text = _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
-    return _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+    text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+    return _EXITS.sub(lambda mark: mark[1] + "\n" + _exits(mark[2]) + "\n" + mark[4], text)
 
 
 def page_with_accountants(text: str) -> str:
@@ -76,6 +82,11 @@ def page_with_ranges(text: str) -> str:
 def page_with_codes(text: str) -> str:
     """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
     return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
+
+
+def _exits(programs: str) -> str:
+    rows = [f"| {code:d} | {meaning} |" for code, meaning in _EXIT_MEANINGS[programs].items()]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
 
 
 def _codes(section: str) -> str:

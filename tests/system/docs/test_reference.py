@@ -12,7 +12,7 @@ import pytest
 
 from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
-from runtime.exits import Exit, SimulationExit
+from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS, Exit, SimulationExit
 from simulations.commands.group import run_command
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -72,13 +72,14 @@ def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
-    codes = {
-        int(code)
-        for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
-    }
-    assert codes == set(SimulationExit)
-    of_programs = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", of_programs, re.MULTILINE)} == set(Exit)
+    assert EXIT_MEANINGS.keys() == set(Exit)
+    assert SIMULATION_EXIT_MEANINGS.keys() == set(SimulationExit)
+    for heading, meanings in (
+        ("Exit codes of conclave-simulate", SIMULATION_EXIT_MEANINGS),
+        ("Exit codes of conclave-party, conclave-coordinator and conclave-guardian", EXIT_MEANINGS),
+    ):
+        rows = re.findall(r"^\| (\d+) \| (.*) \|$", section(PAGE, heading), re.MULTILINE)
+        assert rows == [(f"{code:d}", meaning) for code, meaning in meanings.items()]
 
 
 @pytest.mark.slow
