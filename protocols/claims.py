@@ -84,6 +84,10 @@ SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
 )
+SEVERAL_COST: Final = (
+    "The loss has to be computed anew at the sum of these parties' weights, and grows with the square of that sum: for "
+    "k hospitals of equal weight about k² times the spend of one, not k times."
+)
 SEVERAL_FIGURES: Final = (
     f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
     "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
@@ -108,6 +112,17 @@ POPULATION: Final = (
 OWN_RECORDS: Final = (
     "Records of the hospital that asks are protected by private inference, as long as no two of it, a hospital that "
     "answers and the guardian collude: no epsilon covers them."
+)
+OWN_TRAINING: Final = (
+    "Nothing: training on its own labelled records is not differentially private, and no epsilon covers them."
+)
+ANY_VOTES: Final = "The same cap: the bound holds for any votes of the others, known or not."
+ONE_SERVER: Final = (
+    "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-shared."
+)
+SIMULATED: Final = (
+    "The noise of a simulation comes from a NumPy generator with a known seed. It protects nobody; a real study draws "
+    "cryptographic noise."
 )
 _SECRET: Final = (
     "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
@@ -301,9 +316,7 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
         (f"It protects {study.unit_in_words}.", more),
         (
             "A patient known to several hospitals is covered by no single party's ε.",
-            "Their data moves the votes of all those hospitals, so the loss has to be computed anew at the sum of "
-            "these parties' weights. It grows with the square of that sum: for k hospitals of equal weight about k² "
-            "times the spend of one, not k times.",
+            f"Their data moves the votes of all those hospitals. {SEVERAL_COST}",
         ),
     ]
 
