@@ -10,7 +10,7 @@ from protocols.crypto.identity import fingerprint, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.wire import wire_pb2
-from protocols.wire.enrolment import ENROL_BYTES, Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol, encode_enrolled
+from protocols.wire.enrolment import ENROL_BYTES, Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
 from protocols.wire.frames import (
     NONCE_BYTES,
     WIRE_VERSIONS,
@@ -193,12 +193,12 @@ def test_enrolment_comes_back_as_it_was_sent(name, token, request):
 @settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_enrolment_or_malformed(data):
-    for decoder, encoder in ((decode_enrol, encode_enrol), (decode_enrolled, encode_enrolled)):
+    for decoder in (decode_enrol, decode_enrolled):
         try:
             made = decoder(data)
         except MalformedMessage:
             continue
-        assert decoder(encoder(made)) == made
+        assert decoder(encode_enrol(made)) == made
 
 
 def test_an_enrolment_above_the_cap_is_malformed_before_it_is_parsed():
