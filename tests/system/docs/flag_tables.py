@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags, exit codes, accountants, ranges, error codes.
+"""The tables of the reference that the program itself knows: flags, exit codes, stops, accountants, ranges, codes.
 
 python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -15,6 +15,7 @@ import click
 from coordinator.commands.group import cli as coordinator_cli
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import SECTIONS
@@ -27,6 +28,7 @@ _REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
 ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
 WIRE_PAGE = _REFERENCE / "wire.md"
+OUTPUTS_PAGE = _REFERENCE / "outputs.md"
 ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -36,6 +38,7 @@ _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOT
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXITS = re.compile(r"(<!-- exit codes: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simulate": SIMULATION_EXIT_MEANINGS}
+_STOPS = re.compile(r"(<!-- stops -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -77,6 +80,13 @@ def page_with_accountants(text: str) -> str:
 def page_with_ranges(text: str) -> str:
     """The page with the table of ranges between its marks as the program has it now."""
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
+
+
+def page_with_stops(text: str) -> str:
+    """The page with the table of reasons to stop between its marks as the program has it now."""
+    rows = [f"| `{reason}` | {meaning} |" for reason, meaning in STOP_MEANINGS.items()]
+    table = "\n".join(["| reason | meaning |", "|---|---|", *rows]) + "\n"
+    return _STOPS.sub(lambda mark: mark[1] + "\n" + table + "\n" + mark[3], text)
 
 
 def page_with_codes(text: str) -> str:
@@ -191,4 +201,5 @@ if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     WIRE_PAGE.write_text(page_with_ranges(WIRE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    OUTPUTS_PAGE.write_text(page_with_stops(OUTPUTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ERRORS_PAGE.write_text(page_with_codes(ERRORS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

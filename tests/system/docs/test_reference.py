@@ -6,10 +6,12 @@ import csv
 import json
 import re
 import tomllib
+from typing import get_args
 
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
 from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS, Exit, SimulationExit
@@ -28,6 +30,7 @@ from tests.system.docs.flag_tables import (
     page_with_accountants,
     page_with_codes,
     page_with_ranges,
+    page_with_stops,
     page_with_tables,
 )
 
@@ -63,6 +66,12 @@ def test_the_tables_of_codes_are_those_of_the_program() -> None:
     text = ERRORS_PAGE.read_text(encoding="utf-8")
     assert text == page_with_codes(text), "run: python tests/system/docs/flag_tables.py"
     assert set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)) == set(Code)
+
+
+def test_the_table_of_reasons_to_stop_is_that_of_the_program() -> None:
+    text = OUTPUTS.read_text(encoding="utf-8")
+    assert text == page_with_stops(text), "run: python tests/system/docs/flag_tables.py"
+    assert names_of(section(OUTPUTS, "Why labelling stops")) == set(get_args(StopReason)) == set(STOP_MEANINGS)
 
 
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
