@@ -220,9 +220,9 @@ def measure_batch(study: DeployedStudy, line: GuardianLine, run: int) -> tuple[f
     with Ledger(":memory:") as ledger:
         takes_part = study.participation.votes(queries)
         names = tuple(seat.party for seat in study.roster)
-        asked = ReservedBatch(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
+        reserved = ReservedBatch(study, ledger, request, names, takes_part, None, lambda requests: dict(replies))
         began = time.monotonic()
-        found = SharedAggregation(counted, source=system_source).count(asked)
+        found = SharedAggregation(counted, source=system_source).count(reserved)
         seconds = time.monotonic() - began
     assert found.labels is not None
     return seconds, channels[0].moved / 1e6, channels[0].messages

@@ -275,9 +275,9 @@ def run_batch(case: Case, study: Study, hosts: Hosts, number: int) -> None:
         return opened[-1]
 
     with Ledger(":memory:") as ledger, patch.object(summed_votes, "open_sum", heard):
-        asked = ReservedBatch(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
+        reserved = ReservedBatch(study, ledger, request, tuple(study.seats), takes_part, None, hosts)
         hosts.start()
-        counted = SummedAggregation().count(asked)
+        counted = SummedAggregation().count(reserved)
         hosts.stop()
     assert counted.labels is not None, counted.left_out
     assert len(counted.voted) == case.parties - case.dropouts, counted.left_out

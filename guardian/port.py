@@ -35,20 +35,15 @@ from protocols.wire.guardian.greeting import (
     welcome,
 )
 from protocols.wire.guardian.line import SILENCE_S
-from protocols.wire.guardian.stream import STREAM_OPTIONS, GuardianStream
+from protocols.wire.guardian.stream import GuardianStream
+from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, LISTEN
 
 Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
 _CONVERSATIONS = 16
-_OPTIONS = [
-    *STREAM_OPTIONS,
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.server_handshake_timeout_ms", 10_000),
-    ("grpc.so_reuseport", 0),
-]
+_OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS, *LISTEN]
 
 
 class GuardianPort:

@@ -48,6 +48,11 @@ class Protection:
         return self.level in ("two_server", "hidden_queries")
 
     @property
+    def hides_queries(self) -> bool:
+        """Whether only the hospital that asks sees the queries."""
+        return self.level == "hidden_queries"
+
+    @property
     def unit_in_words(self) -> str:
         """Whose data one epsilon protects."""
         if self.unit == "party":
@@ -79,6 +84,10 @@ SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
 )
+SEVERAL_COST: Final = (
+    "The loss has to be computed anew at the sum of these parties' weights, and grows with the square of that sum: for "
+    "k hospitals of equal weight about k² times the spend of one, not k times."
+)
 SEVERAL_FIGURES: Final = (
     f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
     "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
@@ -103,6 +112,17 @@ POPULATION: Final = (
 OWN_RECORDS: Final = (
     "Records of the hospital that asks are protected by private inference, as long as no two of it, a hospital that "
     "answers and the guardian collude: no epsilon covers them."
+)
+OWN_TRAINING: Final = (
+    "Nothing: training on its own labelled records is not differentially private, and no epsilon covers them."
+)
+ANY_VOTES: Final = "The same cap: the bound holds for any votes of the others, known or not."
+ONE_SERVER: Final = (
+    "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-shared."
+)
+SIMULATED: Final = (
+    "The noise of a simulation comes from a NumPy generator with a known seed. It protects nobody; a real study draws "
+    "cryptographic noise."
 )
 _SECRET: Final = (
     "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
@@ -138,7 +158,7 @@ def not_protected_from(study: Protection) -> str:
         case _:
             more = (
                 f" Nor is a hospital's model protected from the guardian together with {asks} or with the operator."
-                if study.level == "hidden_queries"
+                if study.hides_queries
                 else ""
             )
             return (
@@ -167,7 +187,7 @@ def not_covered_by_release(study: Protection) -> list[str]:
     lines = [_sentence(not_protected_from(study)), *_OF_A_RELEASE, POPULATION]
     lines += [SEVERAL_RECORDS] if study.unit == "record" else []
     lines += [_SECRET] if study.secret else []
-    lines += [_PUBLIC_QUERIES] if study.level != "hidden_queries" else []
+    lines += [_PUBLIC_QUERIES] if not study.hides_queries else []
     return lines
 
 
@@ -176,7 +196,7 @@ def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]
 
     coordinator: its name. Raises InvalidInput for a study of hidden queries, which has no release.
     """
-    if study.level == "hidden_queries":
+    if study.hides_queries:
         raise InvalidInput("level is 'hidden_queries'; allowed: one of public queries, as no other has a release")
     return [
         *_servers(study, coordinator),
@@ -226,7 +246,7 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
     """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
     lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
     lines.append("Other releases about these data that do not go through this node.")
-    if study.level == "hidden_queries":
+    if study.hides_queries:
         lines.append("Queries of other hospitals, in studies of their own: all count against the cap above.")
     if study.unit == "record":
         if not patient_named:
@@ -296,9 +316,7 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
         (f"It protects {study.unit_in_words}.", more),
         (
             "A patient known to several hospitals is covered by no single party's ε.",
-            "Their data moves the votes of all those hospitals, so the loss has to be computed anew at the sum of "
-            "these parties' weights. It grows with the square of that sum: for k hospitals of equal weight about k² "
-            "times the spend of one, not k times.",
+            f"Their data moves the votes of all those hospitals. {SEVERAL_COST}",
         ),
     ]
 

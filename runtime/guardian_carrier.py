@@ -11,15 +11,9 @@ from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, to_pem
 from protocols.errors import ChannelClosed
 from protocols.wire.guardian.greeting import CONVERSE_METHOD
 from protocols.wire.guardian.line import Carried, GuardianLine
-from protocols.wire.guardian.stream import STREAM_OPTIONS
+from runtime.grpc_options import GUARDIAN_STREAM, dial
 
-_OPTIONS = [
-    *STREAM_OPTIONS,
-    ("grpc.ssl_target_name_override", GUARDIAN_HOST),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-]
+_OPTIONS = [*GUARDIAN_STREAM, *dial(GUARDIAN_HOST), ("grpc.http2.max_pings_without_data", 0)]
 
 
 @contextmanager

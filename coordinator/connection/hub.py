@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -149,11 +149,8 @@ class Hub:
         """Waits at most that long for these parties to connect; returns those that are missing."""
         return self._call(self._sessions.wait_for(parties, timeout_s))
 
-    def _call(self, work: Awaitable[_T]) -> _T:
-        async def run() -> _T:
-            return await work
-
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+    def _call(self, work: Coroutine[object, object, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self, listen: str, enrol_listen: str | None) -> tuple[int, int | None]:
         pair = [(key_to_pem(self._key), to_pem(self._certificate))]

@@ -18,6 +18,7 @@ from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.wire.frames import FRAME_BYTES
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
+from runtime.grpc_options import ANSWER_PINGS, KEEPALIVE, LISTEN
 
 if TYPE_CHECKING:  # these types cannot be subscripted at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -33,22 +34,15 @@ _ENROL_OPTIONS = [
     ("grpc.max_connection_idle_ms", 30_000),
     ("grpc.max_connection_age_ms", 300_000),
     ("grpc.max_connection_age_grace_ms", 10_000),
-    ("grpc.so_reuseport", 0),
 ]
-_HANDSHAKE_MS = 10_000
 _RELAYED_WAIT_S = 120.0
 # The size of what a node may send: the votes of one batch and little else.
 INBOUND_BYTES = 8 * 2**20
 NODE_OPTIONS = [
     ("grpc.max_receive_message_length", INBOUND_BYTES),
     ("grpc.max_send_message_length", FRAME_BYTES),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
-    ("grpc.http2.ping_timeout_ms", 10_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.so_reuseport", 0),
+    *KEEPALIVE,
+    *ANSWER_PINGS,
 ]
 
 
@@ -63,8 +57,7 @@ async def open_port(
 
     Raises InvalidInput for an address that is taken or invalid.
     """
-    options = [*options, ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS)]
-    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=at_once)
+    server = grpc.aio.server(options=[*options, *LISTEN], maximum_concurrent_rpcs=at_once)
     server.add_generic_rpc_handlers(handlers)
     try:
         port = server.add_secure_port(address, credentials)

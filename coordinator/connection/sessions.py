@@ -102,22 +102,22 @@ class Sessions:
         places = Places(seats=len(requests), largest=largest, deadline=deadline)
 
         async def one(seat: str, request: Request) -> Answered | Late | None:
-            asked: Session | None = None
+            session: Session | None = None
             try:
                 async with asyncio.timeout_at(deadline):
                     while True:
-                        asked = await self._session_of(opened, seat)
+                        session = await self._session_of(opened, seat)
                         try:
-                            return await self.ask(asked, opened, seat, request, envelopes[id(request)], places)
+                            return await self.ask(session, opened, seat, request, envelopes[id(request)], places)
                         except SessionEnded:
-                            self.remove(asked)
-                            asked = None
+                            self.remove(session)
+                            session = None
             except TimeoutError:
-                if asked is None:
+                if session is None:
                     self._on_event("absent", {"seat": seat})
                     return None
-                if asked.writes:
-                    self._does_not_read(asked, seat)
+                if session.writes:
+                    self._does_not_read(session, seat)
                 else:
                     self._on_event("late", {"seat": seat})
                 return Late(terms.deadline_s)
@@ -146,14 +146,14 @@ class Sessions:
         waiting: asyncio.Future[tuple[Answer, bytes]] = asyncio.get_running_loop().create_future()
         try:
             async with session.writing:
-                asked = await self._send(session, opened, seat, nonce, envelope, waiting, places)
+                signed_ask = await self._send(session, opened, seat, nonce, envelope, waiting, places)
             # The frame is dropped, so that it holds no memory while its answer is awaited.
-            asked = asked if isinstance(request, Outcome) else b""
+            signed_ask = signed_ask if isinstance(request, Outcome) else b""
             answer, signed = await waiting
         finally:
             if session.waiting.pop(nonce, None) is not None:
                 session.late += 1
-        return Answered(asked, signed, answer)
+        return Answered(signed_ask, signed, answer)
 
     async def _send(
         self,
@@ -176,14 +176,14 @@ class Sessions:
                 ask = Ask(
                     session.nonce, session.round, nonce, opened.study.digest, seat, log.head(), log.peer(seat), envelope
                 )
-                asked = self._seal(ask)
+                signed_ask = self._seal(ask)
                 session.writes = True
-                await session.send(asked)
+                await session.send(signed_ask)
                 session.writes = False
         except TimeoutError:
             self._does_not_read(session, seat)
             raise SessionEnded from None
-        return asked
+        return signed_ask
 
     def _does_not_read(self, session: Session, seat: str) -> None:
         """Ends a session whose other end did not read a whole frame: it cannot continue after half of one."""

@@ -264,9 +264,9 @@ class ServedStudy:
                 self._store.say_job(job.number, text)
         return text
 
-    def _counted(self, asked: ReservedBatch, counted: Counted) -> None:
+    def _counted(self, reserved: ReservedBatch, counted: Counted) -> None:
         """Records which seats' votes were not counted, why, and by how much their ledgers may now be higher."""
-        number = asked.request.batch.number
+        number = reserved.request.batch.number
         self._left_out = dict(counted.left_out)
         self._write_down(number, self._left_out)
 
@@ -302,13 +302,13 @@ class _Noted(Aggregation):
         self._aggregation = aggregation
         self._counted = counted
 
-    def count(self, asked: ReservedBatch) -> Counted:
-        counted = self._aggregation.count(asked)
-        self._counted(asked, counted)
+    def count(self, reserved: ReservedBatch) -> Counted:
+        counted = self._aggregation.count(reserved)
+        self._counted(reserved, counted)
         return counted
 
-    def released(self, asked: ReservedBatch) -> None:
-        self._aggregation.released(asked)
+    def released(self, reserved: ReservedBatch) -> None:
+        self._aggregation.released(reserved)
 
 
 def _back_or_never(who: str, study: str) -> str:

@@ -13,6 +13,8 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
+from runtime.templates import templates
+
 # Rows shown of the table for k hospitals; the rest is in privacy.json.
 _MOST_ROWS = 12
 
@@ -74,12 +76,4 @@ def _percent(value: float) -> str:
 
 @functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
-    pages = jinja2.Environment(
-        loader=jinja2.PackageLoader("coordinator.release"),
-        autoescape=autoescape,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters.update(epsilon=_epsilon, percent=_percent)
-    return pages
+    return templates("coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent)

@@ -18,8 +18,9 @@ from coordinator.students.augmentation import (
 )
 from coordinator.students.networks import CNN, MLP, is_image
 from coordinator.students.student import Student, StudentKind
-from coordinator.students.torch_student import PseudoLabels, Schedule, torch_device, train
+from coordinator.students.torch_student import PseudoLabels, Schedule, train
 from coordinator.students.validation import check_released
+from runtime.torch_networks import torch_device
 
 _SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)
 _UNLABELLED_BATCH: Final = 96

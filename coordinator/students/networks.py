@@ -1,9 +1,4 @@
-"""The students' networks as functions of their parameters, which makes averaging over steps simple.
-
-Batch norm (Ioffe & Szegedy 2015, Alg. 1) uses the batch's own statistics while training; the last pass of
-the training writes those that predictions use into the parameters, under the names `<layer>.mean` and
-`.variance`.
-"""
+"""The students' networks as functions of their parameters, which makes averaging over steps simple."""
 
 from __future__ import annotations
 
@@ -18,11 +13,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from protocols.errors import InvalidInput
+from runtime.torch_networks import (
+    Parameters,
+    Shapes,
+    Statistics,
+    batch_norm,
+    dense_logits,
+    dense_shapes,
+    initial,
+    norm_shapes,
+)
 
-Parameters = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]
-
-_VARIANCE_FLOOR: Final = 1e-5
 _SMALLEST_IMAGE: Final = 8
 _FILTERS: Final = (32, 64)
 _HIDDEN: Final = 128
@@ -41,19 +42,8 @@ class StudentNetwork:
     logits: Callable[[Parameters, Tensor, Parameters | None], Tensor]
 
     def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
-        """He-normal weights from the generator; batch norm starts as the identity, the last layer flat."""
-        parameters: Parameters = {}
-        for name, shape in self.shapes(input_shape, classes).items():
-            if name.endswith(".scale"):
-                parameters[name] = torch.ones(shape)
-            elif name.endswith(".shift"):
-                parameters[name] = torch.zeros(shape)
-            else:
-                inputs = shape[0] if len(shape) == 2 else math.prod(shape[1:])
-                weights = generator.standard_normal(shape, np.float32)
-                parameters[name] = torch.from_numpy(weights) * math.sqrt(2 / inputs)
-        parameters["out.weight"] *= 0.1
-        return parameters
+        """Parameters before training, see torch_networks.initial."""
+        return initial(self.shapes(input_shape, classes), generator)
 
 
 def is_image(input_shape: tuple[int, ...]) -> bool:
@@ -71,53 +61,34 @@ def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
     features = second * ((height + 1) // 2) * ((width + 1) // 2)
     return (
         {"first.weight": (first, 1, 5, 5), "second.weight": (second, first, 3, 3)}
-        | _norm_shapes("first_norm", first)
-        | _norm_shapes("second_norm", second)
-        | _dense_shapes(features, classes)
+        | norm_shapes("first_norm", first)
+        | norm_shapes("second_norm", second)
+        | dense_shapes(features, hidden=_HIDDEN, classes=classes)
     )
-
-
-def _dense_shapes(features: int, classes: int) -> Shapes:
-    return (
-        {"hidden.weight": (features, _HIDDEN)}
-        | _norm_shapes("hidden_norm", _HIDDEN)
-        | {"out.weight": (_HIDDEN, classes), "out.shift": (classes,)}
-    )
-
-
-def _norm_shapes(layer: str, channels: int) -> Shapes:
-    return {f"{layer}.scale": (channels,), f"{layer}.shift": (channels,)}
 
 
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     """Two convolutions with stride 2, each with batch norm, then two dense layers."""
     # Strides instead of pooling: torch's max_pool2d is not vectorised on a CPU and takes most of the time.
-    maps = functional.conv2d(inputs[:, None], parameters["first.weight"], stride=2)
-    scale, offset = _norm(parameters, "first_norm", maps, found)
-    maps = torch.relu(maps * scale.view(-1, 1, 1) + offset.view(-1, 1, 1))
-    maps = functional.conv2d(maps, parameters["second.weight"], stride=2, padding=1)
-    scale, offset = _norm(parameters, "second_norm", maps, found)
-    return _dense_logits(parameters, torch.relu(maps * scale.view(-1, 1, 1) + offset.view(-1, 1, 1)), found)
+    first = functional.conv2d(inputs[:, None], parameters["first.weight"], stride=2)
+    scale, offset = batch_norm(parameters, "first_norm", lambda: _batch_statistics(first), found)
+    maps = torch.relu(first * scale.view(-1, 1, 1) + offset.view(-1, 1, 1))
+    second = functional.conv2d(maps, parameters["second.weight"], stride=2, padding=1)
+    scale, offset = batch_norm(parameters, "second_norm", lambda: _batch_statistics(second), found)
+    return _dense_logits(parameters, torch.relu(second * scale.view(-1, 1, 1) + offset.view(-1, 1, 1)), found)
 
 
 def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
-    hidden = inputs.flatten(1) @ parameters["hidden.weight"]
-    scale, offset = _norm(parameters, "hidden_norm", hidden, found)
-    return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
+    return dense_logits(parameters, inputs, _batch_statistics, found)
 
 
-def _norm(parameters: Parameters, layer: str, values: Tensor, found: Parameters | None) -> tuple[Tensor, Tensor]:
-    """The factor and the offset that batch norm applies to each channel of [rows, channels, ...]."""
-    if f"{layer}.mean" in parameters:
-        mean, variance = parameters[f"{layer}.mean"], parameters[f"{layer}.variance"]
-    else:
-        axes = [0, *range(2, values.ndim)]
-        variance, mean = torch.var_mean(values, axes, correction=0)
-    if found is not None:
-        found[f"{layer}.mean"], found[f"{layer}.variance"] = mean, variance
-    scale = parameters[f"{layer}.scale"] * torch.rsqrt(variance + _VARIANCE_FLOOR)
-    return scale, parameters[f"{layer}.shift"] - mean * scale
+def _batch_statistics(values: Tensor) -> Statistics:
+    """Mean and variance of each channel of [rows, channels, ...]."""
+    variance, mean = torch.var_mean(values, [0, *range(2, values.ndim)], correction=0)
+    return mean, variance
 
 
 CNN: Final = StudentNetwork("cnn", _cnn_shapes, _cnn_logits)
-MLP: Final = StudentNetwork("mlp", lambda shape, classes: _dense_shapes(math.prod(shape), classes), _dense_logits)
+MLP: Final = StudentNetwork(
+    "mlp", lambda shape, classes: dense_shapes(math.prod(shape), hidden=_HIDDEN, classes=classes), _dense_logits
+)

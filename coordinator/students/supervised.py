@@ -12,8 +12,9 @@ from numpy import ndarray
 from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS, Augmentation
 from coordinator.students.networks import CNN, MLP, StudentNetwork
 from coordinator.students.student import Student, StudentKind
-from coordinator.students.torch_student import Schedule, torch_device, train
+from coordinator.students.torch_student import Schedule, train
 from coordinator.students.validation import check_released
+from runtime.torch_networks import torch_device
 
 _SCHEDULE: Final = Schedule(batch=32, epochs=16, fewest_steps=150, most_steps=3000)
 

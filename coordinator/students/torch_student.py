@@ -18,20 +18,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from coordinator.students.augmentation import Augmentation
-from coordinator.students.networks import Parameters, StudentNetwork
+from coordinator.students.networks import StudentNetwork
 from coordinator.students.student import Student
 from coordinator.students.validation import check_queries
-from protocols.errors import InvalidInput
+from runtime.torch_networks import Parameters, learning_rate_factor, seen_offsets
 
-_WARM_UP_STEPS: Final = 10
 _WEIGHT_DECAY: Final = 0.01
 _LEARNING_RATE: Final = 5e-3
 # The student is the running average of the parameters over about 1 / (1 - decay) steps.
 _AVERAGING_DECAY: Final = 0.98
 _STATISTICS_ROWS: Final = 2048
 _CHUNK: Final = 128
-# Added to the logits of classes that do not occur in the labels.
-_NEVER: Final = -1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,9 +101,7 @@ def train(
     parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
     average = {name: value.detach().clone() for name, value in parameters.items()}
     seen = np.unique(labels)
-    offsets = torch.full((classes,), _NEVER)
-    offsets[torch.from_numpy(seen)] = 0.0
-    offsets = offsets.to(device)
+    offsets = seen_offsets(seen, classes).to(device)
     # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
     known, targets, rest = (torch.tensor(array, device=device) for array in (inputs, labels, unlabelled))
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
@@ -115,7 +110,7 @@ def train(
     unlabelled_picks = _Picks(len(rest), pseudo.batch, generator) if pseudo and len(rest) else None
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = _LEARNING_RATE * _factor(step, steps)
+            group["lr"] = _LEARNING_RATE * learning_rate_factor(step, steps)
         rows = picks.next()
         batch, goals = change(known[rows], generator), targets[rows]
         weights = torch.full((len(batch),), 1 / len(batch), device=device)
@@ -153,21 +148,3 @@ class _Picks:
             self._left = np.concatenate([self._left, self._generator.permutation(self._rows)])
         picked, self._left = self._left[: self._batch], self._left[self._batch :]
         return torch.from_numpy(picked)
-
-
-def _factor(step: int, steps: int) -> float:
-    """A short warm-up, then a half cosine down to zero (Loshchilov & Hutter 2017, Eq. 5)."""
-    return min(1.0, (step + 1) / _WARM_UP_STEPS) * 0.5 * (1 + math.cos(math.pi * step / steps))
-
-
-def torch_device(name: str) -> torch.device:
-    """The device of this name; 'auto' is a CUDA device if there is one. Raises InvalidInput."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as failure:
-        raise InvalidInput(f"device is {name!r}; allowed: auto, cpu, cuda, cuda:N") from failure
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
-        raise InvalidInput(f"device is {name!r}; allowed here: auto, cpu, and cuda with a CUDA device")
-    return device

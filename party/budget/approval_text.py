@@ -18,9 +18,9 @@ from protocols.study.terms import Terms
 def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     """Who may see a vote, who adds the noise, and whose keys a hospital must have compared."""
     lines = [f"Who sees     {who_sees_votes(about)}"]
-    if about.level == "secure_sum":
-        lines.append("             Your node signs with its key.")
     level = study.confidentiality
+    if level.signs:
+        lines.append("             Your node signs with its key.")
     if isinstance(level, GuardedLevel):
         lines += [
             "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",

@@ -16,20 +16,11 @@ from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
 from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, WIRE_VERSIONS, Goodbye, Hello, Welcome, seal, unseal
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
+from runtime.grpc_options import dial
 
 _SOFTWARE = "conclave-party doctor"
-_OPTIONS = [
-    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
-    ("grpc.max_receive_message_length", 2**20),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-]
-_RELAY_OPTIONS = [
-    ("grpc.ssl_target_name_override", COORDINATOR_HOST),
-    ("grpc.max_receive_message_length", 2 * PIECE_BYTES),
-    ("grpc.enable_retries", 0),
-    ("grpc.use_local_subchannel_pool", 1),
-]
+_OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]
+_RELAY_OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2 * PIECE_BYTES)]
 
 
 def enrol(message: Enrol, *, address: str, authority: x509.Certificate, timeout_s: float) -> Enrolled:

@@ -50,6 +50,7 @@ from protocols.wire.messages import (
 )
 from runtime.allowance import Allowance
 from runtime.distribution import installed_version
+from runtime.grpc_options import KEEPALIVE
 from runtime.steady_clock import SteadyClock
 
 # Codes that only a person can fix: dialling again would change nothing.
@@ -72,10 +73,7 @@ _OPTIONS = [
     ("grpc.ssl_target_name_override", COORDINATOR_HOST),
     ("grpc.max_receive_message_length", FRAME_BYTES),
     ("grpc.max_send_message_length", FRAME_BYTES),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
-    ("grpc.http2.ping_timeout_ms", 10_000),
+    *KEEPALIVE,
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.enable_retries", 0),
 ]

@@ -26,7 +26,7 @@ from protocols.errors import EngineFailed, InvalidInput
 from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
-from protocols.study.levels import Clear, TwoServer
+from protocols.study.levels import LEVELS, Clear, GuardedLevel, TwoServer
 from protocols.study.queries import pool_digest
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
@@ -38,16 +38,16 @@ _STEP_S = 600.0
 # One of the examples in `conclave-simulate plan --help`.
 PLAN_OF_MANY = "conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85"
 _SEEN = {
-    "clear": ", or votes hidden from the coordinator: here it sees every vote, with --confidentiality "
+    Clear.name: ", or votes hidden from the coordinator: here it sees every vote, with --confidentiality "
     "two_server it sees none.",
-    "two_server": ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of its "
-    "own, so labels are noisier than with votes in the clear.",
+    TwoServer.name: ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of "
+    "its own, so labels are noisier than with votes in the clear.",
 }
 
 Say = Callable[[str], None]
 
 
-def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "clear") -> dict[str, object]:
+def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = Clear.name) -> dict[str, object]:
     """Runs the whole demo in `folder`, which must be new or empty; returns the figures that it shows.
 
     level: clear, or two_server with a guardian. Raises InvalidInput for a folder that is not empty, EngineFailed when a
@@ -60,7 +60,7 @@ def run_demo(folder: Path, *, data_dir: Path | None, say: Say, level: str = "cle
     data = demo_data(data_dir)
     consortium = LocalConsortium(folder.resolve(), data, demo_study(data), say)
     try:
-        if level == "two_server":
+        if issubclass(LEVELS[level], GuardedLevel):
             consortium.add_guardian()
         consortium.set_up()
         for name in HOSPITALS:

@@ -21,14 +21,21 @@ from torch.nn import functional
 
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, ReLU, fold_batch_norm
-
-Parameters = dict[str, Tensor]
-Shapes = dict[str, tuple[int, ...]]
+from runtime.torch_networks import (
+    VARIANCE_FLOOR,
+    Parameters,
+    Shapes,
+    Statistics,
+    batch_norm,
+    dense_logits,
+    dense_shapes,
+    initial,
+    norm_shapes,
+)
 
 _FILTERS: Final = 32
 _SMALL_FILTERS: Final = 8
 _HIDDEN: Final = 100
-_VARIANCE_FLOOR: Final = 1e-5
 # The row and column offsets of the four positions of a 2x2 pooling window.
 _POOL_OFFSETS: Final = ((0, 0), (0, 1), (1, 0), (1, 1))
 
@@ -53,40 +60,16 @@ class TeacherNetwork:
     layers: Callable[[Parameters], tuple[object, ...]] | None
 
     def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
-        """He-normal weights from the generator; batch norm starts as the identity."""
-        parameters: Parameters = {}
-        for name, shape in self.trained(input_shape, classes).items():
-            if name.endswith(".scale"):
-                parameters[name] = torch.ones(shape)
-            elif name.endswith(".shift"):
-                parameters[name] = torch.zeros(shape)
-            else:
-                inputs = shape[0] if len(shape) == 2 else math.prod(shape[1:])
-                spread = math.sqrt(2 / inputs)
-                parameters[name] = torch.from_numpy(generator.standard_normal(shape, np.float32)) * spread
-        parameters["out.weight"] *= 0.1  # a flat first prediction, so that training does not start confidently wrong
-        return parameters
+        """Parameters before training, see torch_networks.initial."""
+        return initial(self.trained(input_shape, classes), generator)
 
 
 def _cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
     if len(input_shape) != 2 or min(input_shape) < 8:
         raise InvalidInput(f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least 8")
     pooled = _FILTERS * ((input_shape[0] - 2) // 2) * ((input_shape[1] - 2) // 2)
-    return {
-        "conv.weight": (_FILTERS, 1, 3, 3),
-        "conv_norm.scale": (_FILTERS,),
-        "conv_norm.shift": (_FILTERS,),
-    } | _dense_trained(pooled, classes)
-
-
-def _dense_trained(features: int, classes: int) -> Shapes:
-    return {
-        "hidden.weight": (features, _HIDDEN),
-        "hidden_norm.scale": (_HIDDEN,),
-        "hidden_norm.shift": (_HIDDEN,),
-        "out.weight": (_HIDDEN, classes),
-        "out.shift": (classes,),
-    }
+    convolution = {"conv.weight": (_FILTERS, 1, 3, 3)} | norm_shapes("conv_norm", _FILTERS)
+    return convolution | dense_shapes(pooled, hidden=_HIDDEN, classes=classes)
 
 
 _HIDDEN_FOUND: Final[Shapes] = {"hidden_norm.mean": (_HIDDEN,), "hidden_norm.variance": (_HIDDEN,)}
@@ -100,7 +83,7 @@ _SMALL_CNN_FOUND: Final[Shapes] = {
 
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     weight = parameters["conv.weight"]
-    scale, offset = _norm(parameters, "conv_norm", lambda: _convolved_statistics(inputs, weight), found)
+    scale, offset = batch_norm(parameters, "conv_norm", lambda: _convolved_statistics(inputs, weight), found)
     # Batch norm is folded into the convolution. The four positions of each pooling window become four
     # groups of filters of one convolution with stride 2: the same result as convolving, normalising and
     # max-pooling, in a third of the time on a CPU, where torch's max_pool2d is not vectorised.
@@ -114,9 +97,7 @@ def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None
 
 
 def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
-    hidden = inputs.flatten(1) @ parameters["hidden.weight"]
-    scale, offset = _norm(parameters, "hidden_norm", lambda: _batch_statistics(hidden), found)
-    return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
+    return dense_logits(parameters, inputs, _batch_statistics, found)
 
 
 def _small_cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
@@ -125,17 +106,14 @@ def _small_cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
             f"inputs of the small_cnn have shape {input_shape}; allowed: (height, width), each at least 8"
         )
     rows, columns = ((side - 3) // 2 + 1 for side in input_shape)
-    return {
-        "conv.weight": (_SMALL_FILTERS, 1, 3, 3),
-        "conv_norm.scale": (_SMALL_FILTERS,),
-        "conv_norm.shift": (_SMALL_FILTERS,),
-    } | _dense_trained(_SMALL_FILTERS * rows * columns, classes)
+    convolution = {"conv.weight": (_SMALL_FILTERS, 1, 3, 3)} | norm_shapes("conv_norm", _SMALL_FILTERS)
+    return convolution | dense_shapes(_SMALL_FILTERS * rows * columns, hidden=_HIDDEN, classes=classes)
 
 
 def _small_cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     images = functional.conv2d(inputs[:, None], parameters["conv.weight"], stride=2)
     pixels = images.movedim(1, -1).flatten(0, -2)
-    scale, offset = _norm(parameters, "conv_norm", lambda: _batch_statistics(pixels), found)
+    scale, offset = batch_norm(parameters, "conv_norm", lambda: _batch_statistics(pixels), found)
     return _dense_logits(parameters, torch.relu(images * scale[:, None, None] + offset[:, None, None]), found)
 
 
@@ -153,34 +131,17 @@ def _dense_layers(parameters: Parameters) -> tuple[object, ...]:
 
 def _folded(layer: Dense | Convolution, parameters: Parameters, norm: str) -> Dense | Convolution:
     found = {name: parameters[f"{norm}.{name}"].numpy() for name in ("scale", "shift", "mean", "variance")}
-    return fold_batch_norm(layer, **found, floor=_VARIANCE_FLOOR)
+    return fold_batch_norm(layer, **found, floor=VARIANCE_FLOOR)
 
 
-def _norm(
-    parameters: Parameters,
-    layer: str,
-    statistics: Callable[[], tuple[Tensor, Tensor]],
-    found: Parameters | None,
-) -> tuple[Tensor, Tensor]:
-    """The factor and the offset that batch norm (Ioffe & Szegedy 2015, Alg. 1) applies to each channel."""
-    if f"{layer}.mean" in parameters:
-        mean, variance = parameters[f"{layer}.mean"], parameters[f"{layer}.variance"]
-    else:
-        mean, variance = statistics()
-    if found is not None:
-        found[f"{layer}.mean"], found[f"{layer}.variance"] = mean, variance
-    scale = parameters[f"{layer}.scale"] * torch.rsqrt(variance + _VARIANCE_FLOOR)
-    return scale, parameters[f"{layer}.shift"] - mean * scale
-
-
-def _batch_statistics(values: Float[Tensor, "rows channels"]) -> tuple[Tensor, Tensor]:
+def _batch_statistics(values: Float[Tensor, "rows channels"]) -> Statistics:
     mean = values.mean(0)
     return mean, (values - mean).square().mean(0)
 
 
 def _convolved_statistics(
     images: Float[Tensor, "rows height width"], weight: Float[Tensor, "filters 1 3 3"]
-) -> tuple[Tensor, Tensor]:
+) -> Statistics:
     """Mean and variance of each filter's output, from the 9x9 covariance of the image patches.
 
     A filter's output is w . patch, so its mean is w . mean(patch) and its variance w' Cov(patch) w. This is
@@ -217,7 +178,7 @@ SMALL_CNN: Final = TeacherNetwork(
 )
 MLP: Final = TeacherNetwork(
     "mlp",
-    lambda shape, classes: _dense_trained(math.prod(shape), classes),
+    lambda shape, classes: dense_shapes(math.prod(shape), hidden=_HIDDEN, classes=classes),
     lambda shape: _HIDDEN_FOUND,
     _dense_logits,
     learning_rate=0.01,

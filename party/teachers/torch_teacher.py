@@ -14,14 +14,15 @@ import torch
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.teachers.networks import CNN, MLP, SMALL_CNN, Parameters, TeacherNetwork
+from party.teachers.networks import CNN, MLP, SMALL_CNN, TeacherNetwork
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
-from party.teachers.training import seen_offsets, train_looped, train_stacked
+from party.teachers.training import train_looped, train_stacked
 from party.teachers.validation import Shard, check_queries, check_shards
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically
+from runtime.torch_networks import Parameters, seen_offsets, torch_device
 
 # Queries per forward pass: few enough for a CPU core's cache.
 _CPU_CHUNK: Final = 64
@@ -141,26 +142,14 @@ class TorchKind(TeacherKind):
 
 def cnn(*, device: str) -> TorchKind:
     """The convolutional teacher of Individualized PATE, for grey images [height, width], each at least 8."""
-    return TorchKind(CNN, _device(device))
+    return TorchKind(CNN, torch_device(device))
 
 
 def small_cnn(*, device: str) -> TorchKind:
     """Eight convolutions with stride 2, for the images that the cnn takes; it can answer hidden queries."""
-    return TorchKind(SMALL_CNN, _device(device))
+    return TorchKind(SMALL_CNN, torch_device(device))
 
 
 def mlp(*, device: str) -> TorchKind:
     """One hidden layer of 100 with batch norm, for inputs of any shape (flattened)."""
-    return TorchKind(MLP, _device(device))
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as failure:
-        raise InvalidInput(f"device is {name!r}; allowed: auto, cpu, cuda, cuda:N") from failure
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
-        raise InvalidInput(f"device is {name!r}; allowed here: auto, cpu, and cuda where a CUDA device is present")
-    return device
+    return TorchKind(MLP, torch_device(device))

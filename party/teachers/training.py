@@ -17,22 +17,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from party.teachers.augmentation import draw_motions, move
-from party.teachers.networks import Parameters, TeacherNetwork
+from party.teachers.networks import TeacherNetwork
 from party.teachers.validation import Shard
+from runtime.torch_networks import Parameters, learning_rate_factor, seen_offsets
 
 _BATCH: Final = 32
 _EPOCHS: Final = 8
 # The minimum number of steps, for a tiny shard, and the maximum, for a very large one.
 _FEWEST_STEPS: Final = 60
 _MOST_STEPS: Final = 2000
-_WARM_UP_STEPS: Final = 10
 _WEIGHT_DECAY: Final = 0.01
 # Rows from which the final statistics of batch norm are computed; more would change them little and cost memory.
 _STATISTICS_ROWS: Final = 1024
 # Teachers in one stack; bounds device memory (cnn on 28x28 images: 5 GiB, estimated, not measured).
 _STACK: Final = 256
-# Added to the logits of classes that a shard does not hold: a teacher predicts among the classes it has seen.
-_NEVER: Final = -1e9
 
 
 def train_looped(
@@ -59,13 +57,6 @@ def train_stacked(
     return trained
 
 
-def seen_offsets(seen: Int[np.ndarray, " seen"], classes: int) -> Float[Tensor, " classes"]:
-    """What to add to a teacher's logits: 0 for the classes it has seen, very low for the others."""
-    offsets = torch.full((classes,), _NEVER)
-    offsets[torch.from_numpy(seen)] = 0.0
-    return offsets
-
-
 def _train(
     shards: list[Shard], network: TeacherNetwork, classes: int, seeds: list[int], device: torch.device
 ) -> list[Parameters]:
@@ -89,7 +80,7 @@ def _train(
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = network.learning_rate * _schedule(step, steps)
+            group["lr"] = network.learning_rate * learning_rate_factor(step, steps)
         batch = inputs[teachers, order[:, step]]
         if motions is not None:
             batch = move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).view_as(batch)
@@ -130,11 +121,6 @@ def _with_final_statistics(network: TeacherNetwork, parameters: Parameters, rows
     found: Parameters = {}
     network.logits(parameters, rows, found)
     return {name: value.cpu().contiguous() for name, value in (parameters | found).items()}
-
-
-def _schedule(step: int, steps: int) -> float:
-    """A short warm-up, then a half cosine down to zero (Loshchilov & Hutter 2017, Eq. 5)."""
-    return min(1.0, (step + 1) / _WARM_UP_STEPS) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 def _draw_order(generator: np.random.Generator, records: int, steps: int) -> Int[np.ndarray, "steps batch"]:

@@ -17,7 +17,6 @@ from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, Counted, ReservedBatch
-from protocols.mechanisms import InteractiveGNMax
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
 from protocols.study.levels import GuardedLevel
@@ -144,7 +143,7 @@ class Coordinator:
             if labels is None:
                 return self._with_cells(replace(released, stop=self._unreleased, spent=self._spent()))
             released.labels[asked : asked + size] = labels
-            if predictions is not None and isinstance(study.mechanism, InteractiveGNMax):
+            if predictions is not None:
                 of_batch = predictions[asked : asked + size]
                 released.reinforced[asked : asked + size] = study.mechanism.reinforced(labels, of_batch)
             asked += size
@@ -214,8 +213,10 @@ class Coordinator:
         """
         study, charged = self._study, self._ledger.charged(stored.number)
         takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
-        asked = takes_part.sum(axis=1)
-        due = dict(zip(self._parties, study.budgets.amount(asked, np.zeros_like(asked)).tolist(), strict=True))
+        queries_asked = takes_part.sum(axis=1)
+        due = dict(
+            zip(self._parties, study.budgets.amount(queries_asked, np.zeros_like(queries_asked)).tolist(), strict=True)
+        )
         lowers = any(due[party] < amount for party, amount in charged.items())
         if lowers or isinstance(study.confidentiality, GuardedLevel):
             return None
@@ -293,10 +294,10 @@ class Coordinator:
         """The labels of one batch: reserve, ask, add up with noise, settle, tell the parties. None without quorum."""
         study = self._study
         takes_part = study.participation.votes(batch.ids)
-        asked = takes_part.sum(axis=1)
+        queries_asked = takes_part.sum(axis=1)
         request = VoteRequest(study.digest, self.run, batch)
         active = [party for party, member in zip(self._parties, members, strict=True) if member]
-        worst = dict(zip(self._parties, study.budgets.amount(asked, asked).tolist(), strict=True))
+        worst = dict(zip(self._parties, study.budgets.amount(queries_asked, queries_asked).tolist(), strict=True))
         if not reserved:
             amounts = {party: worst[party] for party in active}
             ids, limit = batch.ids.tolist(), study.query_limit
@@ -316,7 +317,7 @@ class Coordinator:
             self._unreleased = Stop("quorum_lost", np.zeros(len(members), dtype=bool))
             return None
         answered = labels != ABSTAIN
-        amounts_due = study.budgets.amount(asked, (takes_part & answered).sum(axis=1))
+        amounts_due = study.budgets.amount(queries_asked, (takes_part & answered).sum(axis=1))
         final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
         # A party whose vote was not counted pays nothing: its data had no influence on what was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}

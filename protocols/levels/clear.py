@@ -34,20 +34,20 @@ class ClearAggregation(Aggregation):
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
 
-    def count(self, asked: ReservedBatch) -> Counted:
-        study, request = asked.study, asked.request
+    def count(self, reserved: ReservedBatch) -> Counted:
+        study, request = reserved.study, reserved.request
         if isinstance(self._noise, LatticeNoise) != (study.lattice is not None):
             raise InvalidInput(
                 f"the study has {'no ' if study.lattice is None else ''}units; allowed: integer noise for a study with "
                 "units, real-valued noise for one without"
             )
-        replies = asked.exchange(dict.fromkeys(asked.seats, request))
+        replies = reserved.exchange(dict.fromkeys(reserved.seats, request))
         votes: dict[str, Int64[ndarray, "teachers queries"]] = {}
         left_out: dict[str, str] = {}
-        for seat in asked.seats:
+        for seat in reserved.seats:
             try:
                 reply = given(replies.get(seat), request)
-                votes[seat] = _checked(reply, asked)
+                votes[seat] = _checked(reply, reserved)
             except LeftOut as error:
                 left_out[seat] = error.code
         if len(votes) < study.quorum:
@@ -58,17 +58,17 @@ class ClearAggregation(Aggregation):
             return Counted(cells.argmax(axis=1), tuple(votes), left_out, cells=cells)
         seats = np.array([study.seats[seat] for seat in votes])
         # A vote in a query in which its party does not take part would not be charged, so it is left out.
-        cast = np.where(asked.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
+        cast = np.where(reserved.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
         counts = count_votes(cast, study.weights[seats], classes=study.classes)
-        return Counted(study.release(counts, self._noise, predictions=asked.predictions), tuple(votes), left_out)
+        return Counted(study.release(counts, self._noise, predictions=reserved.predictions), tuple(votes), left_out)
 
-    def released(self, asked: ReservedBatch) -> None:
+    def released(self, reserved: ReservedBatch) -> None:
         """Does nothing: nothing was kept."""
 
 
-def _checked(reply: object, asked: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
+def _checked(reply: object, reserved: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises LeftOut("bad_votes") if there is nothing to count."""
-    study, queries = asked.study, len(asked.request.batch.ids)
+    study, queries = reserved.study, len(reserved.request.batch.ids)
     shape = (study.teachers, queries) if study.records is None else (queries, study.classes)
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut(Code.BAD_VOTES)

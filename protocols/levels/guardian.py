@@ -144,8 +144,8 @@ class Guardian:
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
-            asked = study.participation.votes(submission.ids).sum(axis=1)
-            worst = study.budgets.amount(asked, asked)
+            queries_asked = study.participation.votes(submission.ids).sum(axis=1)
+            worst = study.budgets.amount(queries_asked, queries_asked)
             amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
             if ledger.stored(submission.number) is None:
                 ids, limit = submission.ids.tolist(), study.query_limit

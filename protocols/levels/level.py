@@ -96,11 +96,11 @@ class Aggregation(ABC):
     """The coordinator's side of a level."""
 
     @abstractmethod
-    def count(self, asked: ReservedBatch) -> Counted:
+    def count(self, reserved: ReservedBatch) -> Counted:
         """Asks and counts. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
 
     @abstractmethod
-    def released(self, asked: ReservedBatch) -> None:
+    def released(self, reserved: ReservedBatch) -> None:
         """Called once the batch's labels are stored and settled: forgets what was kept for continuing."""
 
 

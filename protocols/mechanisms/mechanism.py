@@ -20,6 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
 from protocols.mechanisms.winner_law import gaussian_winner_log_law
 from protocols.noise import Noise
+from protocols.votes import ABSTAIN
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,20 @@ class Mechanism(ABC):
         one.
         """
         return None
+
+    def offsets(
+        self, predictions: Float64[ndarray, "queries classes"], total_weight: float
+    ) -> Float64[ndarray, "queries classes"]:
+        """What an interactive mechanism's second round takes off each count, in votes: public, from a student's
+        probabilities.
+        """
+        raise NotImplementedError(f"{self.name} has no second round")
+
+    def reinforced(
+        self, labels: Int64[ndarray, " queries"], predictions: Float64[ndarray, "queries classes"]
+    ) -> Int64[ndarray, " queries"]:
+        """The student's own labels for queries that a second round did not answer; ABSTAIN elsewhere."""
+        return np.full(len(labels), ABSTAIN, dtype=np.int64)
 
     @property
     def noise_scale(self) -> float:

@@ -77,10 +77,10 @@ class Papernot2018(DataDependentAccountant):
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        sigma, bit_sigma = _sigmas(evidence.mechanism)
+        sigma, bit_sigma = evidence.mechanism.label_sigma, evidence.mechanism.threshold_noise
+        threshold = evidence.mechanism.needed(second_round=False)
         answer = Private(np.ones(len(evidence.counts)))
-        if bit_sigma is not None:
-            threshold = _threshold(evidence.mechanism)
+        if bit_sigma is not None and threshold is not None:
             answer = papernot2018.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
 
         def rdp(answered: Float64[ndarray, " queries"]) -> Private[Float64[ndarray, "units orders"]]:
@@ -156,7 +156,7 @@ class Exact(DataDependentAccountant):
                 "votes as counts"
             )
         _check_weights(self.name, given.sensitivity)
-        largest, sigma = float(given.sensitivity.max()), _sigmas(given.mechanism)[0]
+        largest, sigma = float(given.sensitivity.max()), given.mechanism.label_sigma
         if largest > exact.LARGEST_MOVE * sigma:
             raise InvalidInput(
                 f"accountant {self.name!r} would move {largest:g} votes at sigma {sigma:g}; allowed: at most "
@@ -228,19 +228,17 @@ class SmoothSensitivity(DataDependentAccountant):
                 f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
             )
         _check_weights(self.name, given.sensitivity)
-        sigma, _ = _sigmas(given.mechanism)
         for s in np.unique(given.sensitivity).tolist():
-            settings_that_hold(sigma=sigma, sensitivity=s, cast=given.cast, classes=given.classes)
+            settings_that_hold(sigma=given.mechanism.label_sigma, sensitivity=s, cast=given.cast, classes=given.classes)
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        sigma, bit_sigma = _sigmas(evidence.mechanism)
         distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
         best = [
             best_release(
                 evidence.counts,
                 answered=evidence.answered,
-                sigma=sigma,
-                sigma_threshold=bit_sigma,
+                sigma=evidence.mechanism.label_sigma,
+                sigma_threshold=evidence.mechanism.threshold_noise,
                 sensitivity=s,
                 cast=units.cast,
                 delta=delta,
@@ -267,25 +265,12 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     return Figures.plain(epsilons.min(axis=1), ORDERS[epsilons.argmin(axis=1)])
 
 
-def _sigmas(mechanism: Mechanism) -> tuple[float, float | None]:
-    """The noise of the label and of the threshold's bit, if there is one."""
-    assert isinstance(mechanism, GNMax | ConfidentGNMax | InteractiveGNMax)
-    return mechanism.sigma, None if isinstance(mechanism, GNMax) else mechanism.sigma_threshold
-
-
-def _threshold(mechanism: Mechanism) -> float:
-    assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
-    return mechanism.threshold
-
-
 def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
-    sigma, bit_sigma = _sigmas(evidence.mechanism)
-    if bit_sigma is None:
-        return exact.QuerySetting(sigma=sigma)
+    mechanism = evidence.mechanism
     return exact.QuerySetting(
-        sigma=sigma,
-        threshold=_threshold(evidence.mechanism),
-        sigma_threshold=bit_sigma,
+        sigma=mechanism.label_sigma,
+        threshold=mechanism.needed(second_round=False),
+        sigma_threshold=mechanism.threshold_noise,
         student_votes=evidence.student_votes,
     )
 

@@ -12,6 +12,7 @@ import click
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from simulations.ask.kinds import KINDS
+from simulations.ask.mechanisms import SHARES, askable
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.exits import EPILOG_OF_ASK
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--unit", help="Who is protected: one record, or all of a party's data [record].",
               type=click.Choice(["record", "party"]))  # fmt: skip
 @click.option("--mechanism", help="Test a threshold, or answer every query [confident_gnmax].",
-              type=click.Choice(["confident_gnmax", "gnmax"]))  # fmt: skip
+              type=click.Choice(list(askable())))  # fmt: skip
 @click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 per party].", type=float)
 @click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 per party].",
               type=float)  # fmt: skip
@@ -115,9 +116,10 @@ def settings_from(flags: dict[str, Any]) -> AskSettings:
     if "models" in given:
         given["models"] = tuple(kind.strip() for kind in given["models"].split(","))
     settings = ask_settings(**given)
-    for name in ("sigma_threshold", "threshold"):
-        if name in given and settings.mechanism == "gnmax":
-            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on gnmax; leave it out")
+    used = askable()[settings.mechanism].parameters(view="label")
+    for name in SHARES:
+        if name in given and name not in used:
+            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on {settings.mechanism}; leave it out")
     return settings
 
 

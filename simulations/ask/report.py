@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 from markupsafe import Markup
 
+from protocols.claims import SIMULATED
 from protocols.labelling.schedule import STOP_MEANINGS
 from runtime.files import write_atomically
+from runtime.templates import templates
 from simulations.ask.results import Summary
 from simulations.ask.settings import AskSettings, write_ask_config
 from simulations.plots.figures import Drawing, inline_svg
@@ -29,18 +30,18 @@ def write_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Dr
 
 def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Drawing]) -> str:
     """The page as HTML. figures: what `ask_summary` gives; drawn: what `ask_drawings` gives."""
-    loader = jinja2.PackageLoader("simulations.report")
-    pages = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    pages = templates(
+        "simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten, spread=_spread
     )
-    pages.filters.update(count=count, percent=percent, power=power_of_ten, spread=_spread)
+    assert pages.loader is not None  # set by `templates`
     # The style is that of a run's report.
-    source, _, _ = loader.get_source(pages, "report.html.j2")
+    source, _, _ = pages.loader.get_source(pages, "report.html.j2")
     seeds = len(figures["seeds"])
     return pages.get_template("ask.html.j2").render(
         look=Markup(source[source.index("<style>") : source.index("</style>") + len("</style>")]),
         title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
         figures=figures,
+        simulated=SIMULATED,
         seeds=seeds,
         stop=STOP_MEANINGS[figures["stop"]],
         interval=lambda half, points: interval(half, seeds=seeds, points=points),

@@ -8,13 +8,11 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import ConfidentGNMax
 from simulations.ask.kinds import KINDS
+from simulations.ask.mechanisms import SHARES, askable
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.partition import parse_partition
-
-# Shares of the votes cast. Both servers' label noise together is about that of Papernot et al. 2018 (0.16); skewed
-# parties agree less than their teachers, so T is lower, and the test needs less noise to tell anything.
-SHARES = {"sigma": 0.12, "sigma_threshold": 0.3, "threshold": 0.4}
 
 # Settings of data and budgets that mean the same in `run`.
 _SHARED = (
@@ -45,7 +43,7 @@ class AskSettings(BaseModel):
     )
     delta: float = Field(1e-5, gt=0, lt=1)
     unit: Literal["record", "party"] = "record"
-    mechanism: Literal["confident_gnmax", "gnmax"] = "confident_gnmax"
+    mechanism: str = ConfidentGNMax.name
     sigma: float | None = None
     sigma_threshold: float | None = None
     threshold: float | None = None
@@ -83,6 +81,8 @@ def ask_settings(**values: object) -> AskSettings:
         raise InvalidInput(f"{where} is {first.get('input')!r}; allowed: {allowed}") from None
     if settings.queriers > settings.parties:
         raise InvalidInput(f"queriers is {settings.queriers}; allowed: 1 to the {settings.parties} parties")
+    if settings.mechanism not in (mechanisms := askable()):
+        raise InvalidInput(f"mechanism is {settings.mechanism!r}; allowed: {', '.join(mechanisms)}")
     for kind in settings.models or ():
         if kind not in KINDS:
             raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(KINDS)}")

@@ -20,7 +20,8 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, votes_per_unit
-from simulations.ask.settings import SHARES, AskSettings
+from simulations.ask.mechanisms import SHARES
+from simulations.ask.settings import AskSettings
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import experiment_budgets
 

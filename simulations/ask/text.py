@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from protocols.claims import (
+    ANY_VOTES,
+    ONE_SERVER,
+    OWN_RECORDS,
+    OWN_TRAINING,
+    SEVERAL,
+    SEVERAL_COST,
+    Protection,
+    guardian_sees,
+    not_protected_from,
+)
+from protocols.study.protection import protection_of
 from protocols.study.study import ADJACENCY, Study
 
 
@@ -38,32 +50,28 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
         ),
         Statement(
             one, "other answering parties that collude with them and show them their own votes", epsilon, delta,
-            "The same cap: the bound holds for any votes of the others, known or not.",
+            ANY_VOTES,
         ),
         Statement(
             one, "one of the two servers (a querying party, or the guardian), even if it subtracts its own noise",
-            epsilon, delta,
-            "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-"
-            "shared. Both servers are assumed to be semi-honest. If they collude, they see the votes and no epsilon "
-            "holds.",
+            epsilon, delta, f"{ONE_SERVER} Not protected against: {not_protected_from(protection_in_ask(study))}",
         ),
         Statement(
-            "a person known to several answering parties", "anybody", None, None,
-            "No single party's epsilon covers this person: the loss must be computed anew at the sum of the weights, "
-            "and grows with the square of that sum.",
+            "a person known to several answering parties", "anybody", None, None, f"{SEVERAL} {SEVERAL_COST}",
         ),
         Statement(
             "a querying party's unlabelled records, and the answering parties' models", "each other and the guardian",
-            None, None,
-            "By private inference on secret shares, not by noise, as long as no two of querying party, answering party "
-            "and guardian collude. The guardian learns which queries were refused, never a label.",
+            None, None, f"{OWN_RECORDS} The guardian sees {guardian_sees(protection_in_ask(study))}.",
         ),
         Statement(
-            "a querying party's own labelled records", "whoever gets its retrained model", None, None,
-            "By nothing here: training on its own labelled records is not differentially private, and no epsilon of "
-            "this run covers them.",
+            "a querying party's own labelled records", "whoever gets its retrained model", None, None, OWN_TRAINING,
         ),
     ]  # fmt: skip
+
+
+def protection_in_ask(study: Study) -> Protection:
+    """What sentences about such a run depend on: a querying party takes the coordinator's place."""
+    return replace(protection_of(study), level="hidden_queries", asks="the querying party")
 
 
 def rule_words(study: Study, *, queriers: int) -> str:

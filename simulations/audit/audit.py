@@ -126,7 +126,7 @@ class AuditResult:
 def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], None]) -> AuditResult:
     """Audits every target of the settings. progress(title, trials done, trials in all). Raises InvalidInput."""
     targets = settings.targets()
-    tests = sum(1 + (target.accountant.name == "gaussian_dp") for target in targets)
+    tests = sum(1 + target.gaussian_dp for target in targets)
     alpha = (1 - settings.confidence) / tests
     findings = []
     for index, target in enumerate(targets):

@@ -34,7 +34,7 @@ def histogram_log_ratio(
 def histogram_epsilon(target: Target, *, delta: float) -> float:
     """The exact epsilon of the composition, equal in both directions: in closed form, or on a grid to about 1e-4."""
     d = target.weight / target.scale
-    if target.accountant.name == "gaussian_dp":
+    if target.gaussian_dp:
         return float(gdp_epsilon(np.array([d * np.sqrt(2 * target.queries)]), np.array([delta]))[0])
     without, weights = _noise_law(target, d)
     # The vote is on class 0 with probability g, and not on class 1.

@@ -43,6 +43,11 @@ class Target:
         return self.mechanism.name + (", secret coins" if self.rate < 1 else "")
 
     @property
+    def gaussian_dp(self) -> bool:
+        """Whether the claim is Gaussian differential privacy, which also says mu."""
+        return isinstance(self.accountant, GaussianDp)
+
+    @property
     def scale(self) -> float:
         """The scale of the label noise, in votes: sigma, or 1/gamma."""
         return self.mechanism.noise_scale
@@ -112,7 +117,7 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
             answer_rate=1.0,
         )
         if filters.affordable(np.zeros(1, dtype=np.int64), limit=target.queries)[0] == target.queries:
-            mu = float(np.sqrt(spend[0])) if isinstance(target.accountant, GaussianDp) else None
+            mu = float(np.sqrt(spend[0])) if target.gaussian_dp else None
             return Claim(float(filters.epsilon_guaranteed[0]), delta, float(filters.order[0]), mu)
     raise InvalidInput(f"no filter affords {target.queries} queries at delta {delta:g}; allowed: fewer queries")
 

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # rows of a template
 
-import jinja2
 import numpy as np
 from markupsafe import Markup
 
-from protocols.claims import caveats
+from protocols.claims import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
+from runtime.templates import templates
 from simulations.pipeline import RunResult
 from simulations.plots.figures import Drawing, inline_svg
 from simulations.report.private_section import attack_drawing, private_section
@@ -54,14 +54,7 @@ def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], 
 
 def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing]) -> str:
     """The page as HTML."""
-    pages = jinja2.Environment(
-        loader=jinja2.PackageLoader("simulations.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters.update(count=count, percent=percent, power=power_of_ten)
+    pages = templates("simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten)
     groups = figures["groups"]
     return pages.get_template("report.html.j2").render(
         title=_title(result),
@@ -82,6 +75,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         reserve=_reserve(result),
         private=private_section(result),
         private_drawing=_inline(attack_drawing(result)),
+        simulated=SIMULATED,
         caveats=caveats(protection_of(result.study)),
         unit=figures["unit"],
         view=figures["view"],

@@ -62,7 +62,7 @@ def cast_votes(
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
     """
-    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", __name__)
+    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],
         text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",

@@ -18,7 +18,6 @@ from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
 from protocols.labelling.schedule import Stop, next_batch
-from protocols.mechanisms import InteractiveGNMax
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
@@ -100,7 +99,7 @@ def replay(
         enters = None if entering is None else entering(voting, step.size)
         released = study.release(count(voting, batch, enters), noise(voting), predictions=of_batch)
         labels[batch] = released
-        if of_batch is not None and isinstance(study.mechanism, InteractiveGNMax):
+        if of_batch is not None:
             reinforced[batch] = study.mechanism.reinforced(released, of_batch)
         answered = released != ABSTAIN
         if taking.everyone:

@@ -40,7 +40,7 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        source = source_digest(STUDENTS[student].__module__, "coordinator.students")
+        source = source_digest(STUDENTS[student].__module__, "coordinator.students", "runtime.torch_networks")
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, labels, text=about)
         self._dataset, self._positions, self._labels = dataset, positions, labels

@@ -133,11 +133,11 @@ def session(study, parties, name, here, request):
     """The querying party's steps with one seat up to the last request, which is returned."""
     with Ledger(":memory:") as own:
         aggregation = private_queries.PrivateQueries(study, hidden_queries(), here.dial, source=seeded_source(3))
-        asked = private_queries.ReservedBatch(
+        reserved = private_queries.ReservedBatch(
             study, own, request, (name,), np.ones((len(study.roster), 8), bool), None, parties.exchange()
         )
         left_out: dict[str, str] = {}
-        aggregation._compute(asked, [name], left_out)
+        aggregation._compute(reserved, [name], left_out)
         assert not left_out
         noted = own.noted(request.digest, private_queries._COMPUTED + name)
     return private_queries.decode_arrays(noted)
@@ -266,8 +266,8 @@ def test_a_dealt_part_is_of_the_guardian_for_this_key_seat_and_batch_or_it_is_re
         with Ledger(":memory:") as own:
             aggregation = private_queries.PrivateQueries(STUDY, hidden_queries(), here.dial, source=seeded_source(3))
             takes_part = np.ones((6, 8), bool)
-            asked = private_queries.ReservedBatch(STUDY, own, request, ("p0",), takes_part, None, noting)
-            aggregation._compute(asked, ["p0"], {})
+            reserved = private_queries.ReservedBatch(STUDY, own, request, ("p0",), takes_part, None, noting)
+            aggregation._compute(reserved, ["p0"], {})
     dealt = next(each for each in seen if each.step == "dealt")
     fresh = replace(dealt, step="architecture", arrays=(COUNT,))
     flipped = dealt.arrays[0].copy()

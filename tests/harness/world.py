@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import sqlite3
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +32,7 @@ from protocols.study.study import Study
 from protocols.wire.frames import Answer, Ask, seal, unseal
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.clocks import idle_loop
+from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.studies import pool_of, voter
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -56,74 +55,6 @@ def certify(key, name, role):
 CERTIFICATE = certify(KEY, "centre", "coordinator")
 KEYS = {f"hospital-{number}": new_key() for number in range(4)}
 CERTIFICATES = {name: certify(key, name, "party") for name, key in KEYS.items()}
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder in memory, where the system has one: crashes are simulated, and nothing need reach a platter."""
-    memory = Path("/dev/shm")
-    return tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None)
-
-
-class Crash(BaseException):
-    """The process was killed: nothing after this point ran."""
-
-
-class Disk:
-    """A database connection that fails at a chosen statement: "crash" before it, "crash after" it, or "full"."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        self.left: int | None = None
-        self.how = ""
-        self.statements = 0
-        # Those that made what was written last: after any other, a crash leaves what a crash before it leaves.
-        self.commits: list[int] = []
-        self.dead = False
-
-    def fail(self, how: str, statement: int) -> None:
-        self.how, self.left = how, statement
-
-    def _step(self, work):
-        self.statements += 1
-        if self.dead:
-            raise Crash
-        if self.left is None:
-            return work()
-        self.left -= 1
-        if self.left >= 0:
-            return work()
-        self.left = None
-        if self.how == "full":
-            raise sqlite3.OperationalError("database or disk is full")
-        if self.how == "crash after":
-            work()
-        self.dead = True
-        raise Crash
-
-    def execute(self, *arguments):
-        alone = not self._database.in_transaction and arguments[0].startswith(("INSERT", "UPDATE", "DELETE"))
-        if alone or arguments[0] == "COMMIT":
-            self.commits.append(self.statements)
-        return self._step(lambda: self._database.execute(*arguments))
-
-    def executemany(self, *arguments):
-        return self._step(lambda: self._database.executemany(*arguments))
-
-    @property
-    def in_transaction(self) -> bool:
-        return self._database.in_transaction
-
-    def close(self) -> None:
-        self._database.close()
-
-
-def open_ledger(path: Path) -> Ledger:
-    ledger = Ledger(path)
-    # A test need not wait for the platter: what a killed process wrote is in the system's cache.
-    ledger._database.execute("PRAGMA synchronous = OFF")
-    disk = Disk(ledger._database)
-    ledger._database = ledger.log._database = ledger._transaction._database = disk
-    return ledger
 
 
 class World:

@@ -82,11 +82,11 @@ class PrivateBallot(SharedBallot):
         self._under_way: _Computation | None = None
 
     def step(self, request: StepRequest) -> StepReply:
-        asked = hashlib.sha256(request.step.encode() + b"\n" + encode_arrays(request.arrays)).digest()
+        step_digest = hashlib.sha256(request.step.encode() + b"\n" + encode_arrays(request.arrays)).digest()
         known = self._under_way
-        if known is None or (known.request, known.step) != (request.batch_digest, asked):
+        if known is None or (known.request, known.step) != (request.batch_digest, step_digest):
             known = self._stepped(request)
-            known.step = asked
+            known.step = step_digest
         return StepReply(request.batch_digest, request.step, known.reply)
 
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:

@@ -83,33 +83,35 @@ class PrivateQueries(SharedAggregation):
         """What a Coordinator labels in place of the queries."""
         return np.zeros((len(self._queries), 0), dtype=np.float32)
 
-    def released(self, asked: ReservedBatch) -> None:
-        super().released(asked)
-        for seat in asked.seats:
-            asked.ledger.forget(asked.request.digest, _COMPUTED + seat)
+    def released(self, reserved: ReservedBatch) -> None:
+        super().released(reserved)
+        for seat in reserved.seats:
+            reserved.ledger.forget(reserved.request.digest, _COMPUTED + seat)
 
-    def _collect(self, asked: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
-        ledger, digest = asked.ledger, asked.request.digest
-        ids = asked.request.batch.ids
+    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+        ledger, digest = reserved.ledger, reserved.request.digest
+        ids = reserved.request.batch.ids
         mark = _mark(self._queries[ids])
         if ledger.note(digest, _QUERIES, mark) != mark:
             raise InvalidInput("the batch was asked about other records before; allowed: the same records")
         received: dict[str, tuple[bytes, CoordinatorShare]] = {}
-        waiting = asked.seats
+        waiting = reserved.seats
         for _ in range(_ATTEMPTS):
-            self._compute(asked, [seat for seat in waiting if ledger.noted(digest, _COMPUTED + seat) is None], left_out)
+            self._compute(
+                reserved, [seat for seat in waiting if ledger.noted(digest, _COMPUTED + seat) is None], left_out
+            )
             computed = {
                 seat: decode_arrays(noted)
                 for seat in waiting
                 if (noted := ledger.noted(digest, _COMPUTED + seat)) is not None
             }
-            replies = asked.exchange(
-                {seat: replace(asked.request, relayed=each[:2]) for seat, each in computed.items()}
+            replies = reserved.exchange(
+                {seat: replace(reserved.request, relayed=each[:2]) for seat, each in computed.items()}
             )
             for seat, (_, _, *unfinished) in computed.items():
                 left_out.pop(seat, None)
                 try:
-                    received[seat] = _finished(given(replies.get(seat), asked.request), tuple(unfinished))
+                    received[seat] = _finished(given(replies.get(seat), reserved.request), tuple(unfinished))
                 except LeftOut as error:
                     left_out[seat] = error.code
                 except MalformedMessage:
@@ -122,14 +124,14 @@ class PrivateQueries(SharedAggregation):
                 break
         return received
 
-    def _compute(self, asked: ReservedBatch, seats: Iterable[str], left_out: dict[str, str]) -> None:
+    def _compute(self, reserved: ReservedBatch, seats: Iterable[str], left_out: dict[str, str]) -> None:
         """Computes with each seat's model up to the last request, and notes that with what reads its reply."""
-        study, request = asked.study, asked.request
+        study, request = reserved.study, reserved.request
         queries = self._queries[request.batch.ids]
         offers: dict[str, Offer] = {}
         count = np.array([len(queries)], dtype=np.int64)
         questions = {seat: StepRequest(study.digest, request.digest, ARCHITECTURE, (count,)) for seat in seats}
-        for seat, arrays in _stepped(asked, questions, left_out).items():
+        for seat, arrays in _stepped(reserved, questions, left_out).items():
             try:
                 offers[seat] = Offer.read(arrays, study)
             except MalformedMessage:
@@ -140,9 +142,9 @@ class PrivateQueries(SharedAggregation):
             dealt, refused = ask_deals(channel, study, request.digest, len(queries), offers)
         left_out |= dict.fromkeys(refused, "bad_offer")
         queriers = {seat: Querier(offers[seat].architecture(study), queries, part.own) for seat, part in dealt.items()}
-        steps = {seat: _first(asked.request, part, study) for seat, part in dealt.items()}
+        steps = {seat: _first(reserved.request, part, study) for seat, part in dealt.items()}
         while steps:
-            replies, steps = _stepped(asked, steps, left_out), {}
+            replies, steps = _stepped(reserved, steps, left_out), {}
             for seat, arrays in replies.items():
                 try:
                     following = queriers[seat].step(arrays)
@@ -153,7 +155,7 @@ class PrivateQueries(SharedAggregation):
                 name, values = following
                 if name == LAST_REQUEST:
                     state = encode_arrays((*values, *queriers[seat].unfinished))
-                    asked.ledger.note(request.digest, _COMPUTED + seat, state)
+                    reserved.ledger.note(request.digest, _COMPUTED + seat, state)
                 else:
                     named = (np.frombuffer(name.encode(), dtype=np.uint8), *values)
                     steps[seat] = StepRequest(study.digest, request.digest, INFERENCE, named)
@@ -181,11 +183,11 @@ def _first(request: VoteRequest, part: Dealt, study: Study) -> StepRequest:
     return StepRequest(study.digest, request.digest, DEALT, (part.sealed, part.signature))
 
 
-def _stepped(asked: ReservedBatch, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
+def _stepped(reserved: ReservedBatch, steps: Mapping[str, StepRequest], left_out: dict[str, str]) -> dict[str, Arrays]:
     """Each seat's reply to a step; a seat without a usable reply is left out."""
     if not steps:
         return {}
-    replies = asked.exchange(steps)
+    replies = reserved.exchange(steps)
     given_arrays = {}
     for seat, step in steps.items():
         reply: Reply | None = replies.get(seat)

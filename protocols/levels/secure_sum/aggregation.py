@@ -54,18 +54,18 @@ class SummedAggregation(Aggregation):
     continues with the same parties.
     """
 
-    def count(self, asked: ReservedBatch) -> Counted:
-        study = asked.study
-        context = context_of(study, asked.request.digest, queries=len(asked.request.batch.ids))
+    def count(self, reserved: ReservedBatch) -> Counted:
+        study = reserved.study
+        context = context_of(study, reserved.request.digest, queries=len(reserved.request.batch.ids))
         verify = roster_verifier(study)
         left_out: dict[str, str] = {}
         try:
-            shared = self._shared(asked, context, verify, left_out)
-            masked = self._masked(asked, shared, left_out)
+            shared = self._shared(reserved, context, verify, left_out)
+            masked = self._masked(reserved, shared, left_out)
             agreed = collect_signatures(
-                masked, self._step(asked, "sum_agree", masked.present, lambda _: masked.request, {}), verify=verify
+                masked, self._step(reserved, "sum_agree", masked.present, lambda _: masked.request, {}), verify=verify
             )
-            opened = open_sum(agreed, self._step(asked, "sum_open", agreed.present, agreed.request, {}))
+            opened = open_sum(agreed, self._step(reserved, "sum_open", agreed.present, agreed.request, {}))
         except QuorumLost as error:
             return Counted(None, (), error.left_out | left_out)
         units = summed(study.confidentiality).units
@@ -75,39 +75,43 @@ class SummedAggregation(Aggregation):
             cells = study.noisy_cells(noisy, silent)
             labels = cells.argmax(axis=1)
         else:
-            cells, labels = None, study.release(noisy, silent, predictions=asked.predictions)
+            cells, labels = None, study.release(noisy, silent, predictions=reserved.predictions)
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
         return Counted(labels, voted, opened.left_out | left_out, cells=cells)
 
-    def released(self, asked: ReservedBatch) -> None:
+    def released(self, reserved: ReservedBatch) -> None:
         """Forgets what was kept for continuing."""
         for kind in (_SHARED, _MASKED):
-            asked.ledger.forget(asked.request.digest, kind)
+            reserved.ledger.forget(reserved.request.digest, kind)
 
-    def _shared(self, asked: ReservedBatch, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
-        noted = asked.ledger.noted(asked.request.digest, _SHARED)
+    def _shared(self, reserved: ReservedBatch, context: Context, verify: Verify, left_out: dict[str, str]) -> Shared:
+        noted = reserved.ledger.noted(reserved.request.digest, _SHARED)
         if noted is None:
             everyone = np.ones(context.parties, dtype=bool)
-            queries = np.array([len(asked.request.batch.ids)], dtype=np.int64)
-            replies = self._step(asked, "sum_keys", everyone, lambda _: (queries,), left_out)
+            queries = np.array([len(reserved.request.batch.ids)], dtype=np.int64)
+            replies = self._step(reserved, "sum_keys", everyone, lambda _: (queries,), left_out)
             advertised = collect_keys(context, replies, verify=verify)
             keys = advertised.keys
-            shared = collect_shares(keys, self._step(asked, "sum_shares", keys.present, advertised.request, left_out))
+            shared = collect_shares(
+                keys, self._step(reserved, "sum_shares", keys.present, advertised.request, left_out)
+            )
             _add_missing(left_out, shared.left_out)
             arrays = (keys.present, keys.table, shared.present, shared.sealed, shared.receipts)
-            noted = asked.ledger.note(asked.request.digest, _SHARED, encode_arrays(arrays))
+            noted = reserved.ledger.note(reserved.request.digest, _SHARED, encode_arrays(arrays))
         present, table, sharers, sealed, receipts = decode_arrays(noted)
         absent: dict[str, str] = {
             name: Code.ABSENT for name, there in zip(context.members, sharers.tolist(), strict=True) if not there
         }
         return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
 
-    def _masked(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
-        noted = asked.ledger.noted(asked.request.digest, _MASKED)
+    def _masked(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
+        noted = reserved.ledger.noted(reserved.request.digest, _MASKED)
         if noted is None:
-            masked = collect_masked(shared, self._votes(asked, shared, left_out))
+            masked = collect_masked(shared, self._votes(reserved, shared, left_out))
             _add_missing(left_out, masked.left_out)
-            noted = asked.ledger.note(asked.request.digest, _MASKED, encode_arrays((masked.present, masked.total)))
+            noted = reserved.ledger.note(
+                reserved.request.digest, _MASKED, encode_arrays((masked.present, masked.total))
+            )
         present, total = decode_arrays(noted)
         members = shared.keys.context.members
         absent: dict[str, str] = {
@@ -115,14 +119,14 @@ class SummedAggregation(Aggregation):
         }
         return Masked(shared, present, total.copy(), absent)
 
-    def _votes(self, asked: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:
-        request, seats = asked.request, asked.study.seats
+    def _votes(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:
+        request, seats = reserved.request, reserved.study.seats
         asking = {
             name: VoteRequest(request.study, request.run, request.batch, shared.request(seats[name]))
             for name in np.array(shared.keys.context.members, dtype=object)[shared.present].tolist()
         }
         found: dict[int, tuple[ndarray, ...] | None] = {}
-        for name, reply in asked.exchange(asking).items():
+        for name, reply in reserved.exchange(asking).items():
             if isinstance(reply, Refusal):
                 left_out[name] = code_of(reply)
             elif isinstance(reply, HiddenVotes) and reply.batch_digest == request.digest:
@@ -131,20 +135,20 @@ class SummedAggregation(Aggregation):
 
     def _step(
         self,
-        asked: ReservedBatch,
+        reserved: ReservedBatch,
         step: str,
         present: ndarray,
         request: Callable[[int], tuple[ndarray, ...]],
         left_out: dict[str, str],
     ) -> Replies:
         """One step with every party that is present; the codes of refusals go into left_out."""
-        study, digest = asked.study, asked.request.digest
+        study, digest = reserved.study, reserved.request.digest
         asking = {
             study.roster[index].party: StepRequest(study.digest, digest, step, request(index))
             for index in np.flatnonzero(present).tolist()
         }
         found: dict[int, tuple[ndarray, ...] | None] = {}
-        for name, reply in asked.exchange(asking).items():
+        for name, reply in reserved.exchange(asking).items():
             if isinstance(reply, Refusal):
                 left_out[name] = code_of(reply)
             elif isinstance(reply, StepReply) and (reply.batch_digest, reply.step) == (digest, step):

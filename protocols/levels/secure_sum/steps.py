@@ -121,14 +121,14 @@ def mask(
         raise InvalidInput(
             f"values: {values.dtype} of shape {values.shape}; allowed: int64 of shape ({context.cells},)"
         )
-    asked, secrets = _Masking.read(context, index, request), Secrets(batch_secret, context, index)
-    about = context.mask_context(asked.sharers)
+    masking, secrets = _Masking.read(context, index, request), Secrets(batch_secret, context, index)
+    about = context.mask_context(masking.sharers)
     if not same(about, noted):
         raise Refused(Code.OTHER_SHARERS, "the batch was masked before, for another set of sharers")
-    asked.keys.recall(secrets)
-    masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), asked.keys.neighbours
-    own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(asked.keys.table[:, 1])
-    sharing = np.flatnonzero(asked.sharers[neighbours]).tolist()
+    masking.keys.recall(secrets)
+    masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), masking.keys.neighbours
+    own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(masking.keys.table[:, 1])
+    sharing = np.flatnonzero(masking.sharers[neighbours]).tolist()
     secrets_of = {row: agreed(own_key, publics[row]) for row in sharing}
     for row in sharing:
         other, public = int(neighbours[row]), publics[row]

@@ -43,7 +43,6 @@ from protocols.levels.two_server.noisy_argmax import coordinator_side
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
-from protocols.mechanisms import InteractiveGNMax
 from protocols.noise import lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
@@ -104,34 +103,37 @@ class SharedAggregation(Aggregation):
         self._source = source
         self._noise_source = noise_source or source
 
-    def count(self, asked: ReservedBatch) -> Counted:
-        ledger, digest = asked.ledger, asked.request.digest
+    def count(self, reserved: ReservedBatch) -> Counted:
+        ledger, digest = reserved.ledger, reserved.request.digest
         left_out: dict[str, str] = {}
         noted = ledger.noted(digest, _SUBMITTED)
         if noted is None:
-            received = self._collect(asked, left_out)
-            if len(received) < asked.study.quorum:
+            received = self._collect(reserved, left_out)
+            if len(received) < reserved.study.quorum:
                 return Counted(None, tuple(received), left_out)
-            noted = ledger.note(digest, _SUBMITTED, _pack(asked, received))
-        seats, shares, sealed, offsets = _unpack(noted, asked)
+            noted = ledger.note(digest, _SUBMITTED, _pack(reserved, received))
+        seats, shares, sealed, offsets = _unpack(noted, reserved)
         seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
-        names = [asked.study.roster[seat].party for seat in seats.tolist()]
+        names = [reserved.study.roster[seat].party for seat in seats.tolist()]
         # A seat that answered before a restart is not asked again, and must not be left out.
-        left_out |= {seat: Code.ABSENT for seat in asked.seats if seat not in names and seat not in left_out}
+        left_out |= {seat: Code.ABSENT for seat in reserved.seats if seat not in names and seat not in left_out}
         with self._dial() as channel:
-            return self._converse(channel, asked, seats, shares, sealed, offsets, seed, left_out)
+            return self._converse(channel, reserved, seats, shares, sealed, offsets, seed, left_out)
 
-    def _collect(self, asked: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
-        replies = asked.exchange(dict.fromkeys(asked.seats, asked.request))
+    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+        replies = reserved.exchange(dict.fromkeys(reserved.seats, reserved.request))
         received = {}
-        for seat in asked.seats:
+        for seat in reserved.seats:
             try:
-                reply = given(replies.get(seat), asked.request)
+                reply = given(replies.get(seat), reserved.request)
                 if not isinstance(reply, HiddenVotes) or not reply.arrays:
                     raise MalformedMessage("the votes are of another level")
-                if reply.arrays[0].size != sealed_bytes(asked.study):
+                if reply.arrays[0].size != sealed_bytes(reserved.study):
                     raise LeftOut(Code.BAD_SEAL)
-                received[seat] = (check_bytes(reply.arrays[0], reply.arrays[0].size), _share(reply.arrays[1:], asked))
+                received[seat] = (
+                    check_bytes(reply.arrays[0], reply.arrays[0].size),
+                    _share(reply.arrays[1:], reserved),
+                )
             except LeftOut as error:
                 left_out[seat] = error.code
             except MalformedMessage:
@@ -141,7 +143,7 @@ class SharedAggregation(Aggregation):
     def _converse(
         self,
         channel: Channel,
-        asked: ReservedBatch,
+        reserved: ReservedBatch,
         seats: Int64[ndarray, " seats"],
         shares: list[CoordinatorShare],
         sealed: tuple[bytes, ...],
@@ -149,7 +151,7 @@ class SharedAggregation(Aggregation):
         seed: bytes,
         left_out: dict[str, str],
     ) -> Counted:
-        study, request, log = asked.study, asked.request, asked.ledger.log
+        study, request, log = reserved.study, reserved.request, reserved.ledger.log
         ids = request.batch.ids
         submission = Submission(
             study.digest,
@@ -157,7 +159,7 @@ class SharedAggregation(Aggregation):
             request.batch.number,
             offsets is not None,
             ids,
-            np.array(sorted(study.seats[seat] for seat in asked.seats), dtype=np.int64),
+            np.array(sorted(study.seats[seat] for seat in reserved.seats), dtype=np.int64),
             seats,
             sealed,
             log.head(),
@@ -170,17 +172,17 @@ class SharedAggregation(Aggregation):
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
         if len(seats) < study.quorum:
-            return self._below_quorum(asked, left_out)
-        ballots = ballots_of(study, request.digest, asked.takes_part[seats])
+            return self._below_quorum(reserved, left_out)
+        ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
         share = CoordinatorShare.of_all(shares)
-        coin_seed = asked.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
+        coin_seed = reserved.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
         voters = coordinator_checks(
-            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, asked.ledger, request.digest)
+            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, reserved.ledger, request.digest)
         )
         valid = whole_seats(study, voters)
         left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
         if valid.sum() < study.quorum:
-            return self._below_quorum(asked, left_out)
+            return self._below_quorum(reserved, left_out)
         sums = coordinator_sums(
             share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
         )
@@ -204,14 +206,14 @@ class SharedAggregation(Aggregation):
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
 
-    def _below_quorum(self, asked: ReservedBatch, left_out: dict[str, str]) -> Counted:
+    def _below_quorum(self, reserved: ReservedBatch, left_out: dict[str, str]) -> Counted:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
-        asked.ledger.forget(asked.request.digest, _SUBMITTED)
+        reserved.ledger.forget(reserved.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)
 
-    def released(self, asked: ReservedBatch) -> None:
+    def released(self, reserved: ReservedBatch) -> None:
         """Forgets shares and noise of a settled batch, which are never needed again."""
-        forget(asked.ledger, asked.request.digest)
+        forget(reserved.ledger, reserved.request.digest)
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:
@@ -220,23 +222,21 @@ def forget(ledger: Ledger, digest: bytes) -> None:
         ledger.forget(digest, kind)
 
 
-def _share(arrays: tuple[ndarray, ...], asked: ReservedBatch) -> CoordinatorShare:
-    study = asked.study
+def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> CoordinatorShare:
+    study = reserved.study
     return check_coordinator_share(
-        arrays, voters=study.teachers, queries=len(asked.request.batch.ids), classes=study.classes
+        arrays, voters=study.teachers, queries=len(reserved.request.batch.ids), classes=study.classes
     )
 
 
-def _pack(asked: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
+def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
     """What a batch is submitted with, in order of the roster."""
-    study = asked.study
+    study = reserved.study
     seats = sorted(study.seats[seat] for seat in received)
     names = [study.roster[seat].party for seat in seats]
     offsets: list[ndarray] = []
-    if asked.predictions is not None:
-        mechanism = study.mechanism
-        assert isinstance(mechanism, InteractiveGNMax)  # no other has a second round
-        votes = mechanism.offsets(asked.predictions, study.nominal_weight)
+    if reserved.predictions is not None:
+        votes = study.mechanism.offsets(reserved.predictions, study.nominal_weight)
         offsets = [np.rint(votes * guarded(study.confidentiality).units).astype(np.int64)]
     shares = [array for name in names for array in received[name][1].arrays()]
     sealed = [np.frombuffer(received[name][0], dtype=np.uint8) for name in names]
@@ -245,7 +245,7 @@ def _pack(asked: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShar
 
 
 def _unpack(
-    noted: bytes, asked: ReservedBatch
+    noted: bytes, reserved: ReservedBatch
 ) -> tuple[
     Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None
 ]:
@@ -254,7 +254,7 @@ def _unpack(
     parties = int(counts[1])
     sealed = tuple(each.tobytes() for each in rest[:parties])
     each = (len(rest) - parties) // parties
-    shares = [_share(tuple(rest[parties + each * at : parties + each * (at + 1)]), asked) for at in range(parties)]
+    shares = [_share(tuple(rest[parties + each * at : parties + each * (at + 1)]), reserved) for at in range(parties)]
     return seats, shares, sealed, offsets
 
 

@@ -195,15 +195,3 @@ def _cost(payload: bytes) -> int:
 
 def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in text)
-
-
-STREAM_OPTIONS = [
-    ("grpc.max_receive_message_length", CARRIED_BYTES),
-    ("grpc.max_send_message_length", CARRIED_BYTES),
-    # How much may be in flight unread: what a fast line with a round trip of 40 ms needs.
-    ("grpc.http2.lookahead_bytes", 8 * 2**20),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # Its own limit for an unanswered ping is a minute, and counts above the one before.
-    ("grpc.http2.ping_timeout_ms", 10_000),
-]

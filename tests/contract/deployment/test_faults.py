@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.harness.failing_disk import scratch
 from tests.harness.studies import deployed_study
-from tests.harness.world import World, scratch
+from tests.harness.world import World
 
 STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2)
 # Two batches of two parties: small, so that every statement can be tried.

@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags of the command line, accountants, ranges, codes.
+"""The tables of the reference that the program itself knows: flags, exit codes, stops, accountants, ranges, codes.
 
 python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -6,16 +6,20 @@ python tests/system/docs/flag_tables.py     rewrites them; test_reference.py com
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any  # codes of one enum or the other
 
 import click
 
 from coordinator.commands.group import cli as coordinator_cli
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import SECTIONS
+from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
 from simulations.commands.group import cli as simulate_cli
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -24,6 +28,7 @@ _REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
 ACCOUNTANTS_PAGE = _REFERENCE / "accountants.md"
 WIRE_PAGE = _REFERENCE / "wire.md"
+OUTPUTS_PAGE = _REFERENCE / "outputs.md"
 ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -31,6 +36,9 @@ _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOT
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli, "simulate": simulate_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXITS = re.compile(r"(<!-- exit codes: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simulate": SIMULATION_EXIT_MEANINGS}
+_STOPS = re.compile(r"(<!-- stops -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
@@ -60,7 +68,8 @@ def page_with_tables(text: str) -> str:
     """The page with every table between its marks as the command line is now."""
     tables = groups()
     text = _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
-    return _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+    text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+    return _EXITS.sub(lambda mark: mark[1] + "\n" + _exits(mark[2]) + "\n" + mark[4], text)
 
 
 def page_with_accountants(text: str) -> str:
@@ -73,9 +82,21 @@ def page_with_ranges(text: str) -> str:
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
 
 
+def page_with_stops(text: str) -> str:
+    """The page with the table of reasons to stop between its marks as the program has it now."""
+    rows = [f"| `{reason}` | {meaning} |" for reason, meaning in STOP_MEANINGS.items()]
+    table = "\n".join(["| reason | meaning |", "|---|---|", *rows]) + "\n"
+    return _STOPS.sub(lambda mark: mark[1] + "\n" + table + "\n" + mark[3], text)
+
+
 def page_with_codes(text: str) -> str:
     """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
     return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
+
+
+def _exits(programs: str) -> str:
+    rows = [f"| {code:d} | {meaning} |" for code, meaning in _EXIT_MEANINGS[programs].items()]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
 
 
 def _codes(section: str) -> str:
@@ -180,4 +201,5 @@ if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     WIRE_PAGE.write_text(page_with_ranges(WIRE_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ACCOUNTANTS_PAGE.write_text(page_with_accountants(ACCOUNTANTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    OUTPUTS_PAGE.write_text(page_with_stops(OUTPUTS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     ERRORS_PAGE.write_text(page_with_codes(ERRORS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

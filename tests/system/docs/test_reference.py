@@ -6,13 +6,15 @@ import csv
 import json
 import re
 import tomllib
+from typing import get_args
 
 import pyarrow.parquet as pq
 import pytest
 
+from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
-from runtime.exits import Exit, SimulationExit
+from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS, Exit, SimulationExit
 from simulations.commands.group import run_command
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import Experiment
@@ -28,6 +30,7 @@ from tests.system.docs.flag_tables import (
     page_with_accountants,
     page_with_codes,
     page_with_ranges,
+    page_with_stops,
     page_with_tables,
 )
 
@@ -65,6 +68,12 @@ def test_the_tables_of_codes_are_those_of_the_program() -> None:
     assert set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)) == set(Code)
 
 
+def test_the_table_of_reasons_to_stop_is_that_of_the_program() -> None:
+    text = OUTPUTS.read_text(encoding="utf-8")
+    assert text == page_with_stops(text), "run: python tests/system/docs/flag_tables.py"
+    assert names_of(section(OUTPUTS, "Why labelling stops")) == set(get_args(StopReason)) == set(STOP_MEANINGS)
+
+
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
@@ -72,13 +81,14 @@ def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
-    codes = {
-        int(code)
-        for code in re.findall(r"^\| (\d+) \|", section(PAGE, "Exit codes of conclave-simulate"), re.MULTILINE)
-    }
-    assert codes == set(SimulationExit)
-    of_programs = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", of_programs, re.MULTILINE)} == set(Exit)
+    assert EXIT_MEANINGS.keys() == set(Exit)
+    assert SIMULATION_EXIT_MEANINGS.keys() == set(SimulationExit)
+    for heading, meanings in (
+        ("Exit codes of conclave-simulate", SIMULATION_EXIT_MEANINGS),
+        ("Exit codes of conclave-party, conclave-coordinator and conclave-guardian", EXIT_MEANINGS),
+    ):
+        rows = re.findall(r"^\| (\d+) \| (.*) \|$", section(PAGE, heading), re.MULTILINE)
+        assert rows == [(f"{code:d}", meaning) for code, meaning in meanings.items()]
 
 
 @pytest.mark.slow

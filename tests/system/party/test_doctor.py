@@ -37,13 +37,13 @@ def test_a_member_without_a_study_lacks_the_study_alone(member):
     assert list(failing(home)) == ["study"]
 
 
-def test_a_name_that_does_not_resolve(member):
+def test_a_name_that_does_not_resolve_fails_at_dns(member):
     consortium, home = member
     change(home, f'\naddress = "{consortium.address}"', '\naddress = "nowhere.invalid:7443"')
     assert list(failing(home)) == ["DNS"]
 
 
-def test_a_port_on_which_nobody_listens(member):
+def test_a_port_on_which_nobody_listens_fails_at_tcp(member):
     consortium, home = member
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -52,7 +52,7 @@ def test_a_port_on_which_nobody_listens(member):
     assert list(failing(home)) == ["TCP"]
 
 
-def test_a_server_that_does_not_speak_tls(member):
+def test_a_server_that_does_not_speak_tls_fails_at_tls(member):
     consortium, home = member
     with socket.create_server(("127.0.0.1", 0)) as plain:
 
@@ -68,7 +68,7 @@ def test_a_server_that_does_not_speak_tls(member):
         greeter.join()
 
 
-def test_another_consortium_s_server(member, tmp_path):
+def test_the_server_of_another_consortium_fails_at_tls(member, tmp_path):
     consortium, home = member
     (tmp_path / "other").mkdir()
     with Consortium(deployed_study(1), tmp_path / "other") as other:
@@ -76,7 +76,7 @@ def test_another_consortium_s_server(member, tmp_path):
         assert list(failing(home)) == ["TLS"]
 
 
-def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_authority(member, tmp_path):
+def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_authority_fails_there(member, tmp_path):
     consortium, home = member
     key = key_from_pem(home.key.read_bytes())
     home.certificate.unlink()
@@ -93,7 +93,7 @@ def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_autho
     assert "wrong_authority" in found["certificate"]
 
 
-def test_a_party_that_was_revoked(member):
+def test_a_party_that_was_revoked_is_told_so(member):
     consortium, home = member
     consortium.denied["hospital-0"] = "left the consortium"
     found = failing(home)
@@ -101,7 +101,7 @@ def test_a_party_that_was_revoked(member):
     assert "revoked" in found["session"]
 
 
-def test_a_clock_that_is_wrong(member, monkeypatch):
+def test_a_clock_that_is_wrong_fails_at_the_clock(member, monkeypatch):
     _, home = member
     wrong = types.SimpleNamespace(time_ns=lambda: time.time_ns() + 120 * 10**9)
     monkeypatch.setattr("party.doctor.time", wrong)

@@ -9,26 +9,8 @@ import pytest
 
 from party.demo.demo import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
-from protocols.mechanisms import MECHANISMS
-from simulations.commands.group import run_command
 from simulations.setup.budgets import parse_budgets
-from tests.harness.studies import make_votes
-
-VOTES, TRUTH = make_votes(60, 400)
-
-
-@pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """Stored votes and labels in the working folder, and a cache of its own."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    np.save("votes.npy", VOTES[:, 0])
-    np.save("truth.npy", TRUTH)
-    return ["--votes", "votes.npy", "--votes-kind", "ids", "--labels", "truth.npy", "--quiet"]
-
-
-def run(*arguments) -> int:
-    return run_command([str(a) for a in arguments])
+from tests.harness.simulating import run
 
 
 def test_a_replay_writes_everything_that_a_run_promises(stored, tmp_path, capsys):
@@ -142,39 +124,6 @@ def test_unknown_names_list_the_known_before_anything_is_trained(tmp_path, monke
     assert not (tmp_path / "cache" / "teachers").exists()
 
 
-def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
-    flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]
-    assert run("plan", *flags, "--json") == 0
-    plan = json.loads(capsys.readouterr().out)
-    assert run(*flags, "--dry-run", "--json", "--out", "out") == 0
-    assert json.loads(capsys.readouterr().out) == plan
-    poor, rich = plan["groups"]
-    assert plan["answers_if_all_answered"] == poor["answers_all"] < rich["answers_all"]
-    assert poor["epsilon_guaranteed"] == pytest.approx(1, rel=1e-6)
-    assert not (tmp_path / "out").exists()
-    assert run("plan", *flags) == 0
-    text = capsys.readouterr().out
-    assert str(poor["answers_all"]) in text
-    assert "worst_case_label_only" in text
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
-    noise, hint = ("gamma 0.2946 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
-    assert run("plan", *flags, "--budgets", "3") == 0
-    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
-    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
-    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
-    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
-    error = capsys.readouterr().err
-    assert f"affords no query at {noise}" in error
-    assert hint in error
-    assert not (tmp_path / "cache" / "teachers").exists()
-
-
 def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_labels(stored, tmp_path, capsys):
     flags = [one for one in stored if one != "--quiet"]
     assert run(*flags, "--budgets", "2", "--view", "histogram", "--out", "out") == 0
@@ -201,67 +150,6 @@ def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_l
     assert "level two_server, noise in 1/64 votes" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
-    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
-    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
-    assert "no label at all" in capsys.readouterr().err
-
-
-def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
-    (tmp_path / "sweep.toml").write_text(
-        '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
-    )
-    assert run("sweep", "sweep.toml", *stored, "--out", "out", "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == 8
-    best = {(row["weights"], row["budgets"]): row["answered"] for row in rows if row["sigma"] == 10.0}
-    assert best["exhaustive", "1:0.5,3:0.5"] > best["uniform", "1:0.5,3:0.5"]
-    assert best["exhaustive", "2.0"] == best["uniform", "2.0"] > 0
-    assert all(row["answered"] == 0 and row["note"] for row in rows if row["sigma"] == 0.5)
-    assert (tmp_path / "out" / "sweep.csv").read_text().count("\n") == 9
-    assert list((tmp_path / "out" / "figures").glob("sweep.*"))
-
-
-def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
-    (tmp_path / "sweep.toml").write_text(
-        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
-    )
-    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
-    said = capsys.readouterr()
-    assert "budgets varied" in said.err
-    assert "2 settings were not run: gamma is 0.1, which gnmax does not use" in said.out
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[base]\nparties = 3\n", "allowed: [base] and [grid]"),
-        ("[grid]\nsigma = 3\n", "a list of at least one value"),
-        ("[grid]\nsigma = []\n", "a list of at least one value"),
-        ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
-        ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
-        ("[grid\n", "is not TOML"),
-    ],
-)
-def test_a_sweep_file_that_is_wrong_is_refused(stored, tmp_path, capsys, text, reason):
-    (tmp_path / "sweep.toml").write_text(text)
-    assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
-    assert reason in capsys.readouterr().err
-
-
-def test_two_runs_are_compared(stored, capsys):
-    assert run(*stored, "--budgets", "2", "--out", "a") == 0
-    assert run(*stored, "--budgets", "3", "--out", "b") == 0
-    capsys.readouterr()
-    assert run("compare", "a", "b") == 0
-    assert "budgets" in capsys.readouterr().out
-    assert run("compare", "a", "b", "--json") == 0
-    assert isinstance(json.loads(capsys.readouterr().out), dict)
-    assert run("compare", "a", "absent") == 2
-
-
 def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsys):
     budgets = tmp_path / "budgets.csv"
     lines = [f"hospital {i},{2 + i % 2},1e-5" for i in range(60)]
@@ -273,7 +161,7 @@ def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsy
     assert run(*flags, "--resume") == 2
     assert "another study" in capsys.readouterr().err
     budgets.write_text("\n".join(["party,epsilon,delta", *lines]))
-    np.save("votes.npy", VOTES[:, 0, ::-1])
+    np.save("votes.npy", np.load("votes.npy")[:, ::-1])
     assert run(*flags, "--resume") == 2
     assert "another data" in capsys.readouterr().err
 

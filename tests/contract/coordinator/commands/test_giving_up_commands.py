@@ -92,7 +92,7 @@ def test_it_says_what_it_costs_and_the_study_goes_on(bench):
     assert [each.event for each in bench.store.entries()].count("batch_given_up") == 1
 
 
-def test_status_says_so(bench):
+def test_the_status_names_the_batches_that_were_given_up(bench):
     bench.label()
     assert json.loads(bench.run("status", "--json")[1])["studies"][0]["given_up"] == []
     bench.run("give-up", "test", "--yes")

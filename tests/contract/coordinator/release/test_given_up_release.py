@@ -71,7 +71,7 @@ def _left_before_opening(requests):
     return frozenset({"hospital-2"}) if late else frozenset()
 
 
-def test_it_verifies_and_says_so(made):
+def test_a_release_with_a_batch_that_was_given_up_verifies_and_says_so(made):
     _, labelled, folder = made
     checks = {check.name: check for check in verify_release(folder, None)}
     assert all(check.passed for check in checks.values()), checks
@@ -171,7 +171,7 @@ def test_an_entry_that_names_no_batch_gives_nothing_up(made, number):
     assert replace(evidence, entries=entries).given_up == {0}
 
 
-def test_it_may_be_the_last_that_was_asked(made):
+def test_the_batch_that_was_given_up_may_be_the_last_that_was_asked(made):
     study, labels, evidence, opened = open_evidence(made)
     last, nothing = replace(evidence, charges=evidence.charges[:1]), np.full(len(labels), NOT_ASKED)
     check_charges(study, nothing, last)

@@ -29,7 +29,7 @@ def test_a_file_that_was_added_or_linked_fails(copy):
     assert "files" in failed(copy)
 
 
-def test_another_authority_fails(signed, tmp_path):
+def test_a_release_under_another_authority_fails(signed, tmp_path):
     other = new_authority(new_key(), name="test", now=NOW, days=10)
     (tmp_path / "other.pem").write_bytes(to_pem(other))
     assert "wrong_authority" in failed(signed[2], tmp_path / "other.pem")["signature"]

@@ -25,7 +25,7 @@ def test_one_altered_byte_anywhere_fails(signed, tmp_path_factory, data):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_matters(copy, name):
+def test_a_release_with_any_file_altered_or_missing_fails(copy, name):
     content = bytearray((copy / name).read_bytes())
     content[len(content) // 2] ^= 1
     (copy / name).write_bytes(bytes(content))

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from benchmarks.float_inference import float_inference
+from party.budget.approval_text import describe
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data.settings import DataSettings
+from party.demo.demo import demo_study
+from party.demo.demo_data import demo_data
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import PartySettings, TeacherSettings
@@ -144,3 +147,9 @@ def test_steps_are_answered_over_and_over_and_cost_nothing(place):
         (seat,) = answering.seats()
         assert all(isinstance(seat.party.handle(step()), StepReply) for _ in range(3))
         assert seat.ledger.balance(SEAT).spent == 0
+
+
+@pytest.mark.parametrize(("study", "signs"), [(STUDY, True), (demo_study(demo_data(None)), False)])
+def test_before_it_approves_a_hospital_reads_whether_its_node_signs(tmp_path, study, signs):
+    lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
+    assert ("             Your node signs with its key." in lines) == signs

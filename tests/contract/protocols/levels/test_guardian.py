@@ -1,4 +1,4 @@
-"""The guardian in faults: nothing charged twice, nothing released twice, noise never drawn again, cheats named."""
+"""What a guardian takes from a party and a coordinator: submissions, sealed shares, and what it signs."""
 
 from __future__ import annotations
 
@@ -11,156 +11,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.in_process import InProcessTransport
-from party.party import Party
 from protocols.crypto.channel import pair
-from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, MalformedMessage, Refused
-from protocols.labelling.coordinator import Coordinator
+from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import Submission, check_outcome, outcome_statement, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
-from tests.harness.levels import SEALING_KEY, SIGNING_KEY, GuardianHere, lattice_study, rng_votes, two_server
+from tests.harness.guardian_attempts import POOL, STUDY, World
+from tests.harness.levels import SEALING_KEY, SIGNING_KEY, GuardianHere
 from tests.harness.seeded import seeded_source
-
-STUDY = lattice_study(two_server(), batch_limit=40)
-NAMES = [seat.party for seat in STUDY.roster]
-VOTES = rng_votes(6, 1, 40, 5, 3)
-POOL = np.zeros((40, 2), np.float32)
-
-
-class Breaking:
-    """A channel that is gone after so many messages, sent and received."""
-
-    def __init__(self, channel, left):
-        self.channel, self.left = channel, left
-
-    def _step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise ChannelClosed("cut")
-
-    def send(self, data):
-        self._step()
-        self.channel.send(data)
-
-    def recv(self, limit):
-        self._step()
-        return self.channel.recv(limit)
-
-
-class World:
-    """Six parties, a coordinator and a guardian in one process; seeds say what noise there is."""
-
-    def __init__(self, study=STUDY, tamper=lambda name, reply: reply):
-        self.study = study
-        self.ledgers = {name: Ledger(":memory:") for name in NAMES}
-        self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
-        self.parties = {
-            name: Party(
-                name,
-                study=study,
-                ledger=self.ledgers[name],
-                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
-                coins_from=None,
-                ballot=SharedBallot(study, name, source=seeded_source(i)),
-            )
-            for i, name in enumerate(NAMES)
-        }
-        handlers = {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in NAMES}
-        self.exchange = InProcessTransport(handlers)
-        self.wrap = lambda channel: channel
-
-    def close(self):
-        for ledger in (*self.ledgers.values(), self.own, self.guardians):
-            ledger.close()
-
-    def label(self, *, source=7):
-        """One run of a fresh coordinator and a fresh guardian on the same ledgers."""
-        self.here = GuardianHere(self.study, self.guardians, seeded_source(source, 1), wrap=lambda c: self.wrap(c))
-        coordinator = Coordinator(
-            self.study,
-            ledger=self.own,
-            aggregation=SharedAggregation(self.here.dial, source=seeded_source(source)),
-            exchange=self.exchange,
-            run=b"run",
-        )
-        return coordinator.label(POOL)
-
-    def spent(self):
-        """Of everybody, by whoever keeps it."""
-        return [[ledger.balance(name).spent for name in NAMES] for ledger in (self.own, self.guardians)] + [
-            [self.ledgers[name].balance(name).spent for name in NAMES]
-        ]
-
-
-@pytest.fixture
-def world():
-    made = World()
-    yield made
-    made.close()
-
-
-def messages_of_a_batch():
-    made = World()
-    counted = []
-
-    def count(channel):
-        breaking = Breaking(channel, 10**9)
-        counted.append(breaking)
-        return breaking
-
-    made.wrap = count
-    result = made.label()
-    made.close()
-    return 10**9 - counted[0].left, result
-
-
-MESSAGES, UNBROKEN = messages_of_a_batch()
-
-
-@pytest.mark.parametrize("cut", range(MESSAGES))
-def test_a_guardian_that_stops_at_any_message_and_starts_again_gives_the_labels_that_were_under_way(cut):
-    made = World()
-    made.wrap = lambda channel: Breaking(channel, cut)
-    first = made.label()
-    made.wrap = lambda channel: channel
-    # Another source: what decides labels was drawn, and kept, before the stop, or was not drawn yet.
-    again = made.label() if cut == 0 else made.label(source=8)
-    assert first.stop.reason == "guardian_lost" or cut == MESSAGES
-    size = UNBROKEN.batches[0][0]
-    if cut > 0:
-        np.testing.assert_array_equal(again.labels[:size], UNBROKEN.labels[:size])
-    own, guardians, parties = made.spent()
-    assert own == guardians == parties == again.spent.tolist()
-    made.close()
-
-
-def test_a_guardian_without_its_ledger_is_not_believed(world):
-    world.wrap = lambda channel: Breaking(channel, 6)
-    assert world.label().stop.reason == "guardian_lost"
-    world.guardians.close()
-    world.guardians = Ledger(":memory:")
-    world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="ledger_rolled_back"):
-        world.label()
-    assert isinstance(world.here.faults[0], Refused)
-
-
-def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
-    world.label()
-    digest = world.own.stored(0).digest
-    world.own.forget(digest, "submitted")
-    world.exchange = InProcessTransport(
-        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
-    )
-    world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="other_submission"):
-        world.label()
 
 
 def replaced(change):
@@ -356,63 +217,6 @@ def test_arbitrary_bytes_end_a_conversation_and_charge_nothing(messages):
         assert all(balance.spent == 0 for balance in ledger.balances().values())
 
 
-class Recorded:
-    """A guardian's end that keeps what arrives."""
-
-    def __init__(self, channel, kept):
-        self.channel, self.kept = channel, kept
-
-    def send(self, data):
-        self.channel.send(data)
-
-    def recv(self, limit):
-        self.kept.append(self.channel.recv(limit))
-        return self.kept[-1]
-
-
-def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world):
-    attempts = []
-    for cut in (6, 8, 10, None):
-        kept = []
-        attempts.append(kept)
-        world.wrap = lambda channel, cut=cut, kept=kept: Recorded(
-            channel if cut is None else Breaking(channel, cut), kept
-        )
-        world.label(source=10 + len(attempts))
-    # Submission, commitment, number, elements: heads in the first differ, the rest is that of the first attempt.
-    whole = attempts[-1]
-    for kept in attempts[:-1]:
-        assert len(kept) >= 3
-        assert kept[1:4] == whole[1 : len(kept[1:4]) + 1]
-
-
-def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
-    assert world.label().stop.reason == "guardian_lost"
-    digest = world.own.stored(0).digest
-    assert world.guardians.noted(digest, "coin") is not None
-    for kind in ("coin_seed", "coin"):
-        world.own.forget(digest, kind)
-    world.wrap = lambda channel: channel
-    assert world.label(source=9).stop.reason == "guardian_lost"
-    assert "other_coin" in str(world.here.faults[0])
-
-
-def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first(world):
-    world.exchange = InProcessTransport(
-        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
-    )
-    world.wrap = lambda channel: Breaking(channel, 4)
-    assert world.label().stop.reason == "guardian_lost"
-    world.own.forget(world.own.stored(0).digest, "submitted")
-    world.exchange = InProcessTransport({name: world.parties[name].handle for name in NAMES})
-    world.wrap = lambda channel: channel
-    got = world.label()
-    assert (got.labels >= 0).any()
-    own, guardians, parties = world.spent()
-    assert own == guardians == parties
-
-
 def test_a_batch_that_was_reserved_for_less_is_refused(world):
     guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
     for changes, fault in (
@@ -426,12 +230,3 @@ def test_a_batch_that_was_reserved_for_less_is_refused(world):
         else:
             with pytest.raises(Refused, match=fault):
                 guardian.serve(there)
-
-
-def test_labels_of_one_batch_are_computed_so_often_and_no_more(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
-    for _ in range(16):
-        assert world.label().stop.reason == "guardian_lost"
-    world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="too_many_attempts"):
-        world.label()

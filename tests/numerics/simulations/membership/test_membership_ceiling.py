@@ -40,7 +40,7 @@ def test_the_advantage_is_the_largest_gap_between_the_rates(epsilon, delta):
     assert advantage_ceiling(epsilon=at(epsilon), delta=at(delta)) == pytest.approx(gap.max(), abs=1e-12)
 
 
-def test_closed_forms_without_delta():
+def test_ceilings_without_delta_are_the_closed_forms():
     epsilon = np.array([0.0, np.log(2), np.log(3), 1000.0])
     np.testing.assert_allclose(area_ceiling(epsilon=epsilon, delta=at(0)), [1 / 2, 2 / 3, 3 / 4, 1], rtol=1e-15)
     np.testing.assert_allclose(advantage_ceiling(epsilon=epsilon, delta=at(0)), [0, 1 / 3, 1 / 2, 1], atol=1e-15)

@@ -29,8 +29,8 @@ from protocols.wire.enrolment import Enrol
 from runtime.exits import show_error
 from tests.harness.clocks import wait_until
 from tests.harness.operators import FakeHub, add_study, make_home
+from tests.harness.served_homes import Hospital, Served
 from tests.harness.studies import deployed_study, pool_of, voter
-from tests.system.coordinator.test_serving import Hospital, Served
 
 ROOT = Path(__file__).parents[4]
 

@@ -8,7 +8,7 @@ from coordinator.store.store import Store
 from protocols.wire.messages import Refusal, Settled
 from tests.harness.clocks import wait_until
 from tests.harness.operators import add_study, make_home
-from tests.system.coordinator.test_serving import Hospital, Served
+from tests.harness.served_homes import Hospital, Served
 
 
 @pytest.fixture(autouse=True)

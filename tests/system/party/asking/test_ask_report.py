@@ -159,7 +159,7 @@ def test_bars_have_an_axis_and_words_that_can_be_read_on_a_telephone():
 
 def test_nothing_from_outside_becomes_markup():
     figures = figures_of(improved=replace(IMPROVED, model=HOSTILE), refusals={HOSTILE: HOSTILE})
-    figures |= dict.fromkeys(("name", "task", "data_set", "stop", "asks", "study"), HOSTILE)
+    figures |= dict.fromkeys(("name", "task", "data_set", "asks", "study"), HOSTILE)
     figures["classes"] = {HOSTILE: 3, "right": 1}
     html = page(figures)
     found = Parsed(html)

@@ -27,7 +27,7 @@ def test_flower_and_ray_are_imported_in_one_file() -> None:
     assert importers == {"simulations/engines/flower.py"}
 
 
-def test_nothing_calls_home() -> None:
+def test_flower_and_ray_send_nothing_about_their_use() -> None:
     assert os.environ["FLWR_TELEMETRY_ENABLED"] == "0"
     assert os.environ["FLWR_DISABLE_UPDATE_CHECK"] == "1"
     assert os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, Sensitivity, check_view, make_mechanism
+from protocols.mechanisms import MECHANISMS, GNMax, Sensitivity, check_view, make_mechanism
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, LATTICE
 
@@ -132,3 +132,11 @@ def test_parameters_that_are_missing_or_have_no_use_are_refused():
         make_mechanism("gnmax", sigma=1.0, scale=2.0, view="label")
     with pytest.raises(InvalidInput, match="allowed: label, histogram"):
         check_view("clear")
+
+
+def test_a_mechanism_of_one_round_reinforces_no_label_and_takes_nothing_off_the_counts():
+    predictions = np.array([[0.99, 0.01], [0.5, 0.5]])
+    plain = GNMax(sigma=4.0)
+    np.testing.assert_array_equal(plain.reinforced(np.array([ABSTAIN, 0]), predictions), [ABSTAIN, ABSTAIN])
+    with pytest.raises(NotImplementedError, match="gnmax has no second round"):
+        plain.offsets(predictions, 10.0)

@@ -195,9 +195,10 @@ def test_enrolment_comes_back_as_it_was_sent(name, token, request):
 def test_any_bytes_are_an_enrolment_or_malformed(data):
     for decoder in (decode_enrol, decode_enrolled):
         try:
-            decoder(data)
+            made = decoder(data)
         except MalformedMessage:
             continue
+        assert decoder(encode_enrol(made)) == made
 
 
 def test_an_enrolment_above_the_cap_is_malformed_before_it_is_parsed():

@@ -1,10 +1,15 @@
 """Settings and study of `ask`: what is refused before anything is trained, and what the study promises."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, GNMax
 from protocols.reading import read_toml
+from simulations.ask.mechanisms import askable
 from simulations.ask.settings import AskSettings, ask_settings, write_ask_config
 from simulations.ask.study import ask_study
 from simulations.ask.text import rule_words, statements
@@ -41,6 +46,19 @@ def test_the_file_gives_the_settings_back(tmp_path) -> None:
 def test_what_does_not_go_together_is_one_clear_error(wrong, words) -> None:
     with pytest.raises(InvalidInput, match=words):
         _ = ask_study(ask_settings(**{"parties": 50, **wrong}), classes=10)[1].budgets
+
+
+def test_a_mechanism_of_one_round_with_integer_noise_can_be_asked_by_its_name_alone(monkeypatch) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Installed(GNMax):
+        name: ClassVar[str] = "installed"
+
+    assert list(askable()) == ["gnmax", "confident_gnmax"]
+    monkeypatch.setitem(MECHANISMS._built_in, "installed", Installed)
+    settings = ask_settings(parties=50, budgets=4, mechanism="installed")
+    assert ask_study(settings, classes=10)[1].mechanism.name == "installed"
+    with pytest.raises(InvalidInput, match="mechanism is 'interactive_gnmax'; allowed: gnmax, confident_gnmax, inst"):
+        ask_settings(mechanism="interactive_gnmax")
 
 
 @pytest.mark.parametrize("weights", ["uniform", "proportional", "exhaustive"])

@@ -1,24 +1,22 @@
-"""Every integer that travels has a range in one table, and no decoder lets one through that is outside it."""
+"""Each row of the table of ranges has a decoder here, which refuses what is outside and takes what is inside."""
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
 from protocols.crypto.channel import pair
 from protocols.crypto.wire_arrays import elements
-from protocols.errors import ConclaveError, DataCorrupt, InvalidInput, MalformedMessage
-from protocols.ledger.audit_log import EMPTY, Entry, Head
+from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
+from protocols.ledger.audit_log import EMPTY, Entry
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.announced import announced, read_announced
@@ -31,152 +29,26 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.hidden_queries.inference.material import Piece, received
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.conversation import Submission, head_array, head_of, send
+from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.study.file import read_study, write_study
-from protocols.study.queries import QueryBatch
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
-from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, SeatHeads, Welcome, _decode, _encode
-from protocols.wire.messages import HiddenVotes, Refusal, Settled, StepRequest, VoteReply, VoteRequest, decode, encode
+from protocols.wire.messages import Refusal, StepRequest, decode, encode
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
+from tests.harness.outside_ranges import (
+    DIGEST,
+    MESSAGES,
+    Elsewhere,
+    elsewhere,
+    is_inside,
+    of_protobuf,
+    values_around,
+)
 from tests.harness.private_models import PrivateParties, hidden_study
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
-
-ROOT = Path(__file__).resolve().parents[3]
-DIGEST = bytes(range(32))
-HEAD = Head(3, DIGEST)
-NONCE = bytes(16)
-INTEGERS = {
-    FieldDescriptor.CPPTYPE_INT32,
-    FieldDescriptor.CPPTYPE_INT64,
-    FieldDescriptor.CPPTYPE_UINT32,
-    FieldDescriptor.CPPTYPE_UINT64,
-    FieldDescriptor.CPPTYPE_ENUM,
-}
-
-
-def of_protobuf() -> set[tuple[str, str]]:
-    """Every integer of wire.proto, as message and field."""
-    return {
-        (name, field.name)
-        for name, message in wire_pb2.DESCRIPTOR.message_types_by_name.items()
-        for field in message.fields
-        if field.cpp_type in INTEGERS
-    }
-
-
-def values_around(where: str, field: str) -> list[int]:
-    """The ends of a range and what lies beyond them, with the ends of machine integers."""
-    allowed = RANGES[where, field]
-    edges = {allowed.lowest, allowed.lowest - 1, allowed.highest, allowed.highest + 1}
-    return sorted(edges | {2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64 - 1, -1, -(2**63), -(2**63) + 1})
-
-
-def is_inside(where: str, field: str, value: int) -> bool:
-    return RANGES[where, field].lowest <= value <= RANGES[where, field].highest
-
-
-class Elsewhere(Exception):
-    """A value in its range does not fit the rest of its message."""
-
-
-@contextmanager
-def elsewhere(said: re.Pattern[str]) -> Iterator[None]:
-    """Lets an error through that is not about the range."""
-    try:
-        yield
-    except ConclaveError as error:
-        raise (error if said.search(str(error)) else Elsewhere) from error
-
-
-def test_every_integer_of_the_wires_messages_is_in_the_table():
-    assert of_protobuf() <= set(RANGES)
-    assert len(of_protobuf()) >= 9
-
-
-# ---- protobuf: each integer field, wherever it stands in a valid message
-
-BATCH = QueryBatch(1, np.arange(2), np.zeros((2, 3), np.float32))
-MESSAGES = [
-    VoteRequest(DIGEST, b"run", BATCH, (np.zeros(2, np.uint8),)),
-    VoteReply(DIGEST, np.zeros((1, 2), np.int64)),
-    HiddenVotes(DIGEST, (np.zeros(2, np.uint8),)),
-    Settled(DIGEST, 7),
-]
-FRAMES = [
-    Hello((1,), "software", NONCE, (SeatHeads(DIGEST, "h", HEAD, HEAD, (DIGEST,)),)),
-    Welcome(1, NONCE, 1, (RefusedSeat(DIGEST, "h", "code", "reason"),)),
-    Ask(NONCE, 1, NONCE, DIGEST, "h", HEAD, HEAD, b"envelope"),
-    Answer(NONCE, 1, DIGEST, "h", HEAD, HEAD, b"envelope"),
-]
-SAMPLES = [(wire_pb2.Envelope, encode(each), decode) for each in MESSAGES]
-SAMPLES += [(wire_pb2.Frame, _encode(each), _decode) for each in FRAMES]
-
-
-def places(message, path=()) -> Iterator[tuple[tuple, str, str]]:
-    """The way to each integer in a message, and what it is."""
-    for field, value in message.ListFields():
-        elements_of = enumerate(value) if field.is_repeated else [(None, value)]
-        for position, each in elements_of:
-            step = (*path, (field.name, position))
-            if field.message_type is not None:
-                yield from places(each, step)
-            elif field.cpp_type in INTEGERS:
-                yield step, message.DESCRIPTOR.name, field.name
-
-
-def changed(kind, data: bytes, path: tuple, value: int) -> bytes | None:
-    """The message with one integer changed; None for a value that protobuf itself cannot carry there."""
-    message = kind.FromString(data)
-    inner = message
-    for name, position in path[:-1]:
-        inner = getattr(inner, name) if position is None else getattr(inner, name)[position]
-    name, position = path[-1]
-    try:
-        if position is None:
-            setattr(inner, name, value)
-        else:
-            getattr(inner, name)[position] = value
-    except ValueError:
-        return None
-    return message.SerializeToString()
-
-
-PLACES = [
-    (kind, data, reader, path, where, field)
-    for kind, data, reader in SAMPLES
-    for path, where, field in places(kind.FromString(data))
-]
-
-
-def test_the_samples_hold_every_integer_of_the_wires_messages():
-    assert {(where, field) for *_, where, field in PLACES} == of_protobuf()
-
-
-@pytest.mark.parametrize(
-    "place", PLACES, ids=lambda place: f"{place[0].DESCRIPTOR.name}:{'.'.join(name for name, _ in place[3])}"
-)
-def test_a_message_with_an_integer_outside_its_range_is_malformed_and_inside_it_is_read(place):
-    kind, data, reader, path, where, field = place
-    refused = 0
-    for value in values_around(where, field):
-        made = changed(kind, data, path, value)
-        if made is None:
-            continue
-        if is_inside(where, field, value):
-            with suppress(Elsewhere), elsewhere(re.compile(f"{field} is {value}")):
-                reader(made)
-        else:
-            refused += 1
-            with pytest.raises(MalformedMessage, match=f"{where}: {field} is {value}; allowed"):
-                reader(made)
-    assert refused or where == "Hello"
-
-
-# ---- everything else: a decoder for each row, fed with one value
 
 
 def array_of(*values: int) -> np.ndarray:
@@ -442,63 +314,3 @@ def test_the_evidence_that_is_altered_above_is_read_when_it_is_not(tmp_path):
         (tmp_path / name).write_text(text)
     assert evidence_in(tmp_path).charges == EVIDENCE.charges
     assert len(chained(ENTRIES)[1]) == 1
-
-
-# ---- positions
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        [5, -(2**63) + 4],  # the difference wraps to 2**63 - 1
-        [5, -(2**63) + 4, -(2**63) + 5],
-        [0, 2**62, -(2**63) + 1],
-        [2**63 - 1, -(2**63)],
-        [-1, 0],
-        [1, 1],
-        [2, 1],
-        [],
-    ],
-)
-def test_ids_that_wrap_repeat_descend_or_are_negative_are_no_batch(ids):
-    array = np.array(ids, dtype=np.int64)
-    with pytest.raises(InvalidInput, match="allowed"):
-        QueryBatch(0, array, np.zeros((len(ids), 1), np.float32))
-    one = np.array([0], dtype=np.int64)
-    for position in (3, 4, 5):
-        good = Submission(DIGEST, DIGEST, 0, False, one, one, one, (b"sealed",), EMPTY, EMPTY).arrays()
-        with pytest.raises(MalformedMessage, match="allowed"):
-            Submission.read((*good[:position], array, *good[position + 1 :]))
-
-
-# ---- nothing is decoded around the table
-
-
-def sources() -> Iterator[tuple[str, str]]:
-    for folder in ("protocols", "runtime", "party", "coordinator", "guardian"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if path.name != "wire_pb2.py":
-                yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-
-
-def test_messages_are_parsed_in_one_place_which_checks_their_integers():
-    parsing = ("FromString", "ParseFromString", "MergeFromString")
-    found = {name for name, text in sources() if any(word in text for word in parsing)}
-    assert found == {"protocols/ranges.py"}
-
-
-def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another():
-    """A decoder that compares a dtype with int64 would take integers without a range."""
-    found = []
-    for name, text in sources():
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Compare) and "dtype" in (said := ast.unparse(node)) and "np.int64" in said:
-                found.append(name)
-    # Its own votes with noise; files that a hospital wrote itself.
-    own = {f"party/teachers/{kind}.py" for kind in ("torch_teacher", "logistic_regression")}
-    allowed = {"protocols/ranges.py", "protocols/levels/secure_sum/steps.py", *own}
-    assert set(found) <= allowed
-
-
-def test_a_guardians_head_comes_back_as_it_was():
-    assert head_of(head_array(HEAD)) == HEAD

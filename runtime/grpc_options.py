@@ -1,0 +1,35 @@
+"""The gRPC options that the connections between organisations share; the sizes of messages are each one's own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocols.wire.guardian.stream import CARRIED_BYTES
+
+# Both ends notice within half a minute that a line went dead.
+KEEPALIVE: Final = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # gRPC's own limit for an unanswered ping is a minute, and takes precedence over the option above.
+    ("grpc.http2.ping_timeout_ms", 10_000),
+)
+# Of a server whose clients have KEEPALIVE: it answers their pings as often as they come.
+ANSWER_PINGS: Final = (
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+)
+# Of every server: no other process may share its port, and nobody holds a connection by not finishing to greet.
+LISTEN: Final = (("grpc.server_handshake_timeout_ms", 10_000), ("grpc.so_reuseport", 0))
+# Of both ends of a conversation with a guardian.
+GUARDIAN_STREAM: Final = (
+    ("grpc.max_receive_message_length", CARRIED_BYTES),
+    ("grpc.max_send_message_length", CARRIED_BYTES),
+    # How much may be in flight unread: what a fast line with a round trip of 40 ms needs.
+    ("grpc.http2.lookahead_bytes", 8 * 2**20),
+    *KEEPALIVE,
+)
+
+
+def dial(host: str) -> tuple[tuple[str, int | str], ...]:
+    """Options of a client of one connection, which nothing is sent over twice. host: the name in the certificate."""
+    return (("grpc.ssl_target_name_override", host), ("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))

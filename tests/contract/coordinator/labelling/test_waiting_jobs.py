@@ -1,0 +1,134 @@
+"""Jobs whose parties are absent, late or not approved yet: they wait, say for whom, and ask the same again."""
+
+import threading
+
+import pytest
+
+from coordinator.status import study_status
+from protocols.ledger.ledger import Ledger
+from protocols.wire.messages import Refusal, VoteRequest
+from tests.harness.clocks import wait_until
+
+
+def test_a_job_waits_for_its_quorum_and_asks_the_very_same_again(bench):
+    made = bench(quorum=3, present={"hospital-0", "hospital-1"})
+    job = made.store.ask_job("test", student=None)
+    opened = made.open()
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
+    thread.start()
+    wait_until(lambda: len(made.hub.asked) >= 3)
+    assert "waiting for hospital-2" in made.store.job("test").message
+    assert len(set(made.hub.asked)) == 1
+    reserved = made.own("hospital-0")
+    assert reserved > 0
+    made.hub.present.add("hospital-2")
+    thread.join()
+    opened.close()
+    assert made.store.job("test").state == "finished"
+    digests = {}
+    for number, digest in made.hub.asked:
+        assert digests.setdefault(number, digest) == digest
+    assert made.store.labelled("test").differences == {}
+
+
+def _late(made, seat, times):
+    """The hub's transport, over which a seat says of each batch that it is late, so many times, before it answers."""
+    opened = made.open()
+    real, left = opened._send, {}
+
+    def send(requests):
+        first = next(iter(requests.values()))
+        if isinstance(first, VoteRequest) and seat in requests and left.setdefault(first.digest, times) > 0:
+            left[first.digest] -= 1
+            others = {name: request for name, request in requests.items() if name != seat}
+            return (real(others) if others else {}) | {seat: Refusal("teachers_late", "teachers_late: 25 s so far")}
+        return real(requests)
+
+    opened._send = send
+    return opened
+
+
+@pytest.mark.parametrize("quorum", [2, 3])
+def test_a_late_party_is_asked_again_and_left_out_of_no_batch(bench, quorum):
+    made = bench(quorum=quorum)
+    opened = _late(made, "hospital-1", 2)
+    opened.run(made.store.ask_job("test", student=None), patience_s=120.0)
+    opened.close()
+    job, found = made.store.job("test"), made.store.labelled("test")
+    assert job.state == "finished"
+    assert found.refusals == found.differences == {}
+    assert made.store.faults("test") == []
+    with Ledger(found.ledger) as ledger:
+        for seat, balance in ledger.balances().items():
+            assert made.own(seat) == balance.spent > 0
+    assert f"hospital-1 ({job.batches} batches" in study_status(made.store, "test", set())["message"]
+
+
+def test_a_party_that_is_late_for_longer_than_the_patience_is_said_to_be_late(bench):
+    made = bench(quorum=3)
+    opened = _late(made, "hospital-1", 10**9)
+    opened.run(made.store.ask_job("test", student=None), patience_s=0.2)
+    opened.close()
+    job = made.store.job("test")
+    assert job.state == "stopped"
+    assert job.message.startswith("hospital-1 (late) did not answer; when they are back, run resume test")
+    assert {fault.code for fault in made.store.faults("test")} == {"teachers_late"}
+    assert made.run().state == "finished"
+
+
+def test_a_round_that_waits_for_late_teachers_says_so(bench):
+    made = bench(quorum=3)
+    opened = _late(made, "hospital-1", 10**9)
+    job = made.store.ask_job("test", student=None)
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
+    thread.start()
+    said = "waiting for late seats: hospital-1 (25 s so far)"
+    wait_until(lambda: study_status(made.store, "test", set())["message"] == said)
+    made.stop.set()
+    thread.join()
+    opened.close()
+
+
+def test_a_round_that_lasts_says_whom_it_waits_for(bench, monkeypatch):
+    monkeypatch.setattr("coordinator.labelling.jobs._SAY_AFTER_S", 0.0)
+    made = bench(present={"hospital-0", "hospital-2"})
+    made.hub.hold = threading.Event()
+    job = made.store.ask_job("test", student=None)
+    opened = made.open()
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
+    thread.start()
+    wait_until(lambda: "not connected: hospital-1" in made.store.job("test").message)
+    made.hub.hold.set()
+    thread.join()
+    opened.close()
+    assert made.store.job("test").message == "every query of the pool was asked"
+
+
+def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
+    made = bench(quorum=3, present={"hospital-0", "hospital-1"})
+    job = made.run(patience_s=0.0)
+    assert job.state == "stopped"
+    assert "hospital-2 did not connect" in job.message
+    assert made.store.labelled("test").stop == "quorum_lost"
+    reserved = made.own("hospital-0")
+    made.hub.present.add("hospital-2")
+    first = made.hub.asked[0]
+    job = made.run()
+    assert job.state == "finished"
+    assert job.number == 2
+    assert made.hub.asked.count(first) == len([a for a in made.hub.asked if a[0] == first[0]])
+    assert made.own("hospital-0") >= reserved - 1
+
+
+def test_a_party_that_has_not_approved_yet_is_waited_for(bench):
+    made = bench(quorum=3)
+    made.hub.refusing = {"hospital-1": "unknown_study"}
+    job = made.store.ask_job("test", student=None)
+    opened = made.open()
+    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
+    thread.start()
+    wait_until(lambda: len(made.hub.asked) >= 2)
+    made.hub.refusing = {}
+    thread.join()
+    opened.close()
+    assert made.store.job("test").state == "finished"

@@ -1,0 +1,14 @@
+"""Six parties, a coordinator and a guardian whose ledgers last for one test."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.guardian_attempts import World
+
+
+@pytest.fixture
+def world():
+    made = World()
+    yield made
+    made.close()

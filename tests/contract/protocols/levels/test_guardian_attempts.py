@@ -1,0 +1,136 @@
+"""A batch that is attempted again after a fault: nothing charged or released twice, noise never drawn again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from coordinator.in_process import InProcessTransport
+from protocols.errors import Refused
+from protocols.ledger.ledger import Ledger
+from tests.harness.guardian_attempts import NAMES, Breaking, World
+
+
+def messages_of_a_batch():
+    made = World()
+    counted = []
+
+    def count(channel):
+        breaking = Breaking(channel, 10**9)
+        counted.append(breaking)
+        return breaking
+
+    made.wrap = count
+    result = made.label()
+    made.close()
+    return 10**9 - counted[0].left, result
+
+
+MESSAGES, UNBROKEN = messages_of_a_batch()
+
+
+@pytest.mark.parametrize("cut", range(MESSAGES))
+def test_a_guardian_that_stops_at_any_message_and_starts_again_gives_the_labels_that_were_under_way(cut):
+    made = World()
+    made.wrap = lambda channel: Breaking(channel, cut)
+    first = made.label()
+    made.wrap = lambda channel: channel
+    # Another source: what decides labels was drawn, and kept, before the stop, or was not drawn yet.
+    again = made.label() if cut == 0 else made.label(source=8)
+    assert first.stop.reason == "guardian_lost"
+    size = UNBROKEN.batches[0][0]
+    if cut > 0:
+        np.testing.assert_array_equal(again.labels[:size], UNBROKEN.labels[:size])
+    own, guardians, parties = made.spent()
+    assert own == guardians == parties == again.spent.tolist()
+    made.close()
+
+
+def test_a_guardian_without_its_ledger_is_not_believed(world):
+    world.wrap = lambda channel: Breaking(channel, 6)
+    assert world.label().stop.reason == "guardian_lost"
+    world.guardians.close()
+    world.guardians = Ledger(":memory:")
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="ledger_rolled_back"):
+        world.label()
+    assert isinstance(world.here.faults[0], Refused)
+
+
+def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
+    world.wrap = lambda channel: Breaking(channel, 12)
+    world.label()
+    digest = world.own.stored(0).digest
+    world.own.forget(digest, "submitted")
+    world.exchange = InProcessTransport(
+        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
+    )
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="other_submission"):
+        world.label()
+
+
+class Recorded:
+    """A guardian's end that keeps what arrives."""
+
+    def __init__(self, channel, kept):
+        self.channel, self.kept = channel, kept
+
+    def send(self, data):
+        self.channel.send(data)
+
+    def recv(self, limit):
+        self.kept.append(self.channel.recv(limit))
+        return self.kept[-1]
+
+
+def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world):
+    attempts = []
+    for cut in (6, 8, 10, None):
+        kept = []
+        attempts.append(kept)
+        world.wrap = lambda channel, cut=cut, kept=kept: Recorded(
+            channel if cut is None else Breaking(channel, cut), kept
+        )
+        world.label(source=10 + len(attempts))
+    # Submission, commitment, number, elements: heads in the first differ, the rest is that of the first attempt.
+    whole = attempts[-1]
+    for kept in attempts[:-1]:
+        assert len(kept) >= 3
+        assert kept[1:4] == whole[1 : len(kept[1:4]) + 1]
+
+
+def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
+    world.wrap = lambda channel: Breaking(channel, 12)
+    assert world.label().stop.reason == "guardian_lost"
+    digest = world.own.stored(0).digest
+    assert world.guardians.noted(digest, "coin") is not None
+    for kind in ("coin_seed", "coin"):
+        world.own.forget(digest, kind)
+    world.wrap = lambda channel: channel
+    assert world.label(source=9).stop.reason == "guardian_lost"
+    assert "other_coin" in str(world.here.faults[0])
+
+
+def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first(world):
+    world.exchange = InProcessTransport(
+        {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
+    )
+    world.wrap = lambda channel: Breaking(channel, 4)
+    assert world.label().stop.reason == "guardian_lost"
+    world.own.forget(world.own.stored(0).digest, "submitted")
+    world.exchange = InProcessTransport({name: world.parties[name].handle for name in NAMES})
+    world.wrap = lambda channel: channel
+    got = world.label()
+    assert (got.labels >= 0).any()
+    own, guardians, parties = world.spent()
+    assert own == guardians == parties
+
+
+def test_labels_of_one_batch_are_computed_so_often_and_no_more(world):
+    world.wrap = lambda channel: Breaking(channel, 12)
+    for _ in range(16):
+        assert world.label().stop.reason == "guardian_lost"
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="too_many_attempts"):
+        world.label()

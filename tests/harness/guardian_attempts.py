@@ -1,0 +1,84 @@
+"""Six parties, a coordinator and a guardian in one process, whose conversations can be cut at any message."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coordinator.in_process import InProcessTransport
+from party.party import Party
+from protocols.errors import ChannelClosed
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from tests.harness.levels import GuardianHere, lattice_study, rng_votes, two_server
+from tests.harness.seeded import seeded_source
+
+STUDY = lattice_study(two_server(), batch_limit=40)
+NAMES = [seat.party for seat in STUDY.roster]
+VOTES = rng_votes(6, 1, 40, 5, 3)
+POOL = np.zeros((40, 2), np.float32)
+
+
+class Breaking:
+    """A channel that is gone after so many messages, sent and received."""
+
+    def __init__(self, channel, left):
+        self.channel, self.left = channel, left
+
+    def _step(self):
+        self.left -= 1
+        if self.left < 0:
+            raise ChannelClosed("cut")
+
+    def send(self, data):
+        self._step()
+        self.channel.send(data)
+
+    def recv(self, limit):
+        self._step()
+        return self.channel.recv(limit)
+
+
+class World:
+    """Six parties, a coordinator and a guardian in one process; seeds say what noise there is."""
+
+    def __init__(self, study=STUDY, tamper=lambda name, reply: reply):
+        self.study = study
+        self.ledgers = {name: Ledger(":memory:") for name in NAMES}
+        self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
+        self.parties = {
+            name: Party(
+                name,
+                study=study,
+                ledger=self.ledgers[name],
+                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
+                coins_from=None,
+                ballot=SharedBallot(study, name, source=seeded_source(i)),
+            )
+            for i, name in enumerate(NAMES)
+        }
+        handlers = {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in NAMES}
+        self.exchange = InProcessTransport(handlers)
+        self.wrap = lambda channel: channel
+
+    def close(self):
+        for ledger in (*self.ledgers.values(), self.own, self.guardians):
+            ledger.close()
+
+    def label(self, *, source=7):
+        """One run of a fresh coordinator and a fresh guardian on the same ledgers."""
+        self.here = GuardianHere(self.study, self.guardians, seeded_source(source, 1), wrap=lambda c: self.wrap(c))
+        coordinator = Coordinator(
+            self.study,
+            ledger=self.own,
+            aggregation=SharedAggregation(self.here.dial, source=seeded_source(source)),
+            exchange=self.exchange,
+            run=b"run",
+        )
+        return coordinator.label(POOL)
+
+    def spent(self):
+        """Of everybody, by whoever keeps it."""
+        return [[ledger.balance(name).spent for name in NAMES] for ledger in (self.own, self.guardians)] + [
+            [self.ledgers[name].balance(name).spent for name in NAMES]
+        ]

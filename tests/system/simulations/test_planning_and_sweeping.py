@@ -1,0 +1,102 @@
+"""The sub-commands plan, sweep and compare as a person uses them: what they print, write and refuse."""
+
+import json
+
+import pytest
+
+from protocols.mechanisms import MECHANISMS
+from tests.harness.simulating import run
+
+
+def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
+    flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]
+    assert run("plan", *flags, "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert run(*flags, "--dry-run", "--json", "--out", "out") == 0
+    assert json.loads(capsys.readouterr().out) == plan
+    poor, rich = plan["groups"]
+    assert plan["answers_if_all_answered"] == poor["answers_all"] < rich["answers_all"]
+    assert poor["epsilon_guaranteed"] == pytest.approx(1, rel=1e-6)
+    assert not (tmp_path / "out").exists()
+    assert run("plan", *flags) == 0
+    text = capsys.readouterr().out
+    assert str(poor["answers_all"]) in text
+    assert "worst_case_label_only" in text
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
+    noise, hint = ("gamma 0.2946 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    assert run("plan", *flags, "--budgets", "3") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
+    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
+    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
+    error = capsys.readouterr().err
+    assert f"affords no query at {noise}" in error
+    assert hint in error
+    assert not (tmp_path / "cache" / "teachers").exists()
+
+
+def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
+    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
+    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
+    assert "no label at all" in capsys.readouterr().err
+
+
+def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored, "--out", "out", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 8
+    best = {(row["weights"], row["budgets"]): row["answered"] for row in rows if row["sigma"] == 10.0}
+    assert best["exhaustive", "1:0.5,3:0.5"] > best["uniform", "1:0.5,3:0.5"]
+    assert best["exhaustive", "2.0"] == best["uniform", "2.0"] > 0
+    assert all(row["answered"] == 0 and row["note"] for row in rows if row["sigma"] == 0.5)
+    assert (tmp_path / "out" / "sweep.csv").read_text().count("\n") == 9
+    assert list((tmp_path / "out" / "figures").glob("sweep.*"))
+
+
+def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
+    (tmp_path / "sweep.toml").write_text(
+        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
+    )
+    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
+    said = capsys.readouterr()
+    assert "budgets varied" in said.err
+    assert "2 settings were not run: gamma is 0.1, which gnmax does not use" in said.out
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[base]\nparties = 3\n", "allowed: [base] and [grid]"),
+        ("[grid]\nsigma = 3\n", "a list of at least one value"),
+        ("[grid]\nsigma = []\n", "a list of at least one value"),
+        ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
+        ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
+        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
+        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
+        ("[grid\n", "is not TOML"),
+    ],
+)
+def test_a_sweep_file_that_is_wrong_is_refused(stored, tmp_path, capsys, text, reason):
+    (tmp_path / "sweep.toml").write_text(text)
+    assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_two_runs_are_compared(stored, capsys):
+    assert run(*stored, "--budgets", "2", "--out", "a") == 0
+    assert run(*stored, "--budgets", "3", "--out", "b") == 0
+    capsys.readouterr()
+    assert run("compare", "a", "b") == 0
+    assert "budgets" in capsys.readouterr().out
+    assert run("compare", "a", "b", "--json") == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+    assert run("compare", "a", "absent") == 2
