@@ -14,9 +14,10 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.labelling.payload import stored_cells, stored_labels, stored_payload
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.level import Aggregation, Counted, ReservedBatch
+from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
 from protocols.study.levels import GuardedLevel
@@ -202,8 +203,7 @@ class Coordinator:
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
         if stored.settled:
-            labels: Int64[ndarray, " queries"] = np.frombuffer(stored.payload, dtype="<i8")[: stored.queries]
-            return labels
+            return stored_labels(stored)
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
     def _unanswered(self, stored: StoredBatch) -> Outcome | None:
@@ -226,7 +226,7 @@ class Coordinator:
         """The outcome that the parties of a batch are told, released or given up; None if there is nothing to tell."""
         if not stored.settled:
             return self._unanswered(stored)
-        answered = np.frombuffer(stored.payload, dtype="<i8")[: stored.queries] != ABSTAIN
+        answered = stored_labels(stored) != ABSTAIN
         return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
 
     def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
@@ -323,7 +323,7 @@ class Coordinator:
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
-        payload = _payload(counted)
+        payload = stored_payload(counted)
         self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)
         settled = StoredBatch(batch.number, request.digest, payload, True, len(labels))
@@ -333,20 +333,8 @@ class Coordinator:
     def _with_cells(self, released: Labelling) -> Labelling:
         """With the cells of the one batch that a study of record votes has, if it was released."""
         stored = None if self._study.records is None else self._ledger.stored(0)
-        return released if stored is None else replace(released, cells=_cells(self._study, stored))
+        return released if stored is None else replace(released, cells=stored_cells(self._study, stored))
 
     def _spent(self) -> Int64[ndarray, " parties"]:
         balances = self._ledger.balances()
         return np.array([balances[party].spent for party in self._parties], dtype=np.int64)
-
-
-def _payload(counted: Counted) -> bytes:
-    """What is stored of a batch that was released: its labels, and behind them the cells where records vote."""
-    arrays = [each for each in (counted.labels, counted.cells) if each is not None]
-    return b"".join(each.astype("<i8").tobytes() for each in arrays)
-
-
-def _cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
-    """The cells behind a stored batch's labels; None where teachers vote, or nothing was released."""
-    held = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :] if stored.settled else np.zeros(0)
-    return None if len(held) == 0 else held.reshape(-1, study.classes).astype(np.int64)
