@@ -22,6 +22,8 @@ class DeployedStudy(Study):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.records is not None:
+            raise InvalidInput("records vote in the study; allowed: in a simulation only, as no node does so yet")
         for seat in self.roster:
             check_name(party_of(seat.party))
         terms = self.terms

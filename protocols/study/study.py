@@ -62,9 +62,9 @@ class Study(AnyStudy):
     simulation of upsampling, where all data are pooled, the number of teachers: seats are then groups of records, and a
     seat's weight is the number of teachers that learn one of its records; unit: whose data changes between neighbours;
     view: what an observer sees; accountant: a name of ACCOUNTANTS that is valid for the view; teachers: votes per
-    party; query_limit: queries that may be asked in total; batch_limit: queries in one message; answer_rate: the public
-    estimate with which each party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a
-    vote; roster: one seat per party.
+    party; records: None where teachers vote, see record_votes.py; query_limit: queries that may be asked in total;
+    batch_limit: queries in one message; answer_rate: the public estimate with which each party's order is chosen; stop
+    and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat per party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
