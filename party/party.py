@@ -215,10 +215,10 @@ class Party:
         study = self._study
         if len(batch.ids) != study.query_limit:
             raise CannotVote(f"{len(batch.ids)} queries asked; allowed: all {study.query_limit}, as records vote once")
-        if given.dtype != np.int64 or given.shape != (study.query_limit, study.classes):
+        if not np.issubdtype(given.dtype, np.integer) or given.shape != (study.query_limit, study.classes):
             raise CannotVote(
-                f"contributions are {given.dtype} of shape {given.shape}; allowed: int64, "
+                f"contributions are {given.dtype} of shape {given.shape}; allowed: integers, "
                 f"({study.query_limit}, {study.classes})"
             )
-        check_sums(given, most=study.total_units(study.units))
-        return given
+        check_sums(given.astype(np.int64), most=study.total_units(study.units))
+        return given.astype(np.int64)

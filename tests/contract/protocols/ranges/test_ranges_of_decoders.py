@@ -47,6 +47,7 @@ from tests.harness.outside_ranges import (
     values_around,
 )
 from tests.harness.private_models import PrivateParties, hidden_study
+from tests.harness.record_votes import study_of
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
@@ -137,7 +138,7 @@ INTERACTIVE = deployed_study(
     reinforce_confidence=0.9,
     round_one=20,
 )
-BY_TABLE = {"[confidentiality]": MASKED, "[mechanism]": INTERACTIVE}
+BY_TABLE = {"[confidentiality]": MASKED, "[mechanism]": INTERACTIVE, "[records]": study_of()}
 
 
 def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int, Path], object]:
@@ -235,6 +236,9 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("architecture", "precision.accumulator_bits"): architecture("precision", "accumulator_bits"),
     ("study", "classes"): study("classes"),
     ("study", "teachers"): study("teachers"),
+    ("study", "records.queries"): study("queries", table="[records]"),
+    ("study", "records.votes"): study("votes", table="[records]"),
+    ("study", "records.population"): study("population", table="[records]"),
     ("study", "query_limit"): study("query_limit"),
     ("study", "batch_limit"): study("batch_limit"),
     ("study", "quorum"): study("quorum"),

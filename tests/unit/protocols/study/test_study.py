@@ -55,7 +55,7 @@ def test_the_digest_changes_with_every_term(change):
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=float("nan"), rate=1.0),)}, "multiples of"),
         ({"mechanism": HIGH}, "threshold is 7; allowed: at most the total weight, 6"),
         ({"quorum": 3}, "quorum is 3; allowed: at most the 2 parties"),
-        ({"unit": "patient"}, "allowed: record, party"),
+        ({"unit": "patient"}, "allowed where teachers vote: record, party"),
         ({"view": "clear"}, "allowed: label, histogram"),
         ({"view": "histogram", "mechanism": dataclasses.replace(LOW, sigma_threshold=None)}, "does not hold for view"),
         ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
@@ -131,5 +131,5 @@ def test_a_party_unit_moves_all_of_its_teachers_votes():
     np.testing.assert_allclose(
         STUDY.budgets.answer / dataclasses.replace(STUDY, unit="record").budgets.answer > 1, True
     )
-    with pytest.raises(InvalidInput, match="allowed: record, party"):
+    with pytest.raises(InvalidInput, match="allowed: record, patient, party"):
         votes_per_unit("site", teachers=1)
