@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from conclave.arguments import check_whole, numbers
 from conclave.frames import frame
 from protocols.bounds.rdp import check_budget
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -155,6 +156,7 @@ def label(
     >>> result.epsilon_spent[[0, -1]].round(2)
     array([0.99, 1.98])
     """
+    check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
     study, given = _study(chosen, stored, _budgets(epsilon, delta, parties=parties, names=names))
@@ -187,6 +189,8 @@ def replay(
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
     [[0.01, 0.0], [1.0, 10.0], [4.0, 104.0]]
     """
+    for seed in seeds:
+        check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
     each = [_budgets(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
@@ -209,7 +213,10 @@ def replay(
 def _checked(
     votes: ArrayLike, *, classes: int | None, truth: ArrayLike | None
 ) -> tuple[StoredVotes, int, Int64[ndarray, " queries"] | None]:
-    array = np.asarray(votes)
+    try:
+        array = np.asarray(votes)
+    except ValueError:
+        raise InvalidInput("votes have rows of unequal length; allowed: one row per party, equally long") from None
     kind = "counts" if np.issubdtype(array.dtype, np.floating) else "ids"
     stored, parties = stored_votes(array, kind=kind, classes=classes, called="votes")
     if truth is None:
@@ -231,12 +238,12 @@ def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str
 
 
 def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
-    called = tuple(names or (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
+    called = tuple(names if names is not None else (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
     if len(called) != parties or len(set(called)) < parties:
         raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
     arrays = []
     for what, value in (("epsilon", epsilon), ("delta", delta)):
-        array = np.asarray(value, dtype=np.float64)
+        array = numbers(what, value)
         if array.shape not in ((), (parties,)):
             raise InvalidInput(
                 f"{what} has shape {array.shape}; allowed: a number, or one for each of {parties} parties"

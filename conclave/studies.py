@@ -16,6 +16,7 @@ from conclave.frames import frame
 from protocols.errors import InvalidInput
 from protocols.study import file
 from protocols.study.study import Study
+from runtime.files import write_atomically
 from simulations.pipeline import run as run_pipeline
 from simulations.pipeline import study_of
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
@@ -140,6 +141,9 @@ def run(
 def write_study(study: Study, path: str | Path) -> None:
     """Writes a study as TOML (docs/reference/study-file.md); `read_study` gives an equal one back.
 
+    The file is written as a whole or not at all, readable by its owner only; a missing folder is created. Raises
+    StorageFailed.
+
     >>> import conclave, pathlib, tempfile
     >>> study = conclave.define_study(parties=3, budgets="2", delta=1e-5, unit="party", view="label", classes=2,
     ...                               queries=100)
@@ -148,7 +152,7 @@ def write_study(study: Study, path: str | Path) -> None:
     >>> conclave.read_study(path) == study
     True
     """
-    Path(path).write_text(file.write_study(study), encoding="utf-8")
+    write_atomically(Path(path), file.write_study(study))
 
 
 def read_study(path: str | Path) -> Study:

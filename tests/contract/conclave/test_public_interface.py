@@ -180,6 +180,11 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
         ({"unit": "patient"}, "unit is 'patient'; allowed: 'record' or 'party'"),
         ({"mechanism": "argmax"}, "mechanism is 'argmax'; allowed: gnmax"),
         ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
+        ({"epsilon": "a"}, "epsilon is not numeric; allowed: a number"),
+        ({"seed": -1}, "seed is -1; allowed: a whole number >= 0"),
+        ({"seed": 1.5}, "seed is 1.5; allowed: a whole number >= 0"),
+        ({"names": []}, "names are 0, 0 distinct; allowed: 60, each once"),
+        ({"names": np.array(["a", "b"])}, "names are 2, 2 distinct; allowed: 60, each once"),
         ({"attack": True}, "attack has no effect on votes of one's own"),
         ({"baselines": False}, "baselines has no effect"),
         ({"retrainings": 50}, "retrainings has no effect"),
@@ -195,6 +200,50 @@ def test_what_is_out_of_range_is_said_with_the_value_and_the_range(given: dict[s
     votes, _, _ = _votes()
     with pytest.raises(conclave.InvalidInput, match=says):
         conclave.label(votes, **({"epsilon": 2.0, "delta": 1e-5, "unit": "record", "view": "label"} | given))
+
+
+def test_votes_of_unequal_rows_are_refused() -> None:
+    with pytest.raises(conclave.InvalidInput, match="votes have rows of unequal length"):
+        conclave.label([[0, 1], [0]], epsilon=2.0, delta=1e-5, unit="record", view="label")
+
+
+def test_a_study_is_written_whole_also_to_a_new_folder(tmp_path: Path) -> None:
+    study = conclave.define_study(
+        parties=3, budgets="2", delta=1e-5, unit="record", view="label", classes=2, queries=10
+    )
+    conclave.write_study(study, tmp_path / "new" / "study.toml")
+    assert conclave.read_study(tmp_path / "new" / "study.toml") == study
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["study.toml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"total_weight": -5.0}, "total_weight is -5.0; allowed: a finite number of votes > 0"),
+        ({"query_limit": -3}, "query_limit is -3; allowed: a whole number >= 1"),
+        ({"epsilon": [1.0, 2.0], "delta": [1e-5] * 3}, r"have shapes \(2,\), \(3,\), \(\); allowed"),
+        ({"epsilon": "a"}, "epsilon is not numeric"),
+        ({"lattice": 2}, "lattice is 2, which gnmax does not use"),
+    ],
+)
+def test_accounting_alone_refuses_what_is_out_of_range(given: dict[str, object], says: str) -> None:
+    terms = {"sigma": 40.0, "epsilon": 1.0, "delta": 1e-5, "view": "label", "sensitivity": 1.0, "classes": 10}
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.queries_afforded("gnmax", **(terms | {"total_weight": 250.0, "query_limit": 100} | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"answered": [1, 2, 3]}, r"answered has shape \(3,\); allowed: a number, or the shape of queries, \(\)"),
+        ({"delta": [1e-5, 1e-6]}, r"delta has shape \(2,\); allowed: a number"),
+        ({"queries": "many"}, "queries is not numeric"),
+    ],
+)
+def test_epsilons_of_queries_have_the_shape_of_the_queries(given: dict[str, object], says: str) -> None:
+    terms = {"queries": 20, "sigma": 40.0, "delta": 1e-5, "view": "label", "sensitivity": 1.0, "classes": 10}
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.epsilon_after(**{"mechanism": "gnmax"} | terms | given)
 
 
 def test_a_budget_that_affords_no_query_is_told_before_anything_is_released() -> None:
