@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "audit": (
         "simulations.audit.command:audit_flags",
-        "Run each mechanism on worst-case neighbouring votes; a lower bound on epsilon beside the claimed one.",
+        "Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.",
     ),
     "ask": (
         "simulations.ask.command:ask_flags",

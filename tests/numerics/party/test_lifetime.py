@@ -170,7 +170,7 @@ def test_what_is_allowed_does_not_sink_as_studies_of_float_noise_are_approved(tm
     assert len({allowed for allowed, _ in seen}) == 1
     assert [used for _, used in seen] == sorted(used for _, used in seen)
     assert seen[0][1] > 0
-    assert "float64 noise" in refusal or "of it" in refusal
+    assert "set aside for float64 rounding of noise" in refusal
 
 
 def test_gaussian_studies_compose_as_one_gaussian_of_the_added_squares():
@@ -244,7 +244,7 @@ def test_privacy_groups_count_by_their_largest_and_have_no_bound_for_a_whole_par
     mixed = dataclasses.replace(
         study, roster=(*study.roster, Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=1.0))
     )
-    with pytest.raises(InvalidInput, match="beside groups"):
+    with pytest.raises(InvalidInput, match="both groups and a seat for all its records"):
         cost_of(mixed, party="a")
 
 

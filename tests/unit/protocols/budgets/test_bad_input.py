@@ -61,7 +61,7 @@ REFUSED = {
     "an answer probability of no number": lambda: papernot2018.answer_probability(
         values(np.nan), sigma_threshold=3.0, threshold=1.0
     ),
-    "the moment 0": lambda: moments2017.epsilon(np.ones((1, 1)), np.array([0]), delta=1e-5),
+    "the moment 0": lambda: moments2017.data_independent(np.array([0]), gamma=0.1, sensitivity=ONE),
     "a tested count of no number": lambda: label_law.log_answered(values(np.nan), sigma_threshold=3.0, threshold=1.0),
 }
 
