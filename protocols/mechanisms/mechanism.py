@@ -222,6 +222,28 @@ class Mechanism(ABC):
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         """Worst-case RDP of what the view shows; shapes [units, orders]."""
 
+    def label_only_rdp(
+        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
+    ) -> QueryCost:
+        """Worst-case RDP of the label view, at most the bound of its noise; shapes [units, orders].
+
+        Raises InvalidInput unless the mechanism proves such a bound, which the accountant "label_only" charges.
+        """
+        raise InvalidInput(
+            f"{self.name} proves no label-only bound; allowed: accountant 'label_only' for a mechanism that defines "
+            "label_only_rdp"
+        )
+
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
+        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].
+
+        Raises InvalidInput unless the mechanism proves such a bound, which the accountant "gaussian_dp" charges.
+        """
+        raise InvalidInput(
+            f"{self.name} proves no Gaussian differential privacy; allowed: accountant 'gaussian_dp' for a mechanism "
+            "that defines gaussian_dp"
+        )
+
     @abstractmethod
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
         """Total variation distance per query between the noise that is drawn and ideal noise, label view."""

@@ -114,7 +114,8 @@ class Moments2017(DataDependentAccountant):
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         mechanism = evidence.mechanism
-        assert isinstance(mechanism, LNMax)
+        if not isinstance(mechanism, LNMax):
+            raise InvalidInput(f"accountant {self.name!r} does not hold for {mechanism.name}; allowed: {LNMax.name}")
         rows = [
             moments2017.total_log_moments(
                 # Queries without the unit cost it nothing; a first row keeps the shape where there are no others.
