@@ -18,6 +18,7 @@ from protocols.study.study import Study
 from simulations.options import DATA_SETTINGS
 from simulations.pipeline import study_of
 from simulations.planning.plan import make_plan, must_afford
+from simulations.setup.accountants import check_charging
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
@@ -28,8 +29,12 @@ from simulations.stages.votes_file import check_labels, stored_votes
 if TYPE_CHECKING:
     import pandas as pd
 
-# Settings that the arguments give, or that say how votes are made, which does not apply to given votes.
-_TAKEN = {*DATA_SETTINGS, "parties", "votes", "votes_kind", "labels", "budgets", "queries", "seeds", "data_seed"}
+# Settings that the arguments give, that say how votes are made, or that compare and attack trained models.
+_IDLE = frozenset(DATA_SETTINGS) | frozenset(
+    "parties votes votes_kind labels budgets queries seeds data_seed attack baselines retrainings".split()
+)
+# A budget that any study affords, to check what does not depend on budgets.
+_AMPLE = 4.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,7 +139,8 @@ def label(
     delta in (0, 1): a number, or one per party. unit: "record", or "party" for all of a party's data; view: what is
     seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
     settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
-    accountant, weights, individualization, stop, dropout, quorum, answer_rate, confidentiality, units.
+    accountant (one that charges), weights, individualization, stop, dropout, quorum, answer_rate, confidentiality,
+    units. A setting without effect is refused.
 
     Raises InvalidInput, with the value and the allowed range, and BudgetExceeded where a budget affords no query.
 
@@ -186,13 +192,12 @@ def replay(
     each = [_budgets(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
     results: list[Labels | None] = []
     notes: list[str] = []
+    # What is wrong under an ample budget is wrong under every one; what only a budget makes wrong becomes its note.
+    _ = _terms(chosen, stored, _budgets(_AMPLE, delta, parties=parties, names=names)).budgets
     for one in each:
         try:
             study, given = _study(chosen, stored, one)
         except (BudgetExceeded, InvalidInput) as error:
-            # Settings that are wrong are wrong under every budget; the last one says so.
-            if isinstance(error, InvalidInput) and one is each[-1] and not any(results):
-                raise
             results += [None] * len(seeds)
             notes += [str(error)] * len(seeds)
             continue
@@ -217,10 +222,12 @@ def _checked(
 
 
 def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> Experiment:
-    idle = sorted(_TAKEN & set(settings))
+    idle = sorted(_IDLE & set(settings))
     if idle:
         raise InvalidInput(f"{idle[0]} has no effect on votes of one's own; leave it out")
-    return experiment(**settings, unit=unit, view=view, classes=stored.classes)
+    chosen = experiment(**settings, unit=unit, view=view, classes=stored.classes)
+    check_charging(chosen.accountant)
+    return chosen
 
 
 def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
@@ -240,10 +247,13 @@ def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Seque
 
 
 def _study(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> tuple[Study, Budgets]:
-    inputs = inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None)
-    _, study = study_of(inputs, budgets)
+    study = _terms(chosen, stored, budgets)
     must_afford(make_plan(study, budgets))
     return study, budgets
+
+
+def _terms(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> Study:
+    return study_of(inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None), budgets)[1]
 
 
 def _labels(

@@ -138,6 +138,39 @@ def test_a_replay_gives_what_each_budget_gives_alone() -> None:
     assert table["seed"].tolist() == [0, 1] * 3
 
 
+@pytest.mark.parametrize("budgets", [[1e-4, 0.01], [0.01, 1e-4], [1e-4], [2.0, 1e-4]])
+def test_a_budget_that_affords_nothing_is_a_note_in_any_order(budgets: list[float]) -> None:
+    many = conclave.replay(_votes()[0], budgets=budgets, delta=1e-5, unit="record", view="label")
+    assert [bool(note) for note in many.notes] == [each < 1 for each in budgets]
+    assert [one is None for one in many.results] == [each < 1 for each in budgets]
+
+
+@pytest.mark.parametrize("budgets", [[2.0, 1e-4], [1e-4, 2.0], [1e-4]])
+def test_a_setting_that_is_wrong_under_every_budget_is_named_in_any_order(budgets: list[float]) -> None:
+    with pytest.raises(conclave.InvalidInput, match="quorum is 5000"):
+        conclave.replay(_votes()[0], budgets=budgets, delta=1e-5, unit="record", view="label", quorum=5000)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"dataset": "adult"}, "dataset is no term of a study; allowed: parties, "),
+        ({"labels": "nofile.npy"}, "labels is no term"),
+        ({"votes": "nofile.npy"}, "votes is no term"),
+        ({"attack": True}, "attack is no term"),
+        ({"dropout": 0.1}, "dropout is no term"),
+        ({"accountant": "exact"}, "'exact' analyses private votes"),
+        ({"sigmas": 3.0}, "unknown setting 'sigmas'"),
+        ({"name": ""}, "the name '' is empty"),
+    ],
+)
+def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> None:
+    terms = {"budgets": "2", "delta": 1e-5, "unit": "record", "view": "label", "classes": 10, "queries": 100}
+    assert conclave.define_study(parties=3, name="heart", **terms).name == "heart"
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.define_study(parties=3, **terms, **setting)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -147,6 +180,11 @@ def test_a_replay_gives_what_each_budget_gives_alone() -> None:
         ({"unit": "patient"}, "unit is 'patient'; allowed: 'record' or 'party'"),
         ({"mechanism": "argmax"}, "mechanism is 'argmax'; allowed: gnmax"),
         ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
+        ({"attack": True}, "attack has no effect on votes of one's own"),
+        ({"baselines": False}, "baselines has no effect"),
+        ({"retrainings": 50}, "retrainings has no effect"),
+        ({"accountant": "exact"}, "'exact' analyses private votes.*allowed: one that charges budgets"),
+        ({"accountant": "gaussian,papernot2018"}, "'papernot2018' analyses private votes"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
         ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
         ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),
