@@ -148,7 +148,7 @@ def _serve_one_certificate(
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=running.healthy,
-                metrics=lambda: exposition(families(read_status(store)), dict(log.counts)),
+                metrics=lambda: exposition(families(read_status(store, now_s=time.time())), dict(log.counts)),
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)
