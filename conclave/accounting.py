@@ -24,7 +24,7 @@ from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one query costs, and one answer besides, at each order; [orders]."""
+    """The cost of a query, and the extra cost of answering it, at each order; [orders]."""
 
     accountant: Accountant
     ask: Float64[ndarray, " orders"]
@@ -66,7 +66,7 @@ def epsilon_after(
     accountant: str | None = None,
     **noise: float,
 ) -> Float64[ndarray, "*shape"]:
-    """epsilon at delta of so many queries, a number fixed beforehand, in the shape of `queries`.
+    """epsilon at delta after this many queries, if the number was fixed in advance, in the shape of `queries`.
 
     answered: how many of them got a label, all of them by default; the others as `rdp_curve`. What a study guarantees
     when it may stop at any time is its cap, at one order chosen beforehand: see `plan`. Raises InvalidInput.
@@ -110,9 +110,9 @@ def queries_afforded(
 ) -> Int64[ndarray, "*shape"]:
     """How many queries, all answered, each budget affords, at most `query_limit`; as a study charges them.
 
-    epsilon, delta and sensitivity: a number, or one a party; total_weight: of all votes together, and query_limit: the
-    size of the pool, which both decide what is set aside of delta for rounded noise; answer_rate: in [0, 1], the share
-    of answers for which each party's order is chosen; the others as `rdp_curve`. Raises InvalidInput.
+    epsilon, delta and sensitivity: a number, or one per party; total_weight: of all votes together, and query_limit:
+    the size of the pool, which both decide what is set aside of delta for rounded noise; answer_rate: in [0, 1], the
+    share of answers for which each party's order is chosen; the others as `rdp_curve`. Raises InvalidInput.
 
     >>> import conclave
     >>> conclave.queries_afforded("gnmax", sigma=40.0, epsilon=[0.5, 1.0, 2.0], delta=1e-5, view="label",

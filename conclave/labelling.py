@@ -42,11 +42,11 @@ _AMPLE = 4.0
 class Labels:
     """What a study released of votes, and what each party spent on it. Arrays over parties are in the votes' order.
 
-    labels: a class, ABSTAIN (asked, no label given) or NOT_ASKED, one a query; parties: their names; epsilon and delta:
-    their budgets; weight: of each of their votes; epsilon_guaranteed: what may be published, the cap at the order that
-    was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0, 1],
-    of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not known;
-    study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
+    labels: a class, ABSTAIN (asked, no label given) or NOT_ASKED, one per query; parties: their names; epsilon and
+    delta: their budgets; weight: of each party's vote; epsilon_guaranteed: what may be published, the cap at the order
+    that was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0,
+    1], of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not
+    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -74,7 +74,7 @@ class Labels:
         return int((self.labels >= -1).sum())
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a party: its budget, its weight, what may be published and what was spent.
+        """One row per party: its budget, its weight, what may be published and what was spent.
 
         >>> import conclave, numpy as np
         >>> votes = np.random.default_rng(0).integers(2, size=(50, 30))
@@ -88,7 +88,7 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The same votes under many budgets: one result a budget and seed, None where a budget affords no query.
+    """The same votes under many budgets: one result per budget and seed, None where a budget affords no query.
 
     budgets: as they were given; notes: why there is no result, "" where there is one.
     """
@@ -99,7 +99,7 @@ class Replay:
     notes: tuple[str, ...]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a result: budget (its mean over parties), seed, queries asked and answered, accuracy, largest
+        """One row per result: budget (its mean over parties), seed, queries asked and answered, accuracy, largest
         epsilon that may be published."""
         given = [float(np.mean(np.asarray(budget, dtype=np.float64))) for budget in self.budgets]
         return frame(
@@ -137,8 +137,8 @@ def label(
 
     votes: integers, class ids [parties, queries] or [parties, teachers, queries], -1 for an abstention; or floats, the
     votes for each class [queries, classes], each row with the same sum (then all parties weigh alike). epsilon > 0 and
-    delta in (0, 1): a number, or one a party. unit: "record", or "party" for all of a party's data; view: what is seen,
-    "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
+    delta in (0, 1): a number, or one per party. unit: "record", or "party" for all of a party's data; view: what is
+    seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
     settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
     accountant (one that charges), weights, individualization, stop, dropout, quorum, answer_rate, confidentiality,
     units. A setting without effect is refused.
@@ -176,9 +176,9 @@ def replay(
     seeds: Sequence[int] = (0,),
     **settings: object,
 ) -> Replay:
-    """The same votes under each of many budgets, counted once; some milliseconds a budget.
+    """The same votes under each of many budgets, counted once; some milliseconds per budget.
 
-    budgets: epsilons, each a number for all parties or one a party; everything else as `label`. A budget that affords
+    budgets: epsilons, each a number for all parties or one per party; everything else as `label`. A budget that affords
     no query has no result, and a note that says why. Raises InvalidInput for votes or settings out of range.
 
     >>> import conclave, numpy as np

@@ -38,15 +38,16 @@ _TERMS: Final = (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
-    """What a run gave: its study, the labels of the first seed (class, ABSTAIN or NOT_ASKED, one a query of the public
-    pool), and the figures of `conclave-simulate run`, as docs/reference/outputs.md describes them in summary.json."""
+    """What a run gave: its study, the labels of the first seed (class, ABSTAIN or NOT_ASKED, one per query of the
+    public pool), and the figures of `conclave-simulate run`, as docs/reference/outputs.md describes them in
+    summary.json."""
 
     study: Study = field(repr=False)
     labels: Int64[ndarray, " queries"] = field(repr=False)
     figures: dict[str, Any]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a group of parties with the same budget: what may be published and what was used."""
+        """One row per group of parties with the same budget: what may be published and what was used."""
         groups = self.figures["groups"]
         return frame({key: [group[key] for group in groups] for key in groups[0]})
 

@@ -5,6 +5,7 @@ Other commands write to the store; serve reads it twice per second for jobs, stu
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import time
@@ -136,6 +137,7 @@ def _serve_one_certificate(
                 certificate=certificate,
                 authority=authority.certificate,
                 denied=denied,
+                now=lambda: datetime.datetime.now(datetime.UTC),
             )
         )
     running = _Running(store, hub, denied, log, guardians=guardians, patience_s=settings.patience_s, stop=stop)
